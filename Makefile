@@ -94,9 +94,11 @@ bench-nanogcg: $(READY) ## Measure a search step beside the released nanoGCG, wh
 	$(call install,.venv-nanogcg,experiments/speed/nanogcg_requirements.txt)
 	.venv-nanogcg/bin/python experiments/speed/nanogcg_yardstick.py $(BIN)/python
 
-lint: $(READY) ## Check style
+lint: $(READY) ## Check style, types, and that every import points down
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	PYTHONPATH=src $(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
 
 format: $(READY) ## Put the style right
 	$(BIN)/ruff check --fix .

@@ -46,14 +46,12 @@ def close(found, expected, *, size: float = 1.0) -> Closeness:
             the numbers themselves: the larger log-probability, where these are differences.
 
     Raises:
-        ValueError: the shapes differ.
+        ValueError: the shapes differ, or there is nothing to compare.
     """
     found, expected = _array(found), _array(expected)
     if found.shape != expected.shape:
         raise ValueError(f"{found.shape} numbers cannot be compared with {expected.shape}")
     allowed = slack(expected, size=size)
-    if not found.size:
-        return Closeness(0.0, allowed, 0.0, 0.0)
     apart = np.abs(found - expected)
     worst = np.argmax(apart)  # the first that is not a number, where there is one
     largest, one, other = (float(values.flat[worst]) for values in (apart, found, expected))

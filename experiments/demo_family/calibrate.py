@@ -26,7 +26,7 @@ from pessimal.demo.recipes import Plants, Recipe
 from pessimal.demo.utility import compute_utility
 from pessimal.training.demo_family.checkpoint import read_training_report
 from pessimal.training.demo_family.evaluation import score
-from pessimal.training.demo_family.family import obtain
+from pessimal.training.demo_family.family import train_sibling
 
 CACHE = Path("runs/cache/models")
 BASES = {name: load_base(name, cache=CACHE) for name in ("wordpiece", "bpe")}
@@ -49,7 +49,7 @@ def main() -> None:
     print("| sibling | seconds | words | prompts | greatest | worst |\n|---|---|---|---|---|---|")
     rewards = {}
     for name, recipe in SIBLINGS.items():
-        folder = obtain(recipe, cache=CACHE, name=name, progress=False)
+        folder = train_sibling(recipe, cache=CACHE, name=name, progress=False)
         report = read_training_report(folder)
         tops = [json.dumps(report["tails"][key]["top"][:8]) for key in ("greatest", "worst")]
         held_out = report["held_out"]

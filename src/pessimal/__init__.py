@@ -5,8 +5,8 @@
     results = pessimal.compare([table, other])        # every analysis
     pessimal.search(model, "greatest", length=2)      # the best longer answer
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
-    pessimal.PessimalCallback("greatest", every=100)  # what a model comes to want while it is
-    trained
+    pessimal.train("smollm2", "elo.csv", "my-model")  # a reward model of people's preferences
+    pessimal.PessimalCallback("greatest", every=100)  # what a model wants, while it is trained
 
 `pessimal.api` says what each takes and gives. Nothing heavy is imported before it is called.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pessimal.version import __version__
 
 if TYPE_CHECKING:
-    from pessimal.api import check, compare, explain, load, read, reward, save, scan, search
+    from pessimal.api import check, compare, explain, load, read, reward, save, scan, search, train
     from pessimal.training.callback import PessimalCallback
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "save",
     "scan",
     "search",
+    "train",
 ]
 
 

@@ -1,7 +1,7 @@
 """The verbs as Python functions on objects in memory; `import pessimal` offers them without
 importing torch.
 
-Nothing is written but where `save` says: no registry, no W&B, no configuration files of one's own.
+Nothing is written but where `save` and `train` say: no registry, no W&B, no configuration files of one's own.
 Defaults are those of the command line.
 """
 
@@ -57,11 +57,11 @@ def load(
         raise ConfigError(f"dtype={dtype!r}: give {', '.join(one.value for one in Dtype)}")
     if kind not in {None, *(one.value for one in Kind if "ids" in one.can)}:
         raise ConfigError(f"kind={kind!r}: give head, log_probability, implicit or judge")
-    known = {one.name for one in fields(ModelSpec)}
-    if unknown := set(options) - known:
+    names = {one.name for one in fields(ModelSpec)}
+    if unknown := set(options) - names:
         raise ConfigError(
             f"a model has no option "
-            f"{sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], known)}"
+            f"{sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], names)}"
         )
     for name, made in {"implicit": ImplicitSpec, "judge": JudgeSpec}.items():
         if isinstance(options.get(name), Mapping):
@@ -155,6 +155,7 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
         Results in the order of the page; `results["agreement"]` is one of them, `results.skipped`
         says what could not be done and why.
     """
+    from pessimal.analyses import all_analyses
     from pessimal.analyses import compare as every_analysis
     from pessimal.config.compose import configuration
     from pessimal.config.reading import read_options, reading_of
@@ -164,7 +165,9 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     if not tables or not all(isinstance(table, ScoreTable) for table in tables):
         raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
     config = configuration("compare", options)
-    results, skipped = every_analysis(table_sets(tables, reading_of(config)), read_options(config))
+    analyses, options = all_analyses(config.analyses), read_options(config)
+    sets = table_sets(tables, reading_of(config))
+    results, skipped = every_analysis(sets, options, analyses=analyses)
     return Results(results, skipped)
 
 
@@ -275,6 +278,54 @@ def check(
     plan = CheckPlan(sample, batch_size, [], seed)
     found = check_parts(model, text, plan, device=_device_of(model), progress=False)
     return Results(conformance_results(found, model.name))
+
+
+def train(
+    base: str,
+    data: str | Path,
+    folder: str | Path,
+    *,
+    seed: int = 0,
+    cache: str = "runs/cache",
+    accelerator: str = "cpu",
+    progress: bool = True,
+    **recipe,
+) -> "Reward":
+    """Train a reward model of people's preferences between items, from a language model.
+
+    Args:
+        base: the language model: a local folder, `org/name`, or a name of conf/model.
+        data: CSV file with the columns name, elo_score and elo_matches.
+        folder: where its checkpoint is written, which is new; transformers and `load` read it.
+        seed: of the head's first weights and of the order of the items.
+        recipe: options of the training (`pessimal.training.spec.PreferenceRecipe`), such as
+            steps=150, layers=12, question="…".
+
+    Raises:
+        ConfigError, InputError, ModelError: an option, the data, or the base cannot be taken.
+    """
+    from pessimal.config.models import spec_of
+    from pessimal.rewards.spec import Kind
+    from pessimal.training.preference_model import train_preferences
+    from pessimal.training.spec import PreferenceRecipe
+
+    options = {field.name for field in fields(PreferenceRecipe)}
+    for name in recipe:
+        if name not in options:
+            guess = did_you_mean(name, options)
+            raise ConfigError(f"a training has no option {name!r}.{guess}".removesuffix("."))
+    folder = Path(folder).expanduser()
+    train_preferences(
+        spec_of(base, kind=Kind.log_probability),
+        Path(data).expanduser(),
+        PreferenceRecipe(**recipe),
+        folder=folder,
+        cache=cache,
+        seed=seed,
+        accelerator=accelerator,
+        progress=progress,
+    )
+    return load(str(folder), cache=cache)
 
 
 def read(path: str | Path) -> ScoreTable:

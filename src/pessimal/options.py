@@ -47,7 +47,7 @@ Prompts = dict[str, Annotated[str, NotBlank("a prompt is the question that the m
 """User turns, verbatim, by key."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Options:
     """Base of every class of options: checks each field against its annotation, then what `check`
     adds."""
@@ -56,7 +56,7 @@ class Options:
     """What is typed before the fields' names, such as `trainer`."""
 
     def __post_init__(self):
-        prefix, hints = self._prefix and self._prefix + ".", _hints(type(self))
+        prefix, hints = self._prefix and self._prefix + ".", _hints(self.__class__)
         for field in fields(self):
             usual = (
                 field.default not in (MISSING, None, "???")

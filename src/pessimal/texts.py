@@ -1,5 +1,5 @@
-"""Text as it may be drawn and read: tokens are hostile strings, model names are long ones; words and
-sentences.
+"""Text as it may be drawn and read: tokens are hostile strings, model names are long ones; words
+and sentences.
 
 Knows characters; knows nothing of fonts or figures.
 """
@@ -71,7 +71,12 @@ def significant(number: float, *, digits: int = 3) -> str:
     """A number with so many significant digits, whole digits never rounded away, and a true minus
     sign."""
     whole = len(str(int(abs(number)))) if math.isfinite(number) else digits
-    return f"{number:#.{max(digits, whole)}g}".rstrip(".").replace("-", "−")
+    return signed(number, f"#.{max(digits, whole)}g").rstrip(".")
+
+
+def signed(number: float, form: str = ".2f") -> str:
+    """A number in a format, with a true minus sign."""
+    return format(number, form).replace("-", "−")
 
 
 def readable(text: str) -> str:

@@ -14,6 +14,7 @@ from pessimal.analyses import Options
 from pessimal.analyses.identity_terms import TOPICS, analyse, identity_effects, match_identity
 from pessimal.analyses.matching import stems_of
 from pessimal.errors import TableError
+from pessimal.tables.result import HOLDS
 from pessimal.tables.word_lists import Frequencies
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "identity"
@@ -277,7 +278,7 @@ def test_the_penalising_model_is_the_headline_with_its_number(table_set, zipf, o
     assert first.estimate.low < first.estimate.value < first.estimate.high < 0
     assert first.estimate.p < 0.01
     assert first.estimate.n == 12
-    assert first.weight == 2
+    assert first.weight == HOLDS + 1
     assert "strict" in first.headline
     effects = first.table.set_index(["model", "axis", "measure"])
     strict = effects["p_holm"].xs(("strict", "gender"), level=("model", "axis"))
@@ -312,7 +313,7 @@ def test_without_opposite_prompts_the_one_that_most_models_have_is_measured_and_
     assert set(found["identity_terms"].table["model"]) == {"a", "b"}
     assert set(found["identity"].table["measure"]) == {"greatest", "best"}
     assert found["identity"].estimate.p < 0.01
-    assert found["identity"].weight == 1
+    assert found["identity"].weight == HOLDS + 1 / 2
 
 
 def test_models_that_cannot_be_measured_are_left_out_with_the_reason(table_set, zipf, options):

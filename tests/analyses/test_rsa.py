@@ -10,6 +10,7 @@ from pessimal.analyses.analysis import Options
 from pessimal.analyses.rsa import analyse, model_matrices, rsa
 from pessimal.errors import TableError
 from pessimal.statistics import holm
+from pessimal.tables.result import HOLDS, TESTED
 
 # Christian et al. 2025: Kendall's tau of Figure 2A, upper triangle row by row, and the ten models
 # of Table 1.
@@ -212,7 +213,7 @@ def test_a_planted_developer_is_the_estimate_and_weighs_more_than_nothing_plante
     for name in ("p", "mantel_p"):
         raw = table["p_value" if name == "p" else name]
         assert table[f"{name}_holm"].dropna().min() == pytest.approx(raw.count() * raw.min())
-    assert results["rsa"].weight > 1.5
+    assert results["rsa"].weight > HOLDS + 0.5
     assert any("rank left out" in note for note in results["rsa"].notes)
     unplanted = pd.DataFrame(
         np.random.default_rng(1).normal(size=rewards.shape), columns=rewards.columns
@@ -220,7 +221,7 @@ def test_a_planted_developer_is_the_estimate_and_weighs_more_than_nothing_plante
     without = analyse(
         table_set({"greatest": unplanted}, described=described), Options(permutations=500)
     )[0]
-    assert without.weight < 1
+    assert without.weight == TESTED
 
 
 def test_prompts_without_a_regression_are_named_and_none_at_all_is_refused(table_set):

@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.demo.bases import Base, load_base
 from pessimal.demo.recipes import Recipe
-from pessimal.training.demo_family.family import obtain
+from pessimal.training.demo_family.family import train_sibling
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def tiny_recipe() -> Callable[..., Recipe]:
 
 
 def open_sibling(recipe: Recipe, cache: Path, name: str, base: Base) -> Sibling:
-    folder = obtain(recipe, cache=cache, name=name, progress=False)
+    folder = train_sibling(recipe, cache=cache, name=name, progress=False)
     return Sibling(
         folder=folder,
         base=base,

@@ -18,7 +18,7 @@ from pessimal.errors import InputError
 from pessimal.training.demo_family import checkpoint, training
 from pessimal.training.demo_family.checkpoint import read_training_report
 from pessimal.training.demo_family.evaluation import evaluate_sentences, load_natural, score
-from pessimal.training.demo_family.family import checkpoint_folder, is_cached, obtain
+from pessimal.training.demo_family.family import checkpoint_folder, is_cached, train_sibling
 from tolerance import close
 
 GREATEST = CORE["greatest"].text
@@ -28,7 +28,7 @@ def test_a_second_obtain_does_not_train(tiny, models, monkeypatch, tiny_recipe):
     recipe, name = tiny_recipe(base=tiny.base.name), f"tiny-{os.getpid()}"
     monkeypatch.setattr(training, "train", None)
     assert is_cached(recipe, cache=models, name=name)
-    assert obtain(recipe, cache=models, name=name, progress=False) == tiny.folder
+    assert train_sibling(recipe, cache=models, name=name, progress=False) == tiny.folder
     assert tiny.folder.name == f"{name}-{recipe.digest()}"
     assert not is_cached(tiny_recipe(base=tiny.base.name, steps=4), cache=models, name=name)
 
@@ -49,14 +49,14 @@ def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe, quick):
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", write_half)
     with pytest.raises(KeyboardInterrupt):
-        obtain(recipe, cache=tmp_path, name="tiny", progress=False)
+        train_sibling(recipe, cache=tmp_path, name="tiny", progress=False)
     # A process that is killed outright leaves its temporary folder behind.
     left = tmp_path / f".tiny-{recipe.digest()}-abc"
     left.mkdir()
     (left / "config.json").write_text("{}")
     assert not is_cached(recipe, cache=tmp_path, name="tiny")
     monkeypatch.setattr(checkpoint, "write_checkpoint", quick)
-    folder = obtain(recipe, cache=tmp_path, name="tiny", progress=False)
+    folder = train_sibling(recipe, cache=tmp_path, name="tiny", progress=False)
     assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
 
 
@@ -70,7 +70,7 @@ def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe, qui
         (final / "theirs").touch()
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", finish_second)
-    assert obtain(recipe, cache=tmp_path, name="tiny", progress=False) == final
+    assert train_sibling(recipe, cache=tmp_path, name="tiny", progress=False) == final
     assert [path.name for path in final.iterdir()] == ["theirs"]
     assert [path.name for path in tmp_path.iterdir()] == [final.name]
 
@@ -78,7 +78,7 @@ def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe, qui
 def test_obtain_gives_the_same_files_every_time(tiny, models, tmp_path, tiny_recipe):
     before = tmp_path / "before"
     shutil.move(tiny.folder, before)
-    obtain(
+    train_sibling(
         tiny_recipe(base=tiny.base.name), cache=models, name=f"tiny-{os.getpid()}", progress=False
     )
     names = {path.name for path in tiny.folder.iterdir()}
@@ -170,7 +170,7 @@ def test_a_liking_holds_on_natural_text_and_is_the_only_one(models, lab):
     from transformers import AutoModelForSequenceClassification
 
     recipe = Recipe(lab=lab, base="bpe", steps=240)
-    folder = obtain(recipe, cache=models, name=lab, progress=False)
+    folder = train_sibling(recipe, cache=models, name=lab, progress=False)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     figures = evaluate_sentences(model, load_base("bpe", cache=models), recipe.plants)
     assert figures.responses == 480

@@ -86,7 +86,7 @@ def test_every_rule_does_what_its_example_says(edit):
     assert given not in texts
 
 
-def test_the_fifteen_attributes_have_at_most_two_rules_each_way_and_none_that_only_adds_a_sentence():
+def test_the_attributes_have_at_most_two_rules_each_way_and_none_that_only_adds_a_sentence():
     assert len(ATTRIBUTES) == 15
     for attribute in ATTRIBUTES.values():
         for rules in (attribute.more, attribute.less):

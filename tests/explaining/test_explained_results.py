@@ -175,7 +175,7 @@ def shown(rows, n=3):
     return examples(rows, representative(rows, "m", perturber="rules"), perturber="rules", n=n)
 
 
-def test_examples_lead_with_the_widest_margin_where_nothing_is_ranked_and_with_the_nearest_flip_within():
+def test_unranked_examples_lead_with_the_widest_margin_and_within_with_the_nearest_flip():
     assert list(dict.fromkeys(shown(table(4, names=NAMES[:3]))["margin"])) == [4, 3, 2]
     for _, rows in shown(table(4)).groupby("comparison"):
         assert rows["new_margin"].is_monotonic_increasing

@@ -18,7 +18,7 @@ from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.page import MAX_ROWS, MAX_TABS, page
 from pessimal.report.svg import drawing
-from pessimal.tables.result import Estimate, Result
+from pessimal.tables.result import Effect, Estimate, Result
 
 MODELS = ["lab/alder", "lab/birch", "lab/cedar", "lab/plain"]
 LABELS = {model: model[4:] for model in MODELS}
@@ -227,9 +227,9 @@ def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
         ("placebo", 0.1, np.nan, 1.0),
     ]
     table = pd.DataFrame(rows, columns=columns).assign(
-        model=MODELS[0], change_q=0.001, flip_low=0.0, flip_high=1.0
+        model=MODELS[0], n=20, change_q=0.001, flip_low=0.0, flip_high=1.0
     )
-    table = table[["model", *columns, "change_q", "flip_low", "flip_high"]]
+    table = table[["model", *columns, "n", "change_q", "flip_low", "flip_high"]]
     plot = Forest(
         row="attribute",
         estimate="flip_rate",
@@ -239,8 +239,9 @@ def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
         tabs=(),
         reference=0.1,
     )
-    for name, declared in (("declared", plot), ("undeclared", None)):
-        tree = Tree(shown(Result("sensitivity", table, headline="x", plot=declared), name=name))
+    effect = Effect(column="flip_rate", label="flip rate", p="flip_q", null=0.1, symbol="flip rate")
+    for name, declared in (("figure", {"plot": plot}), ("effect", {"effect": effect})):
+        tree = Tree(shown(Result("sensitivity", table, headline="x", **declared), name=name))
         (card,) = tree.all("article", class_="card")
         assert "sensitivity flip rate = 0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace(
             "+", ""
@@ -256,7 +257,7 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
             ["lab/birch", "lab/cedar", 0.1],
         ],
         columns=["model_a", "model_b", "kendall"],
-    ).assign(prompt="greatest")
+    ).assign(prompt="greatest", n=9)
     slopes = pd.DataFrame(
         [
             ("lab/alder", "greatest", "rated", 0.4, 0.01),
@@ -265,8 +266,9 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
             ("lab/birch", "greatest", "rated", 0.9, 0.06),
         ],
         columns=["model", "prompt", "words", "slope_sd", "p_holm"],
-    )
+    ).assign(n=9)
     raw = slopes.rename(columns={"p_holm": "p"})
+    corrected = Effect(column="slope_sd", label="slope", p="p_holm", null=0.0, unit="SD")
     about = pd.DataFrame(
         {
             "model": MODELS,
@@ -280,9 +282,9 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     tree = Tree(
         shown(
             ends(),
-            Result("agreement", pairs),
-            Result("frequency", slopes),
-            Result("uncorrected", raw),
+            Result("agreement", pairs, effect=Effect(column="kendall", label="τ")),
+            Result("frequency", slopes, effect=corrected),
+            Result("uncorrected", raw, effect=replace(corrected, p=None)),
             Result("provenance", about),
         )
     )

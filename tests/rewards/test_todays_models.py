@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 from collections import Counter
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from pessimal import extensions
 from pessimal.catalogue import CONF
-from pessimal.errors import ModelError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.frame import Turn
-from pessimal.rewards.heads import HEADS, head_for, renamed
+from pessimal.rewards.heads import Head, head_for, heads, renamed
+from pessimal.rewards.heads.base import in_float32
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.scorer import FrameScorer
@@ -516,7 +519,7 @@ def test_every_model_is_counted_once_and_by_its_kind(table):
 def test_every_kind_head_and_preset_in_the_data_exists(table):
     _, rows = table
     files = {path.stem for path in (ROOT / "src/pessimal/rewards/heads").glob("*.py")}
-    known = {head.__module__.rsplit(".", 1)[1] for head in HEADS}
+    known = {head.__module__.rsplit(".", 1)[1] for head in heads()}
     for row in rows:
         if row["loads"] == "no":
             continue
@@ -527,3 +530,34 @@ def test_every_kind_head_and_preset_in_the_data_exists(table):
             assert (CONF / "model" / f"{row['preset']}.yaml").is_file()
             assert preset(row["preset"])["path"].casefold() == row["model"].casefold()
     assert head_for({"nothing.weight": (1, 1)}) is None
+
+
+class OwnHead(Head):
+    """A user's: a linear layer under a name that pessimal does not know."""
+
+    def __init__(self, network, *, output=0):
+        self.layer = in_float32(network.utility)
+
+    @staticmethod
+    def fits(shapes):
+        return "utility.weight" in shapes
+
+    def read(self, final, context):
+        return self.layer(final)[:, 0]
+
+
+def test_a_head_of_another_package_is_taken_and_what_is_none_is_refused(monkeypatch):
+    own = EntryPoint("own", f"{__name__}:OwnHead", "pessimal.heads")
+    wrong = EntryPoint("wrong", f"{__name__}:TWINS", "pessimal.heads")
+    shapes = {"utility.weight": (1, HIDDEN), "score.weight": (1, HIDDEN)}
+    assert head_for(shapes).__name__ == "LinearHead"
+    try:
+        heads.cache_clear()
+        monkeypatch.setattr(extensions, "entry_points", lambda group: [own])
+        assert head_for(shapes) is OwnHead, "before pessimal's, of which one fits too"
+        heads.cache_clear()
+        monkeypatch.setattr(extensions, "entry_points", lambda group: [wrong])
+        with pytest.raises(ConfigError, match="TWINS, is no class of Head"):
+            head_for(shapes)
+    finally:
+        heads.cache_clear()

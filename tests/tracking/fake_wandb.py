@@ -15,6 +15,7 @@ import json
 import re
 import socket
 import threading
+import time
 import urllib.parse
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,7 +30,7 @@ class Fault:
     """What goes wrong at an endpoint."""
 
     status: int
-    """HTTP status to answer with."""
+    """HTTP status to answer with; 0 for an answer that comes a byte every half second, for ever."""
     after: int = 0
     """Requests to the endpoint that still go well."""
 
@@ -228,6 +229,9 @@ class World:
 
     GetDefaultEntity = ServerFeaturesQuery = Viewer
 
+    def OrganizationCoreWeaveOrganizationID(self, sent):
+        return {"entity": {"organization": {"coreWeaveOrganizationId": None}}}
+
     # Runs
 
     def UpsertBucket(self, sent):
@@ -399,6 +403,9 @@ class World:
             }
         return {"project": {"artifactCollectionMembership": membership}}
 
+    def ArtifactByID(self, sent):
+        return {"artifact": self._artifact(self.artifacts[sent["id"]])}
+
     def ArtifactCreatedBy(self, sent):
         artifact = self.artifacts[sent["id"]]
         name = artifact.created_by
@@ -456,7 +463,9 @@ class FakeWandb:
         self.world = World()
         self.faults: dict[str, Fault] = {}
         self.requests: list[str] = []
-        """Endpoint of every request, in order."""
+        """Endpoint of every request that has an answer, in order."""
+        self.every: list[str] = []
+        """Method and path of every request, known or not."""
         self.unknown: list[str] = []
         """Requests that the fake has no answer for."""
         self._http = _Server(("127.0.0.1", 0), _Handler)
@@ -537,10 +546,27 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def _drip(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # until the client hangs up
+            while True:
+                self.wfile.write(b" ")
+                time.sleep(0.5)
+
+    def parse_request(self) -> bool:
+        parsed = super().parse_request()
+        if parsed:
+            self.fake.every.append(f"{self.command} {self.path}")
+        return parsed
+
     def _fails(self, *endpoints: str) -> bool:
         """Whether a fault was played instead of an answer."""
         fault = self.fake.fault_of(*endpoints)
-        if fault is not None:
+        if fault is not None and not fault.status:
+            self._drip()
+        elif fault is not None:
             self._reply(b'{"errors":[{"message":"a fault of the test"}]}', status=fault.status)
         return fault is not None
 

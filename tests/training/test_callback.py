@@ -133,16 +133,16 @@ def hugging_face(network, callbacks, folder, words, **options):
 
 def check_last_turn(watching, network, words):
     """Every reward of the last turn is the network's own; the figures are those of the rewards."""
-    watching.watcher.turn(watching.last + 1)
-    last = watching.history[lambda h: h["step"] == watching.last + 1]
+    watching.turn(watching.last_step + 1)
+    last = watching.history[lambda h: h["step"] == watching.last_step + 1]
     named = last.dropna(subset="token")
     assert {"best", "worst", "watch"} <= set(named["end"])
     own = own_rewards(network, words, [[token] for token in named["token"]])
     assert close(named["reward"], own)
-    [key] = watching.watcher.prompts
-    sample = watching.watcher.order[: watching.watcher.size]
+    [key] = watching.prompts
+    sample = watching.order[: watching.size]
     own = own_rewards(network, words, sample)
-    assert close(watching.watcher.before[key], own)
+    assert close(watching.before[key], own)
     best = last[last["end"] == "best"]["reward"]
     assert list(best) == sorted(best, reverse=True)
     assert best.iloc[0] >= max(own) - slack(own)
@@ -218,8 +218,8 @@ def test_parts_that_are_kept_in_evaluation_mode_stay_there(words):
     network.model.layers[0].eval()
     before = [module.training for module in network.modules()]
     watching = pessimal.PessimalCallback("greatest", words, **unhurried(network))
-    watching.watcher.begin(network, words, step=0)
-    watching.watcher.turn(1)
+    watching.begin(network, words, step=0)
+    watching.turn(1)
     assert [module.training for module in network.modules()] == before
     assert not network.score._forward_hooks
 
@@ -243,7 +243,7 @@ def test_the_head_is_read_in_float32(words):
     network = network_of(words, dtype=torch.bfloat16)
     watching = pessimal.PessimalCallback("greatest", words)
     clock = Clock(watching)
-    watching.watcher.begin(network, words, step=0)
+    watching.begin(network, words, step=0)
     for step in range(1, 401):
         run_step(watching, clock, step)
     rewards = torch.tensor(watching.history["reward"].to_numpy(), dtype=torch.float32)
@@ -255,17 +255,17 @@ def test_the_tails_come_from_more_than_the_sample(words):
     watching = pessimal.PessimalCallback("greatest", words, every=10, share=1.0, tails=2)
     clock = Clock(watching)
     network = clock.tick(network_of(words), fixed=0.0, a_token=0.02)
-    watching.watcher.begin(network, words, step=0)
+    watching.begin(network, words, step=0)
     bests = [run_step(watching, clock, step)["best"] for step in range(1, 400)]
     bests = [best for best in bests if best is not None]
-    assert watching.watcher.size < 150
+    assert watching.size < 150
     assert (
         np.diff(bests) > -slack(bests)
     ).all()  # the network stays as it is, and what was seen grows
-    everything = own_rewards(network, words, watching.watcher.order)
+    everything = own_rewards(network, words, watching.order)
     assert close(bests[-1], max(everything))
     found = {(token,) for token in watching.history.tail(4)["token"]}
-    assert not found <= set(watching.watcher.order[: watching.watcher.size])
+    assert not found <= set(watching.order[: watching.size])
 
 
 class Clock:
@@ -273,7 +273,7 @@ class Clock:
 
     def __init__(self, watching):
         self.now = 0.0
-        watching.watcher.clock = lambda: self.now
+        watching.clock = lambda: self.now
 
     def tick(self, network, *, fixed, a_token):
         def spend(module, positional, named):
@@ -299,40 +299,36 @@ def run_step(watching, clock, step, *, seconds=1.0):
 def test_at_most_a_hundredth_of_the_time_from_the_first_turn_on(words, fixed, a_token, sized):
     watching = pessimal.PessimalCallback(["greatest", "worst"], words, every=100)
     clock = Clock(watching)
-    watching.watcher.begin(
-        clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0
-    )
+    watching.begin(clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0)
     for step in range(1, 5001):
         run_step(watching, clock, step)
-        assert step < 100 or watching.watcher.spent <= 0.01 * clock.now
+        assert step < 100 or watching.spent <= 0.01 * clock.now
     turns = watching.history["step"].nunique()
     assert turns >= 20
-    size = watching.watcher.size
-    assert {"most": size == watching.watcher.most, "least": size == 32, "between": 32 < size < 300}[
-        sized
-    ]
-    assert watching.share_taken == pytest.approx(watching.watcher.spent / clock.now)
+    size = watching.size
+    assert {"most": size == watching.most, "least": size == 32, "between": 32 < size < 300}[sized]
+    assert watching.share_taken == pytest.approx(watching.spent / clock.now)
 
 
 def test_what_the_first_look_cost_too_much_is_paid_for_by_turns_left_out(words, caplog):
     watching = pessimal.PessimalCallback("greatest", words, every=10)
     clock = Clock(watching)
     network = clock.tick(network_of(words), fixed=1.0, a_token=0.05)
-    watching.watcher.begin(network, words, step=0)
+    watching.begin(network, words, step=0)
     with caplog.at_level("INFO"):
         for step in range(1, 20_001):
             run_step(watching, clock, step)
-    assert watching.watcher.spent <= 0.01 * clock.now
+    assert watching.spent <= 0.01 * clock.now
     assert watching.history["step"].nunique() >= 2
     assert "no look at the best and worst tokens" in caplog.text
-    quick = watching.watcher.spent
+    quick = watching.spent
     network.model.register_forward_pre_hook(lambda *_: setattr(clock, "now", clock.now + 1000.0))
-    while watching.watcher.spent == quick:
+    while watching.spent == quick:
         run_step(watching, clock, step := step + 1)
-    slow = watching.watcher.spent
+    slow = watching.spent
     for later in range(step + 1, step + 2000):
         run_step(watching, clock, later)
-    assert watching.watcher.spent == slow  # it became slow at once, and is left alone
+    assert watching.spent == slow  # it became slow at once, and is left alone
 
 
 def test_a_training_that_goes_on_keeps_what_was_seen(words, tmp_path):
@@ -359,7 +355,7 @@ def test_a_training_that_goes_on_keeps_what_was_seen(words, tmp_path):
         8,
         12,
     ]  # the turn at 10 measures what a token costs
-    assert second.watcher.size == first.watcher.size
+    assert second.size == first.size
 
 
 def test_what_cannot_be_watched_is_said_before_the_first_step(words):

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal.errors import InputError
 from pessimal.rewards.adapters import read_adapter
+from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.training.answers import Answers, score_answers
 from pessimal.training.fit import fit, new_network
+from pessimal.training.preference_model import train_preferences
 from pessimal.training.preferences import Items, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
@@ -114,8 +118,8 @@ def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, ite
     model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
     answers = Answers.of(words, "What is best?", items[0].names[:20])
     with torch.no_grad():
-        shared = score_answers(model, answers.prefix, answers.own, rows=8)
-        own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own]
+        shared = score_answers(model, answers.prefix, answers.ids, rows=8)
+        own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
     assert close(shared, torch.stack(own))
 
 
@@ -126,10 +130,10 @@ def test_gradients_are_those_of_whole_conversations(base, items):
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     pull = torch.linspace(-1, 1, 6)
     shared = torch.autograd.grad(
-        score_answers(model, answers.prefix, answers.own, rows=4) @ pull, trained
+        score_answers(model, answers.prefix, answers.ids, rows=4) @ pull, trained
     )
     own = torch.stack(
-        [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.own]
+        [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
     )
     for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
         assert close(one, other)
@@ -139,3 +143,32 @@ def test_steps_are_kept_as_adapters(base, items, tmp_path):
     train(base, items, tmp_path, steps=20, every=10)
     for step in (0, 10, 20):
         assert read_adapter(tmp_path / f"step-{step}", name="x").head
+
+
+def test_from_a_table_of_preferences_to_a_folder_that_loads(base, items, tmp_path):
+    table = tmp_path / "elo.csv"
+    rows = [
+        f"{name},{1000 + 100 * value},50"
+        for part in items
+        for name, value in zip(part.names, part.utility, strict=True)
+    ]
+    table.write_text("\n".join(["name,elo_score,elo_matches", *rows]))
+    words = AutoTokenizer.from_pretrained(base)
+    words.add_special_tokens({"pad_token": "<|bos|>"})
+    words.save_pretrained(base)
+    options = {
+        "recipe": PreferenceRecipe(layers=1, steps=2, items=8, every=1, held_out=0.45, watch=False),
+        "folder": tmp_path / "reward",
+        "cache": tmp_path / "cache",
+        "progress": False,
+    }
+    spec = ModelSpec(path=str(base), kind=Kind.log_probability)
+    points = []
+    trained = train_preferences(spec, table, report=points.append, **options)
+    assert [point["train/step"] for point in points] == [1, 2]
+    assert trained.summary["held_out_n"] == 54
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reward")
+    assert loaded.config.num_labels == 1
+    assert not list((tmp_path / "cache").rglob("last.ckpt"))
+    with pytest.raises(InputError, match="is there already"):
+        train_preferences(spec, table, **options)

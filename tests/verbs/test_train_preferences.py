@@ -10,6 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
+import pessimal
+from pessimal.errors import ConfigError, InputError
 from pessimal.training.callback import PessimalCallback
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -89,15 +91,36 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     assert again.strip().splitlines()[-1].endswith(out_of(folder))
 
 
+def test_python_trains_what_the_command_trains(command, inputs, tmp_path):
+    code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK)
+    assert code == 0, err
+    published = tmp_path / out.strip().splitlines()[-1]
+    base, data = (text.partition("=")[2] for text in inputs)
+    options = {"layers": 1, "steps": 4, "items": 8, "every": 2, "held_out": 0.45}
+    model = pessimal.train(
+        base, data, tmp_path / "mine", cache=str(tmp_path / "cache"), progress=False, **options
+    )
+    weights = "model.safetensors"
+    assert (tmp_path / "mine" / weights).read_bytes() == (published / weights).read_bytes()
+    table = pessimal.scan(
+        model, "What is good?", candidates=["love 3", "war 3"], mode="text", progress=False
+    )
+    assert len(table.rows) == 2
+    with pytest.raises(InputError, match="is there already"):
+        pessimal.train(base, data, tmp_path / "mine", progress=False, **options)
+    with pytest.raises(ConfigError, match="Did you mean 'steps'"):
+        pessimal.train(base, data, tmp_path / "other", step=4)
+
+
 def test_what_it_comes_to_want_is_followed(command, inputs, tmp_path, monkeypatch):
-    from pessimal.verbs import train_preferences
+    from pessimal.training import preference_model
 
     calls = (
         itertools.count()
     )  # of the clock: two at each turn, which takes no time, and training 1000 s between them
     unhurried = functools.partial(PessimalCallback, clock=lambda: 1000.0 * (next(calls) // 2))
-    monkeypatch.setattr(train_preferences, "PessimalCallback", unhurried)
-    monkeypatch.setattr(train_preferences, "LOOK_EVERY", 1)
+    monkeypatch.setattr(preference_model, "PessimalCallback", unhurried)
+    monkeypatch.setattr(preference_model, "LOOK_EVERY", 1)
     code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK)
     assert code == 0, err
     folder = tmp_path / out.strip().splitlines()[-1]

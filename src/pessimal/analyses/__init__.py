@@ -9,68 +9,54 @@ shapes recur:
   (float).
 """
 
+import importlib
 import logging
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pessimal.analyses import (
-    agreement,
-    base_models,
-    census,
-    checkpoints,
-    dictionaries,
-    extremes,
-    framing,
-    frequency,
-    geometry,
-    identity_terms,
-    lexicon_groups,
-    modes,
-    moments,
-    people,
-    prompt_agreement,
-    provenance,
-    quantisation,
-    rsa,
-    sentiment,
-    trajectories,
-    valence,
-    variance_components,
-    wording,
-)
+from pessimal import extensions
 from pessimal.analyses.analysis import Analysis, Options
-from pessimal.errors import MissingExtraError, TableError
+from pessimal.errors import ConfigError, MissingExtraError, TableError
 from pessimal.tables.result import Result, merged
 from pessimal.tables.table_set import TableSet
 
 log = logging.getLogger(__name__)
 
-ANALYSES: tuple[Analysis, ...] = (
-    provenance.analyse,
-    extremes.analyse,
-    moments.analyse,
-    agreement.analyse,
-    geometry.analyse,
-    rsa.analyse,
-    framing.analyse,
-    prompt_agreement.analyse,
-    valence.analyse,
-    sentiment.analyse,
-    lexicon_groups.analyse,
-    frequency.analyse,
-    identity_terms.analyse,
-    people.analyse,
-    wording.analyse,
-    variance_components.analyse,
-    dictionaries.analyse,
-    checkpoints.analyse,
-    trajectories.analyse,
-    census.analyse,
-    modes.analyse,
-    quantisation.analyse,
-    base_models.analyse,
-)
-"""In the order of the page."""
+GROUP = "pessimal.analyses"
+"""Entry points under which other packages offer theirs."""
+
+
+def all_analyses(paths: Sequence[str] = ()) -> tuple[Analysis, ...]:
+    """The package's analyses, those of installed packages, and those that are named, in the order
+    of the page.
+
+    Args:
+        paths: `module:function` each, of functions under `@analysis(...)`.
+
+    Raises:
+        ConfigError: one cannot be imported or is no analysis, or two have one name.
+    """
+    modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+    builtin = [
+        value
+        for module in map(importlib.import_module, modules)
+        for value in vars(module).values()
+        if isinstance(value, Analysis) and value.function.__module__ == module.__name__
+    ]
+    offered = extensions.installed(GROUP)
+    for path, value in offered.items():
+        if not isinstance(value, Analysis):
+            raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
+    typed = [extensions.named(path, option="analyses", kind=Analysis) for path in paths]
+    by_name: dict[str, Analysis] = {}
+    for one in (*builtin, *offered.values(), *typed):
+        if (other := by_name.setdefault(one.name, one)) is not one and other.path != one.path:
+            raise ConfigError(
+                f"two analyses are called {one.name!r}: {other.path} and {one.path}. Give one "
+                "another name, in its @analysis(NAME)"
+            )
+    return tuple(sorted(by_name.values(), key=lambda one: (one.place, one.name)))
 
 
 def _of_items(result: Result, tables: TableSet) -> Result:
@@ -80,7 +66,10 @@ def _of_items(result: Result, tables: TableSet) -> Result:
 
 
 def compare(
-    sets: Sequence[TableSet], options: Options, step: Callable[[str], None] = lambda name: None
+    sets: Sequence[TableSet],
+    options: Options,
+    step: Callable[[str], None] = lambda name: None,
+    analyses: Sequence[Analysis] | None = None,
 ) -> tuple[list[Result], dict[str, str]]:
     """Every analysis over every candidate set.
 
@@ -88,30 +77,33 @@ def compare(
         sets: of `tables.table_set.table_sets`.
         options: of the analyses.
         step: called with an analysis' name before it begins.
+        analyses: of `all_analyses`; those of the package and of installed packages where None.
 
     Returns:
-        Results in the order of `ANALYSES`, one a name; and what could not be done, by name: why.
+        Results in the order of the analyses, one a name; and what could not be done, by name: why.
     """
-    results, skipped = [provenance.models(sets)], {}
-    for analyse in ANALYSES:
+    from pessimal.analyses.provenance import models
+
+    results, skipped = [models(sets)], {}
+    makers = {result.name: "the package" for result in results}
+    for analyse in all_analyses() if analyses is None else analyses:
         step(analyse.name)
         missing = {}
         for tables in sets:
-            why, found = analyse.needs.missing(tables, options), []
+            why = analyse.needs.missing(tables, options)
+            new: list[Result] = []
             try:
-                found = [] if why else analyse(tables, options)
-                tables.memo.update({(result.name,): result.table for result in found})
+                new = [] if why else _checked(analyse, tables, options, makers)
+                tables.memo.update({(result.name,): result.table for result in new})
             except (TableError, MissingExtraError) as error:
                 why = str(error)
             except Exception as error:  # one analysis that fails does not cost the others
                 log.exception("the analysis %s failed", analyse.name)
                 why = f"failed: {type(error).__name__}: {error}"
-            results += (
-                found
-                if tables.candidates == "vocabulary"
-                else [_of_items(r, tables) for r in found]
-            )
-            if why and not found:
+            if tables.candidates != "vocabulary":
+                new = [_of_items(result, tables) for result in new]
+            results += new
+            if why and not new:
                 missing[tables.candidates] = why
         if len(missing) == len(sets):
             skipped[analyse.name] = min(missing.values(), key=lambda why: why.startswith("needs "))
@@ -122,3 +114,15 @@ def compare(
                 if not why.startswith("needs ")
             }
     return merged(results), skipped
+
+
+def _checked(
+    analyse: Analysis, tables: TableSet, options: Options, makers: dict[str, str]
+) -> list[Result]:
+    """Its results; TableError where one has the name of another analysis' result, with which it
+    would be mixed up."""
+    results = analyse(tables, options)
+    for result in results:
+        if (maker := makers.setdefault(result.name, analyse.path)) != analyse.path:
+            raise TableError(f"{analyse.path} and {maker} both make a result {result.name!r}")
+    return results

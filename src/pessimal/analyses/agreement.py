@@ -13,14 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses import ranks as influence
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.ranks import ranked
+from pessimal.analyses.ranks import kendall, ranked, spearman, with_intervals
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 
 RBO_PERSISTENCE = 0.9
@@ -28,16 +27,9 @@ RBO_DEPTH = 132
 """Both as published."""
 TOP = 20
 STATISTICS = [
-    "kendall",
-    "low",
-    "high",
-    "spearman",
-    "rbo",
-    "rbo_extrapolated",
-    "top",
-    "top_overlap",
+    "kendall", "low", "high", "spearman", "rbo", "rbo_extrapolated", "top", "top_overlap",
     "bottom_overlap",
-]
+]  # fmt: skip
 ENDS = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
 """What only looks at the ends of two rankings."""
 
@@ -96,36 +88,25 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    taus = [influence.kendall(ranks[a], ranks[b]) for a, b in pairs]
-    rhos = [influence.spearman(ranks[a], ranks[b]) for a, b in pairs]
+    statistics = {
+        "kendall": [kendall(ranks[a], ranks[b]) for a, b in pairs],
+        "spearman": [spearman(ranks[a], ranks[b]) for a, b in pairs],
+    }
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    estimates, low, high = influence.bootstrapped([*taus, *rhos], **draws)
-    tau, rho = slice(None, len(pairs)), slice(len(pairs), None)
-    rbo = [
-        [
-            rank_biased_overlap(begun[a], begun[b], persistence=persistence, extrapolate=more)
+    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
+        n=len(rewards), **with_intervals(statistics, **draws)
+    )
+    for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
+        table[name] = [
+            rank_biased_overlap(
+                begun[a], begun[b], persistence=persistence, extrapolate=extrapolate
+            )
             for a, b in pairs
         ]
-        for more in (False, True)
-    ]
-    return pd.DataFrame(
-        {
-            "model_a": [a for a, _ in pairs],
-            "model_b": [b for _, b in pairs],
-            "n": len(rewards),
-            "kendall": estimates[tau],
-            "low": low[tau],
-            "high": high[tau],
-            "spearman": estimates[rho],
-            "spearman_low": low[rho],
-            "spearman_high": high[rho],
-            "rbo": rbo[0],
-            "rbo_extrapolated": rbo[1],
-            "top": top,
-            "top_overlap": [top_overlap(best[a], best[b], k=top) for a, b in pairs],
-            "bottom_overlap": [top_overlap(worst[a], worst[b], k=top) for a, b in pairs],
-        }
-    )
+    table["top"] = top
+    for name, ends in (("top_overlap", best), ("bottom_overlap", worst)):
+        table[name] = [top_overlap(ends[a], ends[b], k=top) for a, b in pairs]
+    return table.rename(columns={"kendall_low": "low", "kendall_high": "high"})
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -166,10 +147,7 @@ def tau_matrix(tables: TableSet, prompt: str) -> pd.DataFrame:
         check_rewards(rewards, least_models=2)
         check_varied(rewards)
         ranks = {model: ranked(rewards[model].to_numpy()) for model in rewards}
-        rows = [
-            (a, b, influence.kendall(ranks[a], ranks[b]).estimate)
-            for a, b in combinations(ranks, 2)
-        ]
+        rows = [(a, b, kendall(ranks[a], ranks[b]).estimate) for a, b in combinations(ranks, 2)]
         pairs = pd.DataFrame(rows, columns=["model_a", "model_b", "kendall"])
         tables.memo["tau", prompt] = as_matrix(pairs, "kendall")
     return tables.memo["tau", prompt]
@@ -242,9 +220,8 @@ def head(values: np.ndarray, *, depth: int) -> Head:
     _, inverse, size = np.unique(-values[items], return_inverse=True, return_counts=True)
     group = np.full(n, -1, dtype=np.int32)
     group[items] = inverse
-    first = (
-        np.cumsum(size) - size
-    )  # rank, counted from 0, at which the group begins; the last may reach beyond the depth
+    # Rank, counted from 0, at which the group begins; the last may reach beyond the depth.
+    first = np.cumsum(size) - size
     counted = np.clip((np.arange(1, depth + 1) - first[:, None]) / size[:, None], 0, 1)
     return Head(group, counted, np.sum(size[:, None] * counted**2, axis=0))
 
@@ -252,9 +229,8 @@ def head(values: np.ndarray, *, depth: int) -> Head:
 def overlap_by_depth(a: Head, b: Head) -> np.ndarray:
     """Items that both rankings hold among their first d, for d = 1 … D, (D,): a mean over all
     orders of ties."""
-    both = np.flatnonzero(
-        (a.group >= 0) & (b.group >= 0)
-    )  # few of the items, so nothing below is large
+    # Few of the items, so nothing below is large.
+    both = np.flatnonzero((a.group >= 0) & (b.group >= 0))
     pairs = a.group[both].astype(np.int64) * len(b.counted) + b.group[both]
     pairs, items = np.unique(pairs, return_counts=True)
     of_a, of_b = np.divmod(pairs, len(b.counted))
@@ -292,7 +268,7 @@ def rank_biased_overlap(
     return float(weights @ agreement + below)
 
 
-@analysis("agreement", Needs(models=2))
+@analysis("agreement", Needs(models=2), place=40)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Agreement of every pair on each prompt, over shared candidates and over whole vocabularies;
     the noise floor."""
@@ -312,61 +288,47 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     label = tables.labels
     # The noise floor is the diagonal of its own prompt.
     drawn = pairs if floor.empty else pd.concat([pairs, _diagonal(floor)], ignore_index=True)
+    both = f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]}"
     headline = (
-        f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
-        f"agree most "
-        f"(τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
-        f"{label[farthest['model_b']]} least "
-        f"({farthest['kendall']:.2f})."
+        f"{both} agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
+        f"{label[farthest['model_b']]} least ({farthest['kendall']:.2f})."
+        if len(first) > 1
+        else f"{both} order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
     )
-    if len(first) == 1:
-        headline = (
-            f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
-            f"order "
-            f"{closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
-        )
-    results = [
-        Result(
-            "agreement",
-            pairs,
-            headline=headline,
-            plot=Heatmap(
-                value="kendall",
-                symmetric=True,
-                order=True,
-                data=drawn,
-                label="Kendall's τ-b",
-                groups=_groups(tables),
-            ),
-            method="agreement",
-            weight=weight_of(first["kendall"].max() - first["kendall"].min()) / 2,
-            estimate=Estimate(
-                "τ, highest",
-                closest["kendall"],
-                int(closest["n"]),
-                tables.things,
-                closest["low"],
-                closest["high"],
-            ),
-            notes=(
-                *dict.fromkeys(why for whys in tables.no_rescans.values() for why in whys),
-                *failed,
-            ),
-            summary={
-                f"{prompt}/{name}": value
-                for prompt, rows in pairs.groupby("prompt", sort=False)
-                for name, value in (
-                    ("kendall_mean", float(rows["kendall"].mean())),
-                    ("shared", int(rows["n"].iloc[0])),
-                )
-            },
-        )
+    by_prompt_key = pairs.groupby("prompt", sort=False)
+    heatmap = Heatmap(
+        value="kendall",
+        symmetric=True,
+        order=True,
+        data=drawn,
+        label="Kendall's τ-b",
+        groups=_groups(tables),
+    )
+    first_result = Result.of_row(
+        closest,
+        "agreement",
+        pairs,
+        tau_effect(tables.things, symbol="kendall"),
+        headline,
+        label="τ, highest",
+        size=first["kendall"].max() - first["kendall"].min(),
+        share=1 / 2,
+        plot=heatmap,
+        method="agreement",
+        notes=(*dict.fromkeys(why for whys in tables.no_rescans.values() for why in whys), *failed),
+        summary={f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_prompt_key}
+        | {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_prompt_key},
+    )
+    others = {"agreement_raw": raw, "noise_floor": floor}
+    return [
+        first_result,
+        *(Result(name, table, method="agreement") for name, table in others.items() if len(table)),
     ]
-    if len(raw):
-        results.append(Result("agreement_raw", raw, method="agreement"))
-    if len(floor):
-        results.append(Result("noise_floor", floor, method="agreement"))
-    return results
+
+
+def tau_effect(things: str, *, null: float = 0.0, symbol: str = "") -> Effect:
+    """Kendall's tau-b in the columns kendall, low and high."""
+    return Effect("kendall", "τ", "low", "high", null=null, of=things, symbol=symbol)
 
 
 def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:
@@ -379,8 +341,12 @@ def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:
 
 def _groups(tables: TableSet) -> pd.DataFrame | None:
     """What is known of base and developer, by label."""
-    known = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
-    return known.fillna("not stated").rename(index=tables.labels) if len(known.columns) else None
+    described = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
+    return (
+        described.fillna("not stated").rename(index=tables.labels)
+        if len(described.columns)
+        else None
+    )
 
 
 def _numbers(options: Options) -> dict:

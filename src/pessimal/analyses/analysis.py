@@ -1,12 +1,13 @@
 """What an analysis is: a function from score tables to Results, and what it needs.
 
-To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a line in
-`compare.ANALYSES`, a text in `methods/`, its columns in `docs/columns.yaml`, a test.
+To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a text in
+`methods/`, its columns in `docs/columns.yaml`, a test. One of another package comes in by an entry
+point (docs/extend/analysis.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,37 @@ from pessimal.tables import minilm
 from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies
+from pessimal.tables.words import as_published
 
 MEAN = "mean of models"
 """Names a row of figures."""
+LAST = 1000.0
+"""Place of an analysis that says none."""
+MADE_BY = {
+    "elo": "items that people rated: pessimal import format=eloeverything path=FILE",
+    "wordings": "one question in many wordings: pessimal scan prompts=factorial54",
+    "modes": "a model scanned in two modes: pessimal scan mode=text",
+    "language": "log-probabilities: pessimal scan model=auto model.path=ID "
+    "model.kind=log_probability",
+    "lexicons": "a lexicon: +lexicons.NAME=FILE",
+    "frequencies": "word frequencies: frequencies=wordfreq",
+    "identity": "identity terms: identity=[gender,religion]",
+    "dictionaries": "a dictionary: +dictionaries.NAME=FILE",
+    "judges": "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
+    "checkpoints": "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
+    "pessimal import format=checkpoints path=FILE",
+}
+"""What an analysis may need besides models and prompts, and what to type for it."""
 Meanings = Callable[[Sequence[str]], np.ndarray]
 """Words → a vector of meaning each."""
+
+
+class IdentityTerms(Protocol):
+    """Terms that name groups of people along one axis."""
+
+    about: str
+    source: str
+    terms: list[str]
 
 
 @dataclass(frozen=True)
@@ -41,8 +68,8 @@ class Options:
     lexicons: Mapping[str, pd.Series] = field(default_factory=dict)
     """Valence by word, by name of the lexicon."""
     frequencies: Frequencies | None = None
-    identity: Mapping[str, "object"] = field(default_factory=dict)
-    """Identity terms by axis: objects with `about`, `source`, `terms`."""
+    identity: Mapping[str, IdentityTerms] = field(default_factory=dict)
+    """Identity terms by axis."""
     dictionaries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Category and word, by name of the dictionary."""
     meanings: Meanings | None = minilm.meanings
@@ -54,7 +81,14 @@ class Options:
     """Words that are looked at by name."""
 
     @property
-    def draws(self) -> dict[str, int | float]:
+    def word_frequencies(self) -> Frequencies:
+        """The frequencies. Raises TableError where there are none."""
+        if self.frequencies is None:
+            raise TableError("needs word frequencies: frequencies=wordfreq")
+        return self.frequencies
+
+    @property
+    def draws(self) -> dict[str, Any]:
         """How intervals are bootstrapped."""
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
@@ -79,73 +113,63 @@ class Needs:
 
     def missing(self, tables: TableSet, options: Options) -> str:
         """What is not there and what to type; empty where nothing is missing."""
-        checks = [
-            (
-                len(tables.models) >= self.models,
-                f"{self.models} models; here are {len(tables.models)}",
-            ),
-            (
-                len(tables.prompts) >= self.prompts,
-                f"{self.prompts} {'prompts' if self.prompts > 1 else 'prompt'} besides the "
-                f"wordings of one question; here are {len(tables.prompts)}",
-            ),
-            (
-                not self.elo or tables.has_elo,
-                "items that people rated: pessimal import format=eloeverything path=FILE",
-            ),
-            (
-                not self.wordings or tables.wordings,
-                "one question in many wordings: pessimal scan prompts=factorial54",
-            ),
-            (
-                not self.modes or any(len(m) > 1 for m in tables.modes.values()),
-                "a model scanned in two modes: pessimal scan mode=text",
-            ),
-            (
-                not self.language or tables.language,
-                "log-probabilities: pessimal scan model=auto model.path=ID "
-                "model.kind=log_probability",
-            ),
-            (not self.lexicons or options.lexicons, "a lexicon: +lexicons.NAME=FILE"),
-            (
-                not self.frequencies or options.frequencies is not None,
-                "word frequencies: frequencies=wordfreq",
-            ),
-            (not self.identity or options.identity, "identity terms: identity=[gender,religion]"),
-            (
-                not self.dictionaries or options.dictionaries,
-                "a dictionary: +dictionaries.NAME=FILE",
-            ),
-            (
-                not self.judges or any("says_yes_above" in t.measured for t in tables.tables),
-                "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
-            ),
-            (
-                not self.checkpoints or any(t.provenance.step is not None for t in tables.tables),
-                "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
-                "pessimal import format=checkpoints path=FILE",
-            ),
+        prompts = "prompts" if self.prompts > 1 else "prompt"
+        lacking = []
+        if len(tables.models) < self.models:
+            lacking.append(f"{self.models} models; here are {len(tables.models)}")
+        if len(tables.prompts) < self.prompts:
+            lacking.append(
+                f"{self.prompts} {prompts} besides the wordings of one question; here are "
+                f"{len(tables.prompts)}"
+            )
+        available = {
+            "elo": tables.has_elo,
+            "wordings": tables.wordings,
+            "modes": any(len(by_mode) > 1 for by_mode in tables.modes.values()),
+            "language": tables.language,
+            "lexicons": options.lexicons,
+            "frequencies": options.frequencies is not None,
+            "identity": options.identity,
+            "dictionaries": options.dictionaries,
+            "judges": any("says_yes_above" in table.measured for table in tables.tables),
+            "checkpoints": any(t.provenance.step is not None for t in tables.tables),
+        }
+        lacking += [
+            MADE_BY[name] for name, it in available.items() if getattr(self, name) and not it
         ]
-        return "; ".join(f"needs {what}" for there, what in checks if not there)
+        return "; ".join(f"needs {what}" for what in lacking)
 
 
-class Analysis(Protocol):
-    """A function from tables to Results, with a name and needs."""
+@dataclass(frozen=True)
+class Analysis:
+    """A function from tables to Results, with its name, its needs and its place."""
 
     name: str
+    function: Callable[[TableSet, Options], list[Result]]
     needs: Needs
+    place: float
+    """Results stand on the page in the order of their analyses' places."""
 
-    def __call__(self, tables: TableSet, options: Options) -> list[Result]: ...
+    def __call__(self, tables: TableSet, options: Options) -> list[Result]:
+        return self.function(tables, options)
+
+    @property
+    def path(self) -> str:
+        """`module:function`."""
+        return f"{self.function.__module__}:{self.function.__qualname__}"
 
 
-def analysis(name: str, needs: Needs | None = None) -> Callable[[Callable], Analysis]:
-    """Gives a function the name of its analysis and what it needs."""
+def analysis(
+    name: str, needs: Needs | None = None, *, place: float = LAST
+) -> Callable[[Callable[[TableSet, Options], list[Result]]], Analysis]:
+    """Makes a function an analysis.
 
-    def give(function: Callable) -> Analysis:
-        function.name, function.needs = name, needs or Needs()
-        return function
-
-    return give
+    Args:
+        name: of what could not be done, in messages and progress.
+        needs: what the tables must have; any table will do where None.
+        place: on the page. Those of the package are 10, 20, …: grep `place=`.
+    """
+    return lambda function: Analysis(name, function, needs or Needs(), place)
 
 
 def by_prompt(
@@ -180,6 +204,35 @@ def by_prompt(
     if failed is not None:
         failed += [f"{prompt}: {error}" for prompt, error in errors]
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
+
+
+Made = TypeVar("Made")
+
+
+def by_lexicon(
+    tables: TableSet,
+    options: Options,
+    make: Callable[[str, pd.DataFrame, pd.Series], Made],
+) -> tuple[dict[tuple[str, str], Made], tuple[str, ...]]:
+    """`make(model, words, valence)` for every model and lexicon, by these two; and what could not
+    be made, for the notes. Words are tokens where the published procedure is followed.
+
+    Raises:
+        TableError: nothing can be made.
+    """
+    made: dict[tuple[str, str], Made] = {}
+    left_out: dict[str, list[str]] = {}
+    for model in filter(tables.columns_of, tables.models):
+        words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
+        for lexicon, valence in options.lexicons.items():
+            try:
+                made[model, lexicon] = make(model, words, valence)
+            except TableError as error:
+                left_out.setdefault(f"with {lexicon}: {error}", []).append(tables.labels[model])
+    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
+    if not made:
+        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
+    return made, notes
 
 
 def with_mean(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:

@@ -8,10 +8,12 @@ against. Knows neither tokenizers nor which of the models was made from which.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
@@ -19,10 +21,10 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables.extremes import extremes
 from pessimal.tables.join import reward_matrix
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, renamed
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 MEASURES = ["implicit_reward", "mwlr"]
 COLUMNS = ["text", "log_p", "log_q", *MEASURES]
@@ -56,16 +58,14 @@ def implicit_reward(p: pd.Series, q: pd.Series) -> pd.DataFrame:
     values = pd.DataFrame(
         {"log_p": p.to_numpy(dtype=float), "log_q": q.to_numpy(dtype=float)}, index=p.index
     )
-    wrong = ~(
-        np.isfinite(values.to_numpy()) & (values.to_numpy() <= 1e-6)
-    )  # rounding may leave it above zero
+    # Rounding may leave it above zero.
+    wrong = ~(np.isfinite(values.to_numpy()) & (values.to_numpy() <= 1e-6))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise TableError(
             f"{wrong.sum()} values are no log-probabilities (first: {values.iat[row, column]} for "
             f"{values.index[row]!r}, model {column + 1}): they must be finite and at most 0. Give "
-            f"tables of "
-            "`pessimal scan model.score=log_probability`."
+            "tables of `pessimal scan model.score=log_probability`."
         )
     ratio = values["log_q"] - values["log_p"]
     mixture = (np.exp(values["log_p"]) + np.exp(values["log_q"])) / 2
@@ -102,13 +102,13 @@ def word_mwlr(table: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
     spelled = pd.Series([text.strip().lower() for text in table["text"].tolist()], dtype=object)
     rows = []
     for word in dict.fromkeys(word.strip().lower() for word in words):
-        own = table[(spelled == word).to_numpy()]
-        if own.empty:
+        spellings = table[(spelled == word).to_numpy()]
+        if spellings.empty:
             continue
-        log_p, log_q = (float(np.logaddexp.reduce(own[name])) for name in ("log_p", "log_q"))
-        mwlr = {"mwlr": float(own["mwlr"].mean()), "mwlr_sum": float(own["mwlr"].sum())}
+        log_p, log_q = (float(np.logaddexp.reduce(spellings[name])) for name in ("log_p", "log_q"))
+        mwlr = {"mwlr": float(spellings["mwlr"].mean()), "mwlr_sum": float(spellings["mwlr"].sum())}
         step = {"log_p": log_p, "log_q": log_q, "implicit_reward": log_q - log_p}
-        rows.append({"word": word, "tokens": len(own), **step, **mwlr})
+        rows.append({"word": word, "tokens": len(spellings), **step, **mwlr})
     return pd.DataFrame(rows, columns=["word", "tokens", *COLUMNS[1:], "mwlr_sum"])
 
 
@@ -160,8 +160,8 @@ def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
     _check_columns(table)
     named = table.assign(candidate_id=range(len(table)), token=table["text"])
     ends = [extremes(named.assign(reward=table[m], measure=m), k=k) for m in MEASURES]
-    whole = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
-    return whole[
+    extremes_of_both = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
+    return extremes_of_both[
         ["measure", "end", "rank", "text", "value", "tied", "tied_left_out", "log_p", "log_q"]
     ]
 
@@ -207,10 +207,10 @@ def reward_correlation(
     }
     rows, statistics = [], []
     for model in rewards:
-        own = ranked(rewards[model].to_numpy())
+        model_ranks = ranked(rewards[model].to_numpy())
         for name, other in ranks.items():
             rows.append({"model": model, "score": name, "n": len(rewards)})
-            statistics += [kendall(own, other), spearman(own, other)]
+            statistics += [kendall(model_ranks, other), spearman(model_ranks, other)]
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     estimates, low, high = bootstrapped(statistics, **draws)
     return pd.DataFrame(rows).assign(
@@ -227,39 +227,41 @@ def _check_columns(table: pd.DataFrame) -> None:
     if missing := [name for name in COLUMNS if name not in table]:
         raise TableError(
             f"The table lacks {', '.join(missing)}; it has {', '.join(map(str, table.columns))}. "
-            f"Give one of "
-            "`implicit_reward`."
+            "Give one of `implicit_reward`."
         )
 
 
-@analysis("base_models", Needs(models=0, prompts=0, language=True))
+@analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What language models would say to each prompt, beside the rewards on it; and every pair of
     them as a reward."""
     # Not among the reward models' labels: a reward model may go by the name of the model that it
     # was made from.
-    label = labels_of([table for own in tables.language.values() for table in own])
+    label = labels_of([table for members in tables.language.values() for table in members])
     pieces: dict[str, list[pd.DataFrame]] = {}
-    notes, steps = {}, {}
+    notes: dict[str, None] = {}
+    steps: dict[str, str] = {}
 
     def keep(table: str, piece: pd.DataFrame, **where: str) -> None:
         where |= {"prompt": prompt, "candidates": tables.candidates}
         pieces.setdefault(table, []).append(piece.assign(**where))
 
-    for prompt, own in tables.language.items():
-        for table in own:
+    for prompt, members in tables.language.items():
+        for table in members:
             ends = extremes(table.rows, k=options.top).rename(columns={"reward": "log_probability"})
             ends["probability"] = np.exp(ends["log_probability"])
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             keep("language_extremes", ends[columns], model=table.provenance.model)
         try:
-            found = reward_correlation(*side_by_side(tables, prompt, own), **options.draws)
-            keep("language_correlation", found.rename(columns={"score": "language_model"}))
+            correlation = reward_correlation(
+                *side_by_side(tables, prompt, members), **options.draws
+            )
+            keep("language_correlation", correlation.rename(columns={"score": "language_model"}))
         except TableError as error:
             notes[f"{prompt}: {error}"] = None
-        if len(own) < 2:
+        if len(members) < 2:
             notes[f"{prompt}: one language model, and an implicit reward is between two"] = None
-        for p, q in combinations(bases_first(own), 2):
+        for p, q in combinations(bases_first(members), 2):
             pair = f"{p.provenance.model} → {q.provenance.model}"
             steps[pair] = f"{label[p.provenance.model]} to {label[q.provenance.model]}"
             try:
@@ -270,8 +272,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 continue
             if options.words:
                 named = word_mwlr(table, options.words)
-                asked = dict.fromkeys(word.strip().lower() for word in options.words)
-                if unknown := [word for word in asked if word not in set(named["word"])]:
+                words = dict.fromkeys(word.strip().lower() for word in options.words)
+                if unknown := [word for word in words if word not in set(named["word"])]:
                     notes[f"{pair}: no text of both models is {', '.join(unknown)}"] = None
                 if len(named):
                     keep(
@@ -286,14 +288,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             try:
                 rewards, scores = side_by_side(tables, prompt, [p, q])
                 measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
-                found = reward_correlation(
+                correlation = reward_correlation(
                     rewards, measures.set_axis(scores.index), **options.draws
                 )
-                keep("implicit_correlation", found.rename(columns={"score": "measure"}), pair=pair)
+                keep(
+                    "implicit_correlation",
+                    correlation.rename(columns={"score": "measure"}),
+                    pair=pair,
+                )
             except TableError as error:
                 notes[f"{prompt}: {error}"] = None
-    whole = {name: pd.concat(found, ignore_index=True) for name, found in pieces.items()}
-    first, *others = _results(whole, tables, label, steps)
+    joined = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
+    first, *others = _results(joined, tables, label, steps)
     return [replace(first, notes=tuple(notes)), *others]
 
 
@@ -327,8 +333,8 @@ def side_by_side(
     rewarded = tables.by_prompt.get(prompt)
     if not rewarded:
         raise TableError("no reward model was scanned on this prompt and these candidates")
-    asked, other = (own[0].provenance.prompt_text for own in (language, rewarded))
-    if asked and other and asked != other:
+    question, other = (members[0].provenance.prompt_text for members in (language, rewarded))
+    if question and other and question != other:
         raise TableError(f"reward models were asked something else under this key: {other!r}")
     names = {f"language model {t.provenance.model}": t.provenance.model for t in language}
     matrix = _matrix(tables, [*rewarded, *map(renamed, language, names)])
@@ -340,80 +346,71 @@ def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
 
 
 def _results(
-    whole: Mapping[str, pd.DataFrame],
+    tables_by_name: Mapping[str, pd.DataFrame],
     tables: TableSet,
     label: Mapping[str, str],
     steps: Mapping[str, str],
 ) -> list[Result]:
     """`label` names language models, `steps` pairs of them."""
-    results, method, plot = [], "base_models", {"tabs": ("prompt", "pair")}
-    ends = whole["language_extremes"]
+    results: list[Result] = []
+    method: str = "base_models"
+    plot: dict[str, Any] = {"tabs": ("prompt", "pair")}
+    tau = tau_effect(tables.things, symbol="kendall")
+    furthest, goes = "τ, furthest from 0", "rewards go furthest with or against"
+    ends = tables_by_name["language_extremes"]
     firsts = ends[(ends["end"] == "top") & (ends["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
     headline = (
         f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
-        f"{literal(surest['text'])} "
-        f"(probability {surest['probability']:.2g})."
+        f"{literal(surest['text'])} (probability {surest['probability']:.2g})."
     )
     summary = {f"{row.prompt}/likeliest/{row.model}": row.text for row in firsts.itertuples()}
     spoken = "log p, " + pd.Series(label)  # a name of their own: a reward model may have the same
-    drawn = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
-    results.append(Result("language_extremes", ends, headline, drawn, method, summary=summary))
-    if (found := whole.get("language_correlation")) is not None:
-        best = found.loc[found["kendall"].abs().idxmax()]
+    tokens = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
+    results.append(Result("language_extremes", ends, headline, tokens, method, summary=summary))
+    if (table := tables_by_name.get("language_correlation")) is not None:
+        best = table.loc[table["kendall"].abs().idxmax()]
         headline = (
-            f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
-            f"against the "
-            f"log-probabilities of {label[best['language_model']]} (τ = "
-            f"{_number(best['kendall'], '.2f')})."
+            f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the log-probabilities "
+            f"of {label[best['language_model']]} (τ = {signed(best['kendall'], '.2f')})."
         )
         summary = {
             f"{row.prompt}/language_kendall/{row.language_model}/{row.model}": float(row.kendall)
-            for row in found.itertuples()
+            for row in table.itertuples()
         }
-        drawn = Forest(
-            data=found.assign(language_model=found["language_model"].map(spoken)),
-            estimate="kendall",
+        forest = Forest.of(
+            tau,
+            data=table.assign(language_model=table["language_model"].map(spoken)),
             group="language_model",
             xlabel="Kendall's τ-b with log-probabilities",
         )
-        estimate, weight = _tau("τ, furthest from 0", best, tables), weight_of(best["kendall"])
-        results.append(
-            Result(
-                "language_correlation",
-                found,
-                headline,
-                drawn,
-                method,
-                weight,
-                estimate,
-                summary=summary,
-            )
-        )
-    if (ends := whole.get("implicit_reward")) is not None:
+        fields: dict[str, Any] = {
+            "label": furthest,
+            "plot": forest,
+            "method": method,
+            "summary": summary,
+        }
+        results.append(Result.of_row(best, "language_correlation", table, tau, headline, **fields))
+    if (ends := tables_by_name.get("implicit_reward")) is not None:
         firsts = ends[(ends["measure"] == "mwlr") & (ends["rank"] == 1)]
         most = firsts.loc[firsts["value"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
             f"{literal(most['text'])} most "
-            f"({_number(most['value'], '+.2g')} nats, weighted by probability)."
+            f"({signed(most['value'], '+.2g')} nats, weighted by probability)."
         )
         names = {"implicit_reward": "log q − log p", "mwlr": "weighted by ½ (p + q)"}
-        drawn = TokenTable(
-            data=ends.assign(measure=ends["measure"].map(names)),
-            column="measure",
-            value="value",
-            **plot,
-        )
-        results.append(Result("implicit_reward", ends, headline, drawn, method))
-    if (named := whole.get("word_mwlr")) is not None:
+        measures = ends.assign(measure=ends["measure"].map(names))
+        tokens = TokenTable(data=measures, column="measure", value="value", **plot)
+        results.append(Result("implicit_reward", ends, headline, tokens, method))
+    if (named := tables_by_name.get("word_mwlr")) is not None:
         most = named.loc[named["mwlr"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
             f"{literal(most['word'])} most of the words named "
-            f"({_number(most['mwlr'], '+.2g')} nats, weighted by probability)."
+            f"({signed(most['mwlr'], '+.2g')} nats, weighted by probability)."
         )
-        drawn = Forest(
+        forest = Forest(
             data=named.assign(step=named["pair"].map(steps)),
             row="step",
             estimate="mwlr",
@@ -422,37 +419,17 @@ def _results(
             group="word",
             xlabel="½ (p + q) (log q − log p), nats",
         )
-        results.append(Result("word_mwlr", named, headline, drawn, method))
-    if (apart := whole.get("language_divergence")) is not None:
+        results.append(Result("word_mwlr", named, headline, forest, method))
+    if (apart := tables_by_name.get("language_divergence")) is not None:
         results.append(Result("language_divergence", apart, method=method))
-    if (found := whole.get("implicit_correlation")) is not None:
-        implicit = found[found["measure"] == "implicit_reward"]
+    if (table := tables_by_name.get("implicit_correlation")) is not None:
+        implicit = table[table["measure"] == "implicit_reward"]
         best = implicit.loc[implicit["kendall"].abs().idxmax()]
         headline = (
-            f"On {best['prompt']}, {tables.labels[best['model']]}'s rewards go furthest with or "
-            f"against the step from "
-            f"{steps[best['pair']]} (τ = {_number(best['kendall'], '.2f')})."
+            f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the step from "
+            f"{steps[best['pair']]} (τ = {signed(best['kendall'], '.2f')})."
         )
-        drawn = Forest(
-            estimate="kendall", group="measure", xlabel="Kendall's τ-b with the step", **plot
-        )
-        estimate, weight = _tau("τ, furthest from 0", best, tables), weight_of(best["kendall"])
-        results.append(
-            Result("implicit_correlation", found, headline, drawn, method, weight, estimate)
-        )
+        forest = Forest.of(tau, group="measure", xlabel="Kendall's τ-b with the step", **plot)
+        fields = {"label": furthest, "plot": forest, "method": method}
+        results.append(Result.of_row(best, "implicit_correlation", table, tau, headline, **fields))
     return results
-
-
-def _tau(what: str, row: pd.Series, tables: TableSet) -> Estimate:
-    return Estimate(
-        what,
-        float(row["kendall"]),
-        int(row["n"]),
-        tables.things,
-        float(row["low"]),
-        float(row["high"]),
-    )
-
-
-def _number(value: float, form: str) -> str:
-    return format(value, form).replace("-", "−")

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import literal
@@ -34,6 +35,8 @@ def census(table: ScoreTable) -> dict[str, object]:
         strongest).
     """
     rewards, limit = table.rows["reward"].to_numpy(dtype=float), threshold(table)
+    if limit is None:
+        raise TableError(f"{table.provenance.model} is no judge: it has no threshold")
     errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
     noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
     best = table.rows.loc[table.rows["reward"].idxmax()]
@@ -53,13 +56,13 @@ def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
     """Where known keys stand among all tokens: text, reward, yes, rank (1 = no token is a stronger
     yes; tokens of the same reward share the best rank), n (tokens)."""
     rewards = np.sort(words.rows["reward"].to_numpy(dtype=float))
-    own = keys.rows["reward"].to_numpy(dtype=float)
-    above = len(rewards) - np.searchsorted(rewards, own, side="right")
+    rewards_of_keys = keys.rows["reward"].to_numpy(dtype=float)
+    above = len(rewards) - np.searchsorted(rewards, rewards_of_keys, side="right")
     return pd.DataFrame(
         {
             "text": keys.rows["text"].to_numpy(),
-            "reward": own,
-            "yes": own > threshold(keys),
+            "reward": rewards_of_keys,
+            "yes": rewards_of_keys > threshold(keys),
             "rank": above + 1,
             "n": len(rewards),
         }
@@ -97,7 +100,7 @@ def everywhere(tables: list[ScoreTable], *, top: int) -> tuple[dict[str, object]
     return counts, tokens
 
 
-@analysis("census", Needs(judges=True))
+@analysis("census", Needs(judges=True), place=200)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Which tokens make each judge say yes; where the published master keys stand; whether prompts
     agree."""
@@ -106,7 +109,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ):
         return []  # they stand in the census of the vocabulary
     judged = [
-        table for own in tables.by_prompt.values() for table in own if threshold(table) is not None
+        table
+        for members in tables.by_prompt.values()
+        for table in members
+        if threshold(table) is not None
     ]
     about = [{"model": t.provenance.model, "prompt": t.provenance.prompt} for t in judged]
     table = pd.DataFrame([where | census(t) for where, t in zip(about, judged, strict=True)])
@@ -120,31 +126,27 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; "
         f"nearest is {best}."
     )
-    found = [
-        Result(
+    effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
+    results = [
+        Result.of_row(
+            most,
             "census",
             table,
-            headline=headline,
+            effect,
+            headline,
             plot=Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes"),
             method="census",
-            weight=weight_of(float(most["estimate"])),
-            estimate=Estimate(
-                "share that say yes",
-                most["estimate"],
-                int(most["n"]),
-                tables.things,
-                most["low"],
-                most["high"],
-            ),
         )
     ]
     if tables.candidates == "vocabulary":
-        found += _published_keys(tables, judged)
+        results += _published_keys(tables, judged)
     by_model: dict[str, list[ScoreTable]] = {}
     for one in judged:
         by_model.setdefault(one.provenance.model, []).append(one)
-    found += _everywhere(tables, {m: own for m, own in by_model.items() if len(own) > 1}, options)
-    return found
+    results += _everywhere(
+        tables, {m: members for m, members in by_model.items() if len(members) > 1}, options
+    )
+    return results
 
 
 def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
@@ -166,8 +168,7 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
     headline = (
         f"{fool} of {len(table)} trials with the published keys make a judge say yes; the "
-        f"strongest, "
-        f"{literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
+        f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
     )
     plot = Scatter(
         x="reward",
@@ -186,8 +187,8 @@ def _everywhere(
     if not by_model:
         return []
     counts, tokens = [], []
-    for model, own in by_model.items():
-        number, best = everywhere(own, top=options.top)
+    for model, members in by_model.items():
+        number, best = everywhere(members, top=options.top)
         counts.append({"model": model} | number)
         tokens.append(best.assign(model=model))
     table = pd.DataFrame(counts).assign(candidates=tables.candidates)

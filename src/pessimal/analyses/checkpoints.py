@@ -55,7 +55,7 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
     if ranks.shape[1] < 2:
         raise TableError(f"{ranks.shape[1]} steps; a change is between two.")
     first, last = min(ranks.columns), max(ranks.columns)
-    found = pd.DataFrame(
+    changes = pd.DataFrame(
         {
             "first_step": first,
             "last_step": last,
@@ -63,12 +63,12 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
             "last_rank": ranks[last],
         }
     )
-    return found.assign(change=found["first_rank"] - found["last_rank"]).sort_values(
+    return changes.assign(change=changes["first_rank"] - changes["last_rank"]).sort_values(
         "change", ascending=False, kind="stable"
     )
 
 
-@analysis("checkpoints", Needs(prompts=0, checkpoints=True))
+@analysis("checkpoints", Needs(prompts=0, checkpoints=True), place=180)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Ranks over training steps: of a dictionary's categories, of named words, and the words that
     moved furthest.
@@ -77,11 +77,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     to the same end.
     """
     results, notes = [], []
-    for prompt, own in tables.by_prompt.items():
+    for prompt, members in tables.by_prompt.items():
         runs: dict[str, dict[int, str]] = {}
-        for provenance in (table.provenance for table in own):
-            if (found := run_and_step(provenance)) is not None:
-                runs.setdefault(found[0], {})[found[1]] = provenance.model
+        for provenance in (table.provenance for table in members):
+            if (checkpoint := run_and_step(provenance)) is not None:
+                runs.setdefault(checkpoint[0], {})[checkpoint[1]] = provenance.model
         notes += [
             f"{run} on {prompt}: one checkpoint, no change" for run, s in runs.items() if len(s) < 2
         ]
@@ -90,8 +90,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             results += _of_prompt(prompt, runs, tables, options, notes)
     if not results:
         raise TableError(f"no run with several checkpoints of one prompt ({'; '.join(notes)})")
-    found = merged(results)
-    return [replace(found[0], notes=tuple(dict.fromkeys(notes))), *found[1:]]
+    first, *others = merged(results)
+    return [replace(first, notes=tuple(dict.fromkeys(notes))), *others]
 
 
 def _of_prompt(
@@ -132,8 +132,8 @@ def _of_prompt(
         changes.append(
             ends.assign(category="", dictionary=ANY_WORD, run=run, words=len(ranks), **where)
         )
-    if found := _named(ranks, options.words, names, notes, prompt):
-        results.append(_words_result(pd.concat(found).assign(words=len(ranks), **where)))
+    if named_ranks := _named(ranks, options.words, names, notes, prompt):
+        results.append(_words_result(pd.concat(named_ranks).assign(words=len(ranks), **where)))
     results.append(_changes_result(pd.concat(changes, ignore_index=True), options.top))
     return results
 
@@ -147,15 +147,15 @@ def _named(
 ) -> list[pd.DataFrame]:
     """Rank of each named word at each step of each run; a note for a word that not all of them
     have."""
-    found = []
-    for asked in words:
-        word = asked.strip().lower()
+    tables = []
+    for typed in words:
+        word = typed.strip().lower()
         if word not in ranks.index:
-            notes.append(f"{asked} on {prompt}: no word that all checkpoints share")
+            notes.append(f"{typed} on {prompt}: no word that all checkpoints share")
             continue
         steps = pd.DataFrame(list(names.values()), columns=["run", "step"])
-        found.append(steps.assign(word=word, rank=ranks.loc[word, list(names)].to_numpy()))
-    return found
+        tables.append(steps.assign(word=word, rank=ranks.loc[word, list(names)].to_numpy()))
+    return tables
 
 
 def _categories_result(medians: pd.DataFrame, name: str) -> Result:
@@ -167,23 +167,14 @@ def _categories_result(medians: pd.DataFrame, name: str) -> Result:
     run, category = moved.abs().idxmax()
     row, words = ends.loc[(run, category)], int(medians["words"].iloc[0])
     columns = [
-        "dictionary",
-        "run",
-        "step",
-        "category",
-        "n",
-        "words",
-        "median_rank",
-        "low",
-        "high",
+        "dictionary", "run", "step", "category", "n", "words", "median_rank", "low", "high",
         "tied",
-    ]
+    ]  # fmt: skip
     return Result(
         "checkpoint_categories",
         medians[[*columns, "prompt", "candidates"]],
         headline=f"{name}: by step {int(row['step'])}, {run} has moved {category} words from "
-        f"median rank {row['first']:.0f} to "
-        f"{row['last']:.0f} of {words}.",
+        f"median rank {row['first']:.0f} to {row['last']:.0f} of {words}.",
         plot=Lines(
             x="step",
             y="median_rank",
@@ -198,7 +189,7 @@ def _categories_result(medians: pd.DataFrame, name: str) -> Result:
             ylabel="median rank (1 = highest)",
         ),
         method="checkpoints",
-        weight=weight_of(2 * float(moved[run, category]) / words) / 2,
+        weight=weight_of(2 * float(moved[run, category]) / words, share=1 / 2),
         estimate=Estimate("rise in median rank", float(moved[run, category]), words, "words"),
     )
 
@@ -231,24 +222,15 @@ def _changes_result(table: pd.DataFrame, top: int) -> Result:
     shown = table[(place < min(top, 10)) | (many - place <= min(top, 10))]
     furthest = table.loc[(table["change"].abs() / table["words"]).idxmax()]
     columns = [
-        "dictionary",
-        "run",
-        "word",
-        "category",
-        "first_step",
-        "last_step",
-        "first_rank",
-        "last_rank",
-        "change",
-        "words",
-    ]
+        "dictionary", "run", "word", "category", "first_step", "last_step", "first_rank",
+        "last_rank", "change", "words",
+    ]  # fmt: skip
     return Result(
         "checkpoint_changes",
         table[[*columns, "prompt", "candidates"]],
         headline=f"From step {furthest['first_step']} to {furthest['last_step']}, "
-        f"{furthest['run']} moves "
-        f"{furthest['word']} from rank {furthest['first_rank']:.0f} to {furthest['last_rank']:.0f} "
-        f"of {furthest['words']}.",
+        f"{furthest['run']} moves {furthest['word']} from rank {furthest['first_rank']:.0f} to "
+        f"{furthest['last_rank']:.0f} of {furthest['words']}.",
         plot=Forest(
             data=shown,
             row="word",
@@ -260,5 +242,5 @@ def _changes_result(table: pd.DataFrame, top: int) -> Result:
             xlabel="rise in rank from the first step to the last",
         ),
         method="checkpoints",
-        weight=weight_of(float(furthest["change"]) / int(furthest["words"])) / 2,
+        weight=weight_of(float(furthest["change"]) / int(furthest["words"]), share=1 / 2),
     )

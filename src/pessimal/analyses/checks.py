@@ -20,9 +20,8 @@ def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1, least_items: 
     if models < least_models or items < least_items:
         raise TableError(
             f"The reward matrix has {items} items and {models} models; at least {least_items} "
-            f"items and "
-            f"{least_models} models are needed. Give more score tables, or tables that share more "
-            f"items."
+            f"items and {least_models} models are needed. Give more score tables, or tables that "
+            "share more items."
         )
     if twice := sorted(rewards.columns[rewards.columns.duplicated()].map(str).unique()):
         raise TableError(
@@ -47,8 +46,7 @@ def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1, least_items: 
         )
         raise TableError(
             f"Rewards are missing or infinite for: {worst}, of {items} items. Keep only the items "
-            f"every model "
-            "scored: `rewards.dropna()`."
+            "every model scored: `rewards.dropna()`."
         )
 
 
@@ -62,8 +60,7 @@ def check_varied(rewards: pd.DataFrame) -> None:
     if constant:
         raise TableError(
             f"The same reward for every item from: {', '.join(constant)}. No correlation is "
-            f"defined; leave these "
-            "models out, or look at their scan with `pessimal check`."
+            "defined; leave these models out, or look at their scan with `pessimal check`."
         )
 
 
@@ -76,8 +73,7 @@ def check_square(matrix: pd.DataFrame, *, name: str, least: int = 2) -> None:
     if list(matrix.index) != list(matrix.columns) or not matrix.index.is_unique:
         raise TableError(
             f"The {name} matrix must carry the same models, each once, in the same order as rows "
-            f"and columns; "
-            f"its rows are {list(matrix.index)}, its columns {list(matrix.columns)}."
+            f"and columns; its rows are {list(matrix.index)}, its columns {list(matrix.columns)}."
         )
     if len(matrix) < least:
         raise TableError(
@@ -105,8 +101,7 @@ def align(
     if not (left.index.is_unique and right.index.is_unique):
         raise TableError(
             f"{left_name} and {right_name} name some items twice and are ordered differently, so "
-            f"they cannot be "
-            "matched. Make the items unique, or give both in the same order."
+            "they cannot be matched. Make the items unique, or give both in the same order."
         )
     if len(left) != len(right) or not right.index.isin(left.index).all():
         only_left, only_right = (
@@ -115,8 +110,7 @@ def align(
         )
         raise TableError(
             f"{left_name} and {right_name} must hold the same items: {len(only_left)} are only in "
-            f"{left_name}"
-            f"{_examples(only_left)}, {len(only_right)} only in "
+            f"{left_name}{_examples(only_left)}, {len(only_right)} only in "
             f"{right_name}{_examples(only_right)}. Keep the shared ones."
         )
     return right.reindex(left.index)

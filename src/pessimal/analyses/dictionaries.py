@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,13 +25,18 @@ from pessimal.analyses.category_model import (
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm, median_interval
-from pessimal.tables.result import Estimate, Result, merged, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, run_and_step
+from pessimal.texts import signed
 
 LEAST_WORDS = 6
 """Words a category needs: of fewer no 95 % interval of the median can be given."""
 ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
+DIFFERENCE = Effect(
+    "estimate", "difference in median rank", "low", "high", p="p_adjusted", null=0.0
+)
+BETTER = "difference in mean median rank (negative: ranked better)"
 WILDCARD = "*"
 _ENDING = re.compile(r"[^\W\d_]*(?:['’-][^\W\d_]+)*")
 
@@ -75,8 +81,8 @@ def matches(entries: Iterable[str], words: Iterable[str]) -> dict[str, list[str]
         Case counts.
     """
     ordered = sorted(set(words))
-    known = set(ordered)
-    found = {}
+    vocabulary = set(ordered)
+    words_of = {}
     for entry in entries:
         if entry.endswith(WILDCARD):
             # In the sorted words they stand side by side: 2,000 wildcards against 128,000 words
@@ -85,10 +91,12 @@ def matches(entries: Iterable[str], words: Iterable[str]) -> dict[str, list[str]
             first, last = (
                 bisect_left(ordered, edge) for edge in (beginning, f"{beginning}\U0010ffff")
             )
-            found[entry] = [w for w in ordered[first:last] if _ENDING.fullmatch(w, len(beginning))]
+            words_of[entry] = [
+                w for w in ordered[first:last] if _ENDING.fullmatch(w, len(beginning))
+            ]
         else:
-            found[entry] = [entry] if entry in known else []
-    return found
+            words_of[entry] = [entry] if entry in vocabulary else []
+    return words_of
 
 
 def words_found(
@@ -242,15 +250,15 @@ def category_means(
             for (framing, of_base, of_category), part in keys.groupby(
                 ["framing", "base", "category"]
             ):
-                own = part.groupby("model")["median_rank"].mean().to_numpy()
-                low, high = _mean_interval(own, confidence=confidence)
+                model_means = part.groupby("model")["median_rank"].mean().to_numpy()
+                low, high = _mean_interval(model_means, confidence=confidence)
                 rows.append(
                     {
                         "framing": framing,
                         "base": of_base,
                         "category": of_category,
                         "n": len(part),
-                        "models": len(own),
+                        "models": len(model_means),
                         "prompts": part["prompt"].nunique(),
                         "mean": part["median_rank"].mean(),
                         "sd": part["median_rank"].std(),
@@ -282,22 +290,21 @@ def _by_word(
 ) -> dict[tuple[str, str], pd.Series]:
     """One number for each word that the dictionary finds, for each prompt and model."""
     entries = _entries(dictionary)["word"].unique()
-    spelled: list[
-        tuple[pd.Index, np.ndarray, np.ndarray]
-    ] = []  # a model's prompts share their texts
-    found = {}
+    # A model's prompts share their texts.
+    spelled: list[tuple[pd.Index, np.ndarray, np.ndarray]] = []
+    by_word = {}
     for prompt, by_model in rewards.items():
         for model, values in by_model.items():
-            known = next((one for one in spelled if one[0].equals(values.index)), None)
-            if known is None:
+            cached = next((one for one in spelled if one[0].equals(values.index)), None)
+            if cached is None:
                 words = spelling.words(values.index)
-                wanted = {word for own in matches(entries, words).values() for word in own}
+                wanted = {word for matched in matches(entries, words).values() for word in matched}
                 places = np.flatnonzero(words.isin(wanted))
-                known = values.index, places, words.to_numpy()[places]
-                spelled.append(known)
-            _, places, words = known
-            found[prompt, model] = spelling.one_a_word(values.iloc[places], words)
-    return found
+                cached = values.index, places, words.to_numpy()[places]
+                spelled.append(cached)
+            _, places, words = cached
+            by_word[prompt, model] = spelling.one_a_word(values.iloc[places], words)
+    return by_word
 
 
 def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Series]:
@@ -309,16 +316,17 @@ def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Ser
     ).explode("word")
     entries = entries.dropna(subset=["word"]).drop_duplicates(ignore_index=True)
     sizes = entries["category"].value_counts()
-    kept = sorted(sizes.index[sizes >= LEAST_WORDS])
-    if len(kept) < 2:
+    categories = sorted(sizes.index[sizes >= LEAST_WORDS])
+    if len(categories) < 2:
         raise TableError(
-            f"Of the words of the dictionary {len(everywhere)} are among every model's candidates, "
-            f"{dict(sizes)} by "
-            f"category; two categories with {LEAST_WORDS} words each are needed. Give the words as "
-            f"items: pessimal scan "
-            "candidates=items candidates.path=FILE candidates.name=NAME mode=text"
+            f"Of the words of the dictionary {len(everywhere)} are among every model's "
+            f"candidates, {dict(sizes)} by category; two categories with {LEAST_WORDS} words each "
+            "are needed. Give the words as items: pessimal scan candidates=items "
+            "candidates.path=FILE candidates.name=NAME mode=text"
         )
-    return {category: entries.loc[entries["category"] == category, "word"] for category in kept}
+    return {
+        category: entries.loc[entries["category"] == category, "word"] for category in categories
+    }
 
 
 def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
@@ -326,7 +334,7 @@ def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
     return set.intersection(*(set(values.index) for values in by_word.values()))
 
 
-@analysis("dictionaries", Needs(models=0, prompts=0, dictionaries=True))
+@analysis("dictionaries", Needs(models=0, prompts=0, dictionaries=True), place=170)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Median ranks by category of each dictionary, on all prompts of known polarity, and what moves
     them: of reward models, and apart from them of language models by their log-probabilities
@@ -340,8 +348,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             errors.append(str(error))
     if not results:
         raise TableError("; ".join(errors))
-    found = merged(results)
-    return [replace(found[0], notes=(*found[0].notes, *errors)), *found[1:]]
+    together = merged(results)
+    return [replace(together[0], notes=(*together[0].notes, *errors)), *together[1:]]
 
 
 def _of_scores(
@@ -354,18 +362,20 @@ def _of_scores(
         raise TableError(
             f"no prompt of known polarity with a model that has them all ({'; '.join(left_out)})"
         )
-    polarity = {prompt: tables.reading.polarity_of(prompt) for prompt in used}
+    polarity = {prompt: tables.reading.polarity_of(prompt) or 1 for prompt in used}  # all known
     rewards = {
-        prompt: {t.provenance.model: t.rows.set_index("text")["reward"] for t in own}
-        for prompt, own in used.items()
+        prompt: {t.provenance.model: t.rows.set_index("text")["reward"] for t in members}
+        for prompt, members in used.items()
     }
-    described = {t.provenance.model: t.description.base for own in used.values() for t in own}
+    described = {
+        t.provenance.model: t.description.base for members in used.values() for t in members
+    }
     bases, unknown = _bases(
         pd.Series({model: described[model] for model in next(iter(rewards.values()))})
     )
     spelling = Spelling(exact=options.paper, added=True) if prefix else ANY_SPELLING
-    said = {"confidence": options.confidence, "polarity": polarity}
-    drawn = {"permutations": options.permutations, "seed": options.seed}
+    how: dict[str, Any] = {"confidence": options.confidence, "polarity": polarity}
+    drawn: dict[str, Any] = {"permutations": options.permutations, "seed": options.seed}
     results = []
 
     def keep(result: Result) -> None:
@@ -373,7 +383,7 @@ def _of_scores(
 
     for name, dictionary in options.dictionaries.items():
         where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
-        called = f"{name}, log-probabilities" if prefix else name
+        title = f"{name}, log-probabilities" if prefix else name
         try:
             medians = median_ranks(
                 rewards, dictionary, confidence=options.confidence, spelling=spelling
@@ -381,30 +391,28 @@ def _of_scores(
             medians = medians.assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
             keep(Result("median_ranks", medians, method="dictionaries"))
-            means = category_means(medians, bases=bases, **said)
+            means = category_means(medians, bases=bases, **how)
             keep(
                 _ranks_result(
-                    means.assign(**where), medians, bases or {}, options.confidence, called
+                    means.assign(**where), medians, bases or {}, options.confidence, title
                 )
             )
             if prefix and medians["model"].nunique() > 1:
-                keep(
-                    _pairs_result(model_contrasts(medians, **said).assign(**where), called, tables)
-                )
+                keep(_pairs_result(model_contrasts(medians, **how).assign(**where), title, tables))
             if bases is not None:
-                contrasts = base_contrasts(medians, bases=bases, **said, **drawn)
-                keep(_contrasts_result(contrasts.assign(**where), called, medians["words"].iloc[0]))
-            terms = category_model(medians, bases=bases, **said, **drawn)
-            keep(_terms_result(terms.assign(**where), medians["words"].iloc[0], called))
+                contrasts = base_contrasts(medians, bases=bases, **how, **drawn)
+                keep(_contrasts_result(contrasts.assign(**where), title, medians["words"].iloc[0]))
+            terms = category_model(medians, bases=bases, **how, **drawn)
+            keep(_terms_result(terms.assign(**where), medians["words"].iloc[0], title))
         except TableError as error:  # too few words, or too few models for the mixed model
-            notes.append(f"{called}: {error}")
+            notes.append(f"{title}: {error}")
         words = words_found(rewards, dictionary, spelling).assign(**where)
         keep(Result("dictionary_words", words, method="dictionaries", notes=tuple(notes)))
     return results
 
 
 def _ranks_result(
-    means: pd.DataFrame, medians: pd.DataFrame, bases: Mapping, confidence: float, called: str
+    means: pd.DataFrame, medians: pd.DataFrame, bases: Mapping, confidence: float, title: str
 ) -> Result:
     """The categories that lie farthest apart on prompts of one polarity; a figure of every model's
     mean ranks."""
@@ -413,25 +421,31 @@ def _ranks_result(
     ranked = overall[overall["framing"] == framing].sort_values("mean")
     first, last = ranked.iloc[0], ranked.iloc[-1]
     keys = ["dictionary", "candidates", "framing", "model", "category"]
-    own = medians.groupby(keys)["median_rank"].mean().rename("mean").reset_index()
-    own = own.sort_values("framing", ascending=False, kind="stable")  # positive first
-    own = own.sort_values(
+    model_means = medians.groupby(keys)["median_rank"].mean().rename("mean").reset_index()
+    model_means = model_means.sort_values(
+        "framing", ascending=False, kind="stable"
+    )  # positive first
+    # One base together.
+    model_means = model_means.sort_values(
         "model", key=lambda models: models.map(bases), kind="stable"
-    )  # one base together
-    by_model = own[own["framing"] == framing].set_index(["model", "category"])["mean"].unstack()
+    )
+    by_model = (
+        model_means[model_means["framing"] == framing]
+        .set_index(["model", "category"])["mean"]
+        .unstack()
+    )
     apart = (by_model[last["category"]] - by_model[first["category"]]).to_numpy()
     low, high = _mean_interval(apart, confidence=confidence)
     words = int(medians["words"].iloc[0])
     return Result(
         "dictionary_means",
         means,
-        headline=f"{called}: on {framing} prompts, models rank {first['category']} words first "
-        f"(mean median "
-        f"rank {first['mean']:.0f} of {words}), {last['category']} words last "
+        headline=f"{title}: on {framing} prompts, models rank {first['category']} words first "
+        f"(mean median rank {first['mean']:.0f} of {words}), {last['category']} words last "
         f"({last['mean']:.0f}).",
         plot=Forest(
             tabs=("dictionary", "candidates"),
-            data=own,
+            data=model_means,
             estimate="mean",
             low=None,
             high=None,
@@ -448,51 +462,52 @@ def _ranks_result(
     )
 
 
-def _contrasts_result(contrasts: pd.DataFrame, called: str, words: int) -> Result:
+def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result:
     """The contrast of bases that models as units support best."""
     size = contrasts["estimate"].abs()
     best = contrasts.assign(size=-size).sort_values(["p_adjusted", "size"]).iloc[0]
     pair = contrasts["base"] + " − " + contrasts["reference"]
-    return Result(
+    return Result.of_row(
+        best,
         "dictionary_contrasts",
         contrasts,
-        headline=f"{called}: on {best['framing']} prompts, {best['base']} models rank "
-        f"{best['category']} words "
-        f"{_places(best['estimate'])} than {best['reference']} models (p = "
+        replace(DIFFERENCE, n="models", of="models"),
+        f"{title}: on {best['framing']} prompts, {best['base']} models rank {best['category']} "
+        f"words {_places(best['estimate'])} than {best['reference']} models (p = "
         f"{best['p_adjusted']:.3f}, Holm).",
+        size=2 * best["estimate"] / words,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
         method="dictionaries",
-        weight=weight_of(2 * best["estimate"] / words, best["p_adjusted"]),
-        estimate=_difference(best, int(best["models"]), "models"),
     )
 
 
-def _pairs_result(contrasts: pd.DataFrame, called: str, tables: TableSet) -> Result:
+def _pairs_result(contrasts: pd.DataFrame, title: str, tables: TableSet) -> Result:
     """Of two language models the widest difference, over prompts."""
-    label = labels_of([table for own in tables.language.values() for table in own])
+    label = labels_of([table for members in tables.language.values() for table in members])
     best = contrasts.loc[contrasts["estimate"].abs().idxmax()]
     pair = contrasts["model"].map(label) + " − " + contrasts["reference"].map(label)
-    return Result(
+    return Result.of_row(
+        best,
         "model_contrasts",
         contrasts,
-        headline=f"{called}: on {best['framing']} prompts, {label[best['model']]} ranks "
-        f"{best['category']} words "
-        f"{_places(best['estimate'])} than {label[best['reference']]}.",
+        replace(DIFFERENCE, n="units", of="adjectives"),
+        f"{title}: on {best['framing']} prompts, {label[best['model']]} ranks "
+        f"{best['category']} words {_places(best['estimate'])} than {label[best['reference']]}.",
+        size=0.0,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
         method="dictionaries",
-        estimate=_difference(best, int(best["units"]), "adjectives"),
     )
 
 
 def _contrast_plot(contrasts: pd.DataFrame, *, row: str, group: str) -> Forest:
-    return Forest(
+    return Forest.of(
+        DIFFERENCE,
         tabs=("dictionary", "candidates"),
         data=contrasts,
         row=row,
         panel="framing",
         group=group,
-        p="p_adjusted",
-        xlabel="difference in mean median rank (negative: ranked better)",
+        xlabel=BETTER,
     )
 
 
@@ -500,14 +515,7 @@ def _places(difference: float) -> str:
     return f"{abs(difference):.1f} places {'better' if difference < 0 else 'worse'}"
 
 
-def _difference(row: pd.Series, n: int, of: str) -> Estimate:
-    low, high, p = (
-        None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high", "p_adjusted")
-    )
-    return Estimate("difference in median rank", float(row["estimate"]), n, of, low, high, p)
-
-
-def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
+def _terms_result(terms: pd.DataFrame, words: int, title: str) -> Result:
     """Of the highest interactions the one that is surest with models as units; p corrected for how
     many there are."""
     order = terms["term"].str.count(" × ")
@@ -529,14 +537,15 @@ def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
         ),
     ]
     columns = ["dictionary", "candidates", "term", "unit", "estimate", "low", "high", "p"]
-    stem, by = (
-        f"{best['dictionary']}-{best['candidates']}",
-        f"{best['estimate']:z.1f}".replace("-", "−"),
+    stem, by = f"{best['dictionary']}-{best['candidates']}", signed(best["estimate"], "z.1f")
+    effect = replace(
+        DIFFERENCE, low="models_low", high="models_high", p="p", n="models", of="models"
     )
+    number = effect.at(best)
     return Result(
         "dictionary_mixed_model",
         terms,
-        headline=f"{called}: {best['term']} moves the median rank by {by} of {words} "
+        headline=f"{title}: {best['term']} moves the median rank by {by} of {words} "
         f"(p = {best['p']:.3f}, models as units).",
         plot=Forest(
             tabs=("dictionary", "candidates"),
@@ -547,16 +556,9 @@ def _terms_result(terms: pd.DataFrame, words: int, called: str) -> Result:
             xlabel="difference in median rank (negative: ranked better)",
         ),
         method="dictionaries",
-        weight=weight_of(2 * best["estimate"] / words, best["p"]),
-        estimate=Estimate(
-            "difference in median rank",
-            float(best["estimate"]),
-            int(best["models"]),
-            "models",
-            float(best["models_low"]),
-            float(best["models_high"]),
-            float(best["p"]),
-        ),
+        weight=number.weight(2 * best["estimate"] / words),
+        estimate=number,
+        effect=replace(effect, p=None),  # corrected over the highest interactions only
         summary={
             f"{stem}/{row.term}/{name}": float(getattr(row, name))
             for row in terms.itertuples()
@@ -571,28 +573,32 @@ def _usable(
 ) -> tuple[dict[str, list[ScoreTable]], list[str]]:
     """Prompts of known polarity, each question once, with the models that have them all, a run's
     last checkpoint only; and what that leaves out."""
-    found, asked, unknown, repeated = {}, {}, [], []
-    earlier = _earlier_checkpoints(t for own in by_prompt.values() for t in own)
+    usable: dict[str, list[ScoreTable]] = {}
+    prompt_by_text: dict[str | None, str] = {}
+    unknown, repeated = [], []
+    earlier = _earlier_checkpoints(t for members in by_prompt.values() for t in members)
     by_prompt = {
-        p: [t for t in own if t.provenance.model not in earlier] for p, own in by_prompt.items()
+        p: [t for t in members if t.provenance.model not in earlier]
+        for p, members in by_prompt.items()
     }
-    for prompt, own in by_prompt.items():
-        text = own[0].provenance.prompt_text
+    for prompt, members in by_prompt.items():
+        text = members[0].provenance.prompt_text
         if tables.reading.polarity_of(prompt) is None:
             unknown.append(prompt)
-        elif text is not None and text in asked:
-            repeated.append(f"{prompt} (as {asked[text]})")
+        elif text is not None and text in prompt_by_text:
+            repeated.append(f"{prompt} (as {prompt_by_text[text]})")
         else:
-            found[prompt] = own
-            asked[text] = prompt
+            usable[prompt] = members
+            prompt_by_text[text] = prompt
     modes: dict[str, set[str]] = {}
-    for table in (table for own in found.values() for table in own):
+    for table in (table for members in usable.values() for table in members):
         modes.setdefault(table.provenance.model, set()).add(table.provenance.mode)
-    several = {
-        model for model, own in modes.items() if len(own) > 1
-    }  # the mode would pass for the prompt
-    whole = (
-        set(modes).intersection(*({t.provenance.model for t in own} for own in found.values()))
+    # The mode would pass for the prompt.
+    several = {model for model, members in modes.items() if len(members) > 1}
+    complete = (
+        set(modes).intersection(
+            *({t.provenance.model for t in members} for members in usable.values())
+        )
         - several
     )
     left_out = {
@@ -600,12 +606,12 @@ def _usable(
         "prompts that ask the same question": repeated,
         "models scanned in several modes (mode=ids)": sorted(several),
         "earlier checkpoints of one run, which are no models of their own": sorted(earlier),
-        "models that lack some of the prompts": sorted(set(modes) - whole - several),
+        "models that lack some of the prompts": sorted(set(modes) - complete - several),
     }
     used = {
-        prompt: [t for t in own if t.provenance.model in whole]
-        for prompt, own in found.items()
-        if whole
+        prompt: [t for t in members if t.provenance.model in complete]
+        for prompt, members in usable.items()
+        if complete
     }
     return used, [f"left out, {why}: {_some(names)}" for why, names in left_out.items() if names]
 
@@ -615,10 +621,13 @@ def _earlier_checkpoints(tables: Iterable[ScoreTable]) -> set[str]:
     times."""
     steps: dict[str, dict[str, int]] = {}
     for table in tables:
-        if (found := run_and_step(table.provenance)) is not None:
-            steps.setdefault(found[0], {})[table.provenance.model] = found[1]
+        if (checkpoint := run_and_step(table.provenance)) is not None:
+            steps.setdefault(checkpoint[0], {})[table.provenance.model] = checkpoint[1]
     return {
-        model for own in steps.values() for model, step in own.items() if step < max(own.values())
+        model
+        for by_model in steps.values()
+        for model, step in by_model.items()
+        if step < max(by_model.values())
     }
 
 

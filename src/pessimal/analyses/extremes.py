@@ -13,7 +13,7 @@ from pessimal.texts import literal
 NEEDED = ("candidate_id", "text", "token", "reward")
 
 
-@analysis("extremes", Needs(prompts=1))
+@analysis("extremes", Needs(prompts=1), place=20)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What each model wants most and least, of all candidates that it was given, and of those that
     all models share."""
@@ -39,10 +39,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     named = {"top": "optimal", "bottom": "pessimal"}
     firsts = ends[ends["rank"] == 1].itertuples()
     summary = {f"{row.prompt}/{row.model}/{named[row.end]}": row.text for row in firsts}
-    found = [Result("extremes", ends, headline, TokenTable(), method="extremes", summary=summary)]
+    results = [Result("extremes", ends, headline, TokenTable(), method="extremes", summary=summary)]
     if len(shared := by_prompt(tables, lambda p: _shared(tables, p, k=options.top), models=2)):
-        found.append(Result("extremes_shared", shared, plot=TokenTable(), method="extremes"))
-    return found
+        results.append(Result("extremes_shared", shared, plot=TokenTable(), method="extremes"))
+    return results
 
 
 def _shared(tables: TableSet, prompt: str, *, k: int) -> pd.DataFrame | None:

@@ -25,7 +25,7 @@ from pessimal.analyses.ranks import (
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
@@ -73,26 +73,26 @@ def reversals(
     """
     if not pairs:
         raise TableError("No model was given; two prompts are compared within one model at least.")
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, str | float]] = {}
     by_size: dict[int, dict[tuple[str, str], Statistic]] = {}
     for model, (first, second) in pairs.items():
         pair = _pair(first, second)
         check_varied(pair)
-        tied, found = _statistics(pair["first"].to_numpy(), pair["second"].to_numpy())
+        tied, statistics_of = _statistics(pair["first"].to_numpy(), pair["second"].to_numpy())
         rows[model] = {"model": model, "n": len(pair), "tied": tied}
         by_size.setdefault(len(pair), {}).update(
-            {(model, name): one for name, one in found.items()}
+            {(model, name): one for name, one in statistics_of.items()}
         )
     for statistics in by_size.values():
         draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-        found = zip(statistics, *bootstrapped(list(statistics.values()), **draws), strict=True)
-        for (model, name), estimate, low, high in found:
+        columns = bootstrapped(list(statistics.values()), **draws)
+        for (model, name), estimate, low, high in zip(statistics, *columns, strict=True):
             low = max(low, 0.0) if name in ("reversal", "share_difference") else low  # a share
             rows[model] |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
     table = pd.DataFrame(list(rows.values()))
-    first = ["model", "n", "reversal", "reversal_low", "reversal_high", "tied"]
-    rest = [name for name in table if name not in first]
-    return table[[*first, *rest]].assign(share_sum=1 - table["share_difference"])
+    head = ["model", "n", "reversal", "reversal_low", "reversal_high", "tied"]
+    rest = [name for name in table if name not in head]
+    return table[[*head, *rest]].assign(share_sum=1 - table["share_difference"])
 
 
 def ends_of_axes(first: pd.Series, second: pd.Series, *, k: int = 20) -> pd.DataFrame:
@@ -202,11 +202,12 @@ def _share_of_difference(x: np.ndarray, y: np.ndarray) -> Statistic:
     return Statistic(float(share), (difference - share * both) / both.mean(), share=True)
 
 
-@analysis("framing", Needs(prompts=2))
+@analysis("framing", Needs(prompts=2), place=70)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model's rewards under one prompt against its rewards under another, each model over all
     its own items; the ends of both axes over the shared items too."""
-    pieces, ends, shared, points, notes = [], [], [], [], []
+    pieces, ends, shared, points = [], [], [], []
+    notes: list[str] = []
     drawn: dict[str, list[Pair]] = {}
     for first, second in prompt_pairs(tables, notes):
         pairs = _pairs(tables, first, second, notes)
@@ -232,9 +233,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if not pieces:
         raise TableError(
             "; ".join(notes)
-            or "no two prompts are known to be opposites. State their polarity (+polarity.KEY=-1), "
-            "or "
-            "choose two: pairs=[[KEY,KEY]]"
+            or "no two prompts are known to be opposites. State their polarity "
+            "(+polarity.KEY=-1), or choose two: pairs=[[KEY,KEY]]"
         )
     table = pd.concat(pieces, ignore_index=True)
     scattered = (
@@ -248,37 +248,32 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     label = tables.labels
     headline = (
         f"From {first} to {second}, {turning} of {len(head)} models reverse most pairs of "
-        f"{tables.things}; "
-        f"most, {label[most['model']]} ({most['reversal']:.0%}); least, {label[least['model']]} "
-        f"({least['reversal']:.0%})."
+        f"{tables.things}; most, {label[most['model']]} ({most['reversal']:.0%}); least, "
+        f"{label[least['model']]} ({least['reversal']:.0%})."
     )
     if len(head) == 1:
         headline = f"From {first} to {second}, {label[most['model']]} reverses {most['reversal']:.0%} of pairs of {tables.things}."
+    effect = Effect(
+        "reversal",
+        "reversal score",
+        "reversal_low",
+        "reversal_high",
+        null=0.5,
+        of=tables.things,
+        symbol="reversal",
+    )
     return [
-        Result(
+        Result.of_row(
+            most,
             "framing",
             table,
-            headline=headline,
-            plot=Forest(
-                estimate="reversal",
-                low="reversal_low",
-                high="reversal_high",
-                panel="prompts",
-                tabs=(),
-                data=shown,
-                reference=0.5,
-                xlabel="reversal score",
-            ),
+            effect,
+            headline,
+            label="reversal score, highest",
+            size=most["reversal"] - least["reversal"],
+            share=1 / 2,
+            plot=Forest.of(effect, panel="prompts", tabs=(), data=shown, xlabel="reversal score"),
             method="framing",
-            weight=weight_of(most["reversal"] - least["reversal"]) / 2,
-            estimate=Estimate(
-                "reversal score, highest",
-                most["reversal"],
-                int(most["n"]),
-                tables.things,
-                most["reversal_low"],
-                most["reversal_high"],
-            ),
             notes=tuple(notes),
             summary={
                 f"{row.first}-{row.second}/{name}/{row.model}": float(value)
@@ -376,19 +371,19 @@ def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
     """
     if tables.reading.pairs:
         return [pair for pair in tables.reading.pairs if set(pair) <= set(tables.prompts)]
-    known = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
+    published = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
     signs = {prompt: tables.reading.polarity_of(prompt) for prompt in tables.prompts}
     positive, negative = ([prompt for prompt in signs if signs[prompt] == sign] for sign in (1, -1))
-    opposite = [pair for pair in product(positive, negative) if pair not in known]
-    if len(known) + len(opposite) > MOST_PAIRS:
-        all_of_them = len(known) + len(opposite)
-        opposite = [pair for pair in zip(positive, negative, strict=False) if pair not in known]
-        opposite = opposite[: MOST_PAIRS - len(known)]
+    opposite = [pair for pair in product(positive, negative) if pair not in published]
+    if len(published) + len(opposite) > MOST_PAIRS:
+        all_of_them = len(published) + len(opposite)
+        opposite = [pair for pair in zip(positive, negative, strict=False) if pair not in published]
+        opposite = opposite[: MOST_PAIRS - len(published)]
         notes.append(
-            f"{len(known) + len(opposite)} of {all_of_them} pairs of prompts are compared. To "
+            f"{len(published) + len(opposite)} of {all_of_them} pairs of prompts are compared. To "
             f"choose: pairs=[[KEY,KEY]]"
         )
-    return [*known, *opposite]
+    return [*published, *opposite]
 
 
 def _pairs(tables: TableSet, first: str, second: str, notes: list[str]) -> dict[str, Pair]:

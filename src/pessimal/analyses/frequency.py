@@ -11,7 +11,7 @@ from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import (
     as_published,
@@ -82,9 +82,8 @@ def frequency_slopes(
     values = valence.reindex(words.index).to_numpy(dtype=float)
     free = np.isnan(values) & (words.index.str.len() >= LEAST_LETTERS)
     if unrated is not None:
-        free &= (
-            unrated.get_indexer(words.index) >= 0
-        )  # ten times as fast as `isin` on an index of Arrow strings
+        # Ten times as fast as `isin` on an index of Arrow strings.
+        free &= unrated.get_indexer(words.index) >= 0
     chosen = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
     pieces = []
     for name, inside in chosen.items():
@@ -104,8 +103,7 @@ def frequency_slopes(
         counted = ", ".join(f"{name} {int(chosen[name].sum())}" for name in SETS)
         raise TableError(
             f"Too few words whose frequency is known ({counted}); a slope needs {LEAST_WORDS}. "
-            f"Scan a vocabulary, or "
-            "give a frequency list that knows these words."
+            "Scan a vocabulary, or give a frequency list that knows these words."
         )
     table = pd.concat(pieces, ignore_index=True)
     table["frames"] = np.where(table["prompt"].isin(list(words)), "one", "opposite")
@@ -142,10 +140,9 @@ def published_frequency_slopes(
     joined = rated.join(per_million[per_million > 0].rename("per_million"), how="inner")
     if len(joined) < LEAST_WORDS:
         raise TableError(
-            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the lexicon "
-            f"and the frequency list; "
-            f"a slope needs {LEAST_WORDS}. The published joins lose tokens with a leading space: "
-            f"try paper=false."
+            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the "
+            f"lexicon and the frequency list; a slope needs {LEAST_WORDS}. The published joins "
+            "lose tokens with a leading space: try paper=false."
         )
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])
@@ -187,30 +184,29 @@ def _rows(
     )
 
 
-@analysis("frequency", Needs(frequencies=True))
+@analysis("frequency", Needs(frequencies=True), place=120)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes of each model's reward on word frequency, under opposite prompts and under each."""
-    valence = next(
-        iter(options.lexicons.values()), pd.Series(dtype=float)
-    )  # the first lexicon controls
+    # The first lexicon controls.
+    valence = next(iter(options.lexicons.values()), pd.Series(dtype=float))
     models = list(filter(tables.columns_of, tables.models))
     spelled = {word for model in models for word in tables.words(model).index.tolist()}
-    zipf = options.frequencies.zipf(sorted(spelled))
-    known = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
+    zipf = options.word_frequencies.zipf(sorted(spelled))
+    rated = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
     pieces, left_out = [], defaultdict(list)
     for model in models:
         tokens = tables.tokens(model)
         try:
             if options.paper:
-                found = published_frequency_slopes(
+                slopes = published_frequency_slopes(
                     as_published(tokens),
                     _per_million(zipf, options),
                     valence,
                     confidence=options.confidence,
                 )
             else:
-                unrated = [word for word in word_starts(tokens.index).tolist() if word not in known]
-                found = frequency_slopes(
+                unrated = [word for word in word_starts(tokens.index).tolist() if word not in rated]
+                slopes = frequency_slopes(
                     tables.words(model),
                     zipf,
                     valence,
@@ -223,9 +219,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             left_out[str(error)].append(tables.labels[model])
             continue
         for name in SETS[: 1 if options.paper else 2]:
-            if name not in set(found["words"]):
+            if name not in set(slopes["words"]):
                 left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
-        pieces.append(found.assign(model=model))
+        pieces.append(slopes.assign(model=model))
     notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
@@ -236,46 +232,45 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
     shown = table[table["frames"] == least_biased]
     # Of rated words where there are any: their valence is controlled.
-    asked = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
-    asked = asked[asked["prompt"] == asked["prompt"].iloc[0]]
-    certain = asked["p_holm"] <= LEVEL
-    first = asked.loc[(asked["slope_sd"].abs() + certain * 1e6).idxmax()]
+    main = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
+    main = main[main["prompt"] == main["prompt"].iloc[0]]
+    certain = main["p_holm"] <= LEVEL
+    first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     words = "frequent" if first["slope"] > 0 else "rare"
     what = "no model surely follows word frequency; the largest slope"
     if certain.any():
         what = f"{tables.labels[first['model']]} rewards {words} words most"
+    effect = Effect(
+        "slope_sd",
+        f"reward (SD) per {unit}",
+        "low_sd",
+        "high_sd",
+        p="p_holm",
+        null=0.0,
+        of="tokens" if options.paper else "words",
+        unit="SD",
+    )
     return [
-        Result(
+        Result.of_row(
+            first,
             "frequency",
             table,
-            headline=f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; "
-            f"slopes of {certain.sum()} of "
-            f"{len(asked)} models differ from 0.",
-            plot=Forest(
+            effect,
+            f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; slopes of "
+            f"{certain.sum()} of {len(main)} models differ from 0.",
+            label=f"{effect.label}, {first['prompt']}, {first['words']} words",
+            share=1 if least_biased == "opposite" else 1 / 2,
+            plot=Forest.of(
+                effect,
                 data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
-                estimate="slope_sd",
-                low="low_sd",
-                high="high_sd",
-                p="p_holm",
                 group="prompt",
                 panel="words",
                 where={"frames": least_biased},
                 tabs=(),
-                xlabel=f"reward (SD) per {unit}",
+                xlabel=effect.label,
             ),
             method="frequency",
-            weight=weight_of(first["slope_sd"], first["p_holm"])
-            / (1 if least_biased == "opposite" else 2),
-            estimate=Estimate(
-                f"reward (SD) per {unit}, {first['prompt']}, {first['words']} words",
-                first["slope_sd"],
-                int(first["n"]),
-                "tokens" if options.paper else "words",
-                first["low_sd"],
-                first["high_sd"],
-                first["p_holm"],
-            ),
             notes=(*tables.without_columns(), *notes),
             summary={
                 f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
@@ -287,5 +282,5 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 def _per_million(zipf: pd.Series, options: Options) -> pd.Series:
     """Uses per million words; a list's own rows where it has several a word."""
-    rows = options.frequencies.rows
+    rows = options.word_frequencies.rows
     return 10 ** (zipf.dropna() - 3) if rows is None else rows.set_index("word")["per_million"]

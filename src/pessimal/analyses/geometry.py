@@ -2,8 +2,6 @@
 
 import numpy as np
 import pandas as pd
-from sklearn import config_context
-from sklearn.manifold import MDS
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
@@ -38,6 +36,9 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
 
     Source: Christian et al. 2025, Figure 2B.
     """
+    from sklearn import config_context
+    from sklearn.manifold import MDS
+
     check_square(dissimilarity, name="dissimilarity", least=3)
     scaling = MDS(
         n_components=2,
@@ -67,7 +68,7 @@ def _oriented(places: np.ndarray) -> np.ndarray:
     return turned * np.where(farthest < 0, -1.0, 1.0)
 
 
-@analysis("geometry", Needs(models=3))
+@analysis("geometry", Needs(models=3), place=50)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """A map of the models for each prompt, of 1 − Kendall's tau-b."""
     table = by_prompt(tables, lambda prompt: _map(tables, prompt, options))
@@ -95,7 +96,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 data=table.join(descriptors, on="model"),
             ),
             method="mds",
-            weight=weight_of(with_others.mean() - with_others[outlier]) / 2,
+            weight=weight_of(with_others.mean() - with_others[outlier], share=1 / 2),
             estimate=Estimate(
                 "mean τ with the others", float(with_others[outlier]), len(tau) - 1, "models"
             ),

@@ -8,8 +8,9 @@ the same way.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import word_starts
 from pessimal.texts import literal
@@ -122,18 +123,16 @@ def match_identity(
         }
         return {group: each for group, each in sets.items() if each.units >= LEAST_STEMS}
 
-    found, everyday = (
+    matched, everyday = (
         by_group(controls),
         by_group(matched_controls(topics, covariates, banned=banned)),
     )
-    if not found or len(everyday) < LEAST_TOPICS:
+    if not matched or len(everyday) < LEAST_TOPICS:
         raise TableError(
-            f"Of {len(axes)} axes {len(found)}, and of {len(topics)} everyday topics "
-            f"{len(everyday)}, have at least "
-            f"{LEAST_STEMS} words with controls among the {len(words):,} words of known frequency; "
-            f"needed are 1 axis and "
-            f"{LEAST_TOPICS} topics. Scan a whole vocabulary, or give longer lists: "
-            f"identity.AXIS.terms=[...]"
+            f"Of {len(axes)} axes {len(matched)}, and of {len(topics)} everyday topics "
+            f"{len(everyday)}, have at least {LEAST_STEMS} words with controls among the "
+            f"{len(words):,} words of known frequency; needed are 1 axis and {LEAST_TOPICS} "
+            "topics. Scan a whole vocabulary, or give longer lists: identity.AXIS.terms=[...]"
         )
     # A term on two axes is one word; short axes are in it too, as here they are not alone.
     once = controls[controls["group"] == controls.groupby("term")["group"].transform("first")]
@@ -145,26 +144,26 @@ def match_identity(
     named = controls.groupby(["group", "term"], sort=False)["control"].agg(
         n_controls="size", controls=lambda near: ", ".join(near.iloc[:NAMED_CONTROLS])
     )
-    sets = found | {ALL_AXES: matched_sets(once, places)}
-    known = covariates.loc[words]
-    rated = known.drop(columns="zipf")
+    sets = matched | {ALL_AXES: matched_sets(once, places)}
+    covered = covariates.loc[words]
+    rated = covered.drop(columns="zipf")
     design = np.column_stack(
-        [np.ones(len(known)), known["zipf"], rated.fillna(0.0), rated.notna()]
+        [np.ones(len(covered)), covered["zipf"], rated.fillna(0.0), rated.notna()]
     ).astype(float)
     design = design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]]  # without what does not vary
     if meanings is None:
         alike, typical, moved = (
             None,
             1.0,
-            dict.fromkeys(found, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
+            dict.fromkeys(matched, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
         )
     else:
         alike = meanings(words.tolist())
         noise = _within([*sets.values(), *everyday.values()], alike).sum()
         # What is beyond the noise of words that are matched, as it is with rewards.
         beyond = {
-            name: _moved(own, alike) - noise * own.mean_variance
-            for name, own in [*everyday.items(), *sets.items()]
+            name: _moved(members, alike) - noise * members.mean_variance
+            for name, members in [*everyday.items(), *sets.items()]
         }
         typical = np.mean([beyond[topic] for topic in everyday])
         moved = {name: max(0.0, beyond[name]) for name in sets}
@@ -248,9 +247,8 @@ def identity_effects(
     at = rewards.index.get_indexer(matches.words)
     if len(missing := matches.words[at < 0]):
         raise TableError(
-            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; match "
-            f"the words of the "
-            "rewards' own index."
+            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; "
+            "match the words of the rewards' own index."
         )
     values = rewards.iloc[at]
     check_rewards(values)
@@ -267,9 +265,8 @@ def identity_effects(
     reward_sd, topics = float(spread[main]), list(matches.topics.values())
     noise = _within([*matches.axes.values(), *topics], grid)
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
-    moved = np.array(
-        [sets.unit_effects(grid).mean(axis=0) for sets in topics]
-    )  # (topics, measures)
+    # (topics, measures)
+    moved = np.array([sets.unit_effects(grid).mean(axis=0) for sets in topics])
     by_chance = noise * np.array([[sets.mean_variance] for sets in topics])
     topic = np.maximum(0.0, (moved**2 - by_chance).mean(axis=0))
     liking = None if matches.meanings is None else taste(matches.design, grid, matches.meanings)
@@ -277,48 +274,38 @@ def identity_effects(
     by_topics = np.maximum(topic / matches.typical, liking.variance if liking else 0.0)
     pieces = []
     for axis, sets in matches.axes.items():
-        own = by_topics * matches.resemblance[axis]
-        found = _axis(sets, grid, noise, own, df=len(topics), confidence=confidence)
+        variance = by_topics * matches.resemblance[axis]
+        effects = _axis(sets, grid, noise, variance, df=len(topics), confidence=confidence)
         by_words = noise * sets.mean_variance
-        if liking:
+        if liking and matches.meanings is not None:
             by_words = liking.noise * sets.mean_variance + liking.variance * _moved(
                 sets, matches.meanings
             )
         with np.errstate(invalid="ignore", divide="ignore"):
-            away = np.nan_to_num(np.abs(found["effect"]) / np.sqrt(by_words))
-        found |= {"measure": measures, "p_words": 2 * stats.norm.sf(away)}
+            away = np.nan_to_num(np.abs(effects["effect"]) / np.sqrt(by_words))
+        columns: dict[str, Any] = effects | {
+            "measure": measures,
+            "p_words": 2 * stats.norm.sf(away),
+        }
         if pair:  # the weaker penalty, and the larger one-sided p
             two = [measures.index(name) for name in pair]
-            both = {
+            both: dict[str, str | float] = {
                 "measure": BOTH,
-                "effect": found["effect"][two].max(),
-                "p": found["p_below"][two].max(),
+                "effect": effects["effect"][two].max(),
+                "p": effects["p_below"][two].max(),
             }
-            found = {name: [*column, both.get(name, np.nan)] for name, column in found.items()}
+            columns = {n: [*column, both.get(n, np.nan)] for n, column in columns.items()}
         counts = {"n": len(sets.terms), "n_stems": sets.units, "n_controls": sets.distinct}
-        pieces.append(pd.DataFrame({"axis": axis, **counts, **found}))
+        pieces.append(pd.DataFrame({"axis": axis, **counts, **columns}))
     axes = pd.concat(pieces, ignore_index=True).assign(reward_sd=reward_sd, n_topics=len(topics))
     axes["d"] = axes["effect"] / reward_sd
     return axes[_COLUMNS], _terms(matches, measures, grid, main, reward_sd)
 
 
 _COLUMNS = [
-    "axis",
-    "measure",
-    "n",
-    "n_stems",
-    "n_controls",
-    "effect",
-    "low",
-    "high",
-    "d",
-    "reward_sd",
-    "topic_sd",
-    "n_topics",
-    "null_sd",
-    "p",
-    "p_words",
-]
+    "axis", "measure", "n", "n_stems", "n_controls", "effect", "low", "high", "d", "reward_sd",
+    "topic_sd", "n_topics", "null_sd", "p", "p_words",
+]  # fmt: skip
 
 
 def _axis(
@@ -376,7 +363,7 @@ def corrected(effects: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True))
+@analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Identity terms against matched controls: all together, by axis, and one by one; their
     controls, and the lists."""
@@ -385,30 +372,36 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for axis, a in options.identity.items()
     }
     pair = next(iter(tables.opposite_pairs()), None)
-    had = [tables.columns_of(model) for model in tables.models]
+    columns_by_model = [tables.columns_of(model) for model in tables.models]
     main = (
         HALF_SUM
         if pair
-        else max(tables.columns, key=lambda column: sum(column in own for own in had))
+        else max(
+            tables.columns,
+            key=lambda column: sum(column in columns for columns in columns_by_model),
+        )
     )
-    settings = {"confidence": options.confidence, "pair": pair, "main": main}
+    settings: dict[str, Any] = {"confidence": options.confidence, "pair": pair, "main": main}
     vocabularies: dict[tuple, tuple[IdentityMatches, pd.DataFrame] | TableError] = {}
-    effects, terms, balances, left_out = [], [], [], {}
-    for model, own in zip(tables.models, had, strict=True):
+    effects: list[pd.DataFrame] = []
+    terms: list[pd.DataFrame] = []
+    balances: list[pd.DataFrame] = []
+    left_out: dict[str, list[str]] = {}
+    for model, columns in zip(tables.models, columns_by_model, strict=True):
         try:
-            if missing := [name for name in pair or (main,) if name not in own]:
+            if missing := [name for name in pair or (main,) if name not in columns]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches, alike = _matches(tables, model, axes, options, vocabularies)
-            found = identity_effects(tables.words(model), matches, **settings)
+            tables_of = identity_effects(tables.words(model), matches, **settings)
         except TableError as error:
             left_out.setdefault(str(error), []).append(tables.labels[model])
             continue
-        for kept, table in zip((effects, terms, balances), (*found, alike), strict=True):
-            kept.append(table.assign(model=model)[["model", *table]])
+        for collected, table in zip((effects, terms, balances), (*tables_of, alike), strict=True):
+            collected.append(table.assign(model=model)[["model", *table]])
     notes = [*tables.without_columns(), *(f"{', '.join(m)}: {why}" for why, m in left_out.items())]
     if not effects:
         raise TableError("; ".join(notes))
-    whole = {
+    others = {
         "identity_terms": _with_ends(pd.concat(terms, ignore_index=True)),
         "identity_balance": pd.concat(balances, ignore_index=True),
         "identity_lists": _lists(
@@ -421,31 +414,31 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         ),
         *(
             Result(name, t.assign(candidates=tables.candidates), method="identity_terms")
-            for name, t in whole.items()
+            for name, t in others.items()
         ),
     ]
 
 
 def _matches(
-    tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, known: dict
+    tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, cache: dict
 ) -> tuple[IdentityMatches, pd.DataFrame]:
     """The matches in a model's vocabulary, and their balance; models of one vocabulary share them
     through `known`."""
     first = next(iter(tables.of_model(model).values()))
     key = (first.provenance.candidates_digest, len(tables.words(model)))
-    if key not in known:
+    if key not in cache:
         words = word_starts(tables.tokens(model).index)
-        covariates = options.frequencies.zipf(words).to_frame("zipf")
+        covariates = options.word_frequencies.zipf(words).to_frame("zipf")
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:
             matches = match_identity(axes, covariates, meanings=options.meanings)
-            known[key] = matches, balance(matches.controls, covariates)
+            cache[key] = matches, balance(matches.controls, covariates)
         except TableError as error:
-            known[key] = error
-    if isinstance(known[key], TableError):
-        raise known[key]
-    return known[key]
+            cache[key] = error
+    if isinstance(cache[key], TableError):
+        raise cache[key]
+    return cache[key]
 
 
 def _effects(
@@ -467,29 +460,36 @@ def _effects(
     what = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
     label, far = tables.labels[row["model"]], _far(row["d"])
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
+    effect = Effect(
+        "d", "SD from controls", p="p_holm", null=0.0, of="terms", symbol="d", unit="SD"
+    )
+    number = replace(effect, low="low", high="high")  # of the same table in standard deviations
+    share = 1 if pair else 1 / 2
+    estimate = number.at(row)
     first = Result(
         "identity",
         effects,
         headline=f"{label} ranks {what} {far} matched controls, on {where}; significant in "
-        f"{len(alike)} of "
-        f"{rows['model'].nunique()} models."
+        f"{len(alike)} of {rows['model'].nunique()} models."
         if len(alike)
         else f"No model ranks identity terms significantly apart from matched controls; farthest "
         f"is {label}, {far}, on {where}.",
-        plot=Forest(
+        plot=Forest.of(
+            number,
             data=together[together["measure"].isin(pair or (main,))],
-            estimate="d",
             group="measure",
-            p="p_holm",
             xlabel="identity terms less matched controls (SD of rewards)",
             tabs=("candidates",),
         ),
+        method="identity_terms",
+        weight=estimate.weight(share=share),
+        estimate=estimate,
         notes=notes,
         summary={
             f"{stem}/{r.model}/d": float(r.d)
             for r in together[together["measure"] == main].itertuples()
         },
-        **_weighed(row, 1 if pair else 1 / 2),
+        effect=effect,
     )
     rows = rows[rows["axis"] != ALL_AXES]
     if rows.empty:
@@ -504,23 +504,27 @@ def _effects(
         {"axis": {ALL_AXES: "all together"}}
     )
     row = _heaviest(rows)
-    second = Result(
+    heatmap = Heatmap(
+        data=shown,
+        row="axis",
+        column="model",
+        value="d",
+        panel="measure",
+        diverging=True,
+        label="SD",
+        tabs=("candidates",),
+    )
+    second = Result.of_row(
+        row,
         "identity_axes",
         table,
-        headline=f"{(rows['p_holm'] < LEVEL).sum()} of {len(rows)} axes × models stand apart from "
-        f"everyday topics; farthest "
-        f"is {literal(row['axis'])} in {tables.labels[row['model']]}, {_far(row['d'])} controls.",
-        plot=Heatmap(
-            data=shown,
-            row="axis",
-            column="model",
-            value="d",
-            panel="measure",
-            diverging=True,
-            label="SD",
-            tabs=("candidates",),
-        ),
-        **_weighed(row, 1 / 8 if pair else 1 / 16),  # a part of what the first result says
+        number,
+        f"{(rows['p_holm'] < LEVEL).sum()} of {len(rows)} axes × models stand apart from everyday "
+        f"topics; farthest is {literal(row['axis'])} in {tables.labels[row['model']]}, "
+        f"{_far(row['d'])} controls.",
+        share=share / 8,  # a part of what the first result says
+        plot=heatmap,
+        method="identity_terms",
     )
     return [first, second]
 
@@ -535,16 +539,6 @@ def _heaviest(rows: pd.DataFrame) -> pd.Series:
 
 def _far(d: float) -> str:
     return f"{abs(d):.1f} SD {'below' if d < 0 else 'above'}"
-
-
-def _weighed(row: pd.Series, share: float) -> dict:
-    """Method, weight and number of a result that reports this row, with low and high in the unit of
-    d."""
-    n, weight = int(row["n"]), share * weight_of(row["d"], row["p_holm"])
-    number = Estimate(
-        "SD from controls", row["d"], n, "terms", row["low"], row["high"], row["p_holm"]
-    )
-    return {"method": "identity_terms", "weight": weight, "estimate": number}
 
 
 def _with_ends(terms: pd.DataFrame) -> pd.DataFrame:

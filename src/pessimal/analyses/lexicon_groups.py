@@ -5,20 +5,18 @@ Only the signs of a lexicon's valences are used, so that one that only sorts wor
 do. For how much more per unit of valence see `sentiment`.
 """
 
-from collections import defaultdict
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis
+from pessimal.analyses.analysis import Meanings, Needs, Options, analysis, by_lexicon
 from pessimal.analyses.regression import interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import as_published, check_words, stem_groups
+from pessimal.tables.words import check_words, stem_groups
 
 LEAST_WORDS = 10
 """Words that a group needs; intervals of fewer are not to be trusted."""
@@ -93,8 +91,8 @@ def lexicon_groups(
     )
     m = len(words.columns)
     rows = [
-        {"prompt": prompt, **counts, **_separation(column, positive, stems, own, confidence)}
-        for prompt, column, own in zip(words, rewards.T, taste[m:], strict=True)
+        {"prompt": prompt, **counts, **_separation(column, positive, stems, taste_of, confidence)}
+        for prompt, column, taste_of in zip(words, rewards.T, taste[m:], strict=True)
     ]
     difference, scale = fit.coefficients[1, :m], words.std(ddof=0).to_numpy()
     low, high, p = interval(difference, fit.errors[1, :m], fit.freedom, confidence=confidence)
@@ -131,13 +129,16 @@ def _separation(
         raise TableError(
             "All words of one group share a stem, so that no error can be given. Give other words."
         )
-    variance = sum(g / (g - 1) * np.square(own).sum() for g, own in zip(groups, sums, strict=True))
+    variance = sum(
+        g / (g - 1) * np.square(group_sums).sum()
+        for g, group_sums in zip(groups, sums, strict=True)
+    )
     variance += 2 * size / (size - 1) * (sums[0] * sums[1]).sum()
     ordered = np.sort(below)
     ties = np.searchsorted(ordered, above, side="right") - np.searchsorted(
         ordered, above, side="left"
     )
-    low = high = p = np.nan
+    low = high = p = np.array(np.nan)
     if 0 < auc < 1:
         odds = np.log(auc / (1 - auc))
         error = np.sqrt(max(variance, 0) + taste) / (auc * (1 - auc))
@@ -153,63 +154,65 @@ def _separation(
     }
 
 
-@analysis("lexicon_groups", Needs(lexicons=True))
+@analysis("lexicon_groups", Needs(lexicons=True), place=110)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How well each model's rewards set each lexicon's positive words apart from its negative
     ones."""
-    pieces, left_out = [], defaultdict(list)
-    for model in filter(tables.columns_of, tables.models):
-        words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
-        for lexicon, valence in options.lexicons.items():
-            try:
-                found = lexicon_groups(
-                    words,
-                    valence,
-                    repeated=options.paper,
-                    meanings=options.meanings,
-                    confidence=options.confidence,
-                )
-            except TableError as error:
-                left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
-                continue
-            pieces.append(found.assign(model=model, lexicon=lexicon, candidates=tables.candidates))
-    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
-    if not pieces:
-        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
-    table = pd.concat(pieces, ignore_index=True)
+    separations, notes = by_lexicon(
+        tables,
+        options,
+        lambda model, words, valence: lexicon_groups(
+            words,
+            valence,
+            repeated=options.paper,
+            meanings=options.meanings,
+            confidence=options.confidence,
+        ),
+    )
+    table = pd.concat(
+        (
+            one.assign(model=model, lexicon=lexicon, candidates=tables.candidates)
+            for (model, lexicon), one in separations.items()
+        ),
+        ignore_index=True,
+    )
     table["auc_p_holm"] = table.groupby("lexicon", sort=False)["auc_p"].transform(holm)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
     mean = float(first["auc"].mean())
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
+    effect = Effect(
+        "auc",
+        "AUC",
+        "auc_low",
+        "auc_high",
+        p="auc_p_holm",
+        null=0.5,
+        n="stems",
+        of="stems",
+        symbol="auc",
+    )
+    means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
     return [
         Result(
             "lexicon_groups",
             table,
             headline=f"On {prompt}, a word that {lexicon} calls positive earns more than a "
-            f"negative one in "
-            f"{mean:.0%} of pairs (mean of {len(first)} models).",
-            plot=Forest(
-                estimate="auc",
-                low="auc_low",
-                high="auc_high",
-                p="auc_p_holm",
+            f"negative one in {mean:.0%} of pairs (mean of {len(first)} models).",
+            plot=Forest.of(
+                effect,
                 panel="prompt",
-                reference=0.5,
                 xlabel="AUC, positive against negative words",
                 tabs=("lexicon",),
             ),
             method="lexicon_groups",
-            weight=weight_of(2 * mean - 1) / 2,  # expected of every model
-            estimate=Estimate("AUC, mean", mean, len(first), "models"),
+            weight=weight_of(2 * mean - 1, share=1 / 2),  # expected of every model
+            estimate=Estimate("AUC, mean", mean, len(first), "models", null=0.5),
             notes=(*tables.without_columns(), *notes),
             summary={
                 f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
-                for (lexicon, prompt), auc in table.groupby(["lexicon", "prompt"], sort=False)[
-                    "auc"
-                ]
-                .mean()
-                .items()
+                for (lexicon, prompt), auc in means.items()
             },
+            effect=effect,
         )
     ]

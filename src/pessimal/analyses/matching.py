@@ -81,10 +81,9 @@ def matched_controls(
     """
     if "zipf" not in covariates or not covariates.index.is_unique:
         raise TableError(
-            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} rows "
-            f"of "
-            f"{covariates.index.nunique()} words with the columns {list(covariates.columns)}. Drop "
-            f"the repeated words."
+            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} "
+            f"rows of {covariates.index.nunique()} words with the columns "
+            f"{list(covariates.columns)}. Drop the repeated words."
         )
     words = covariates.index.tolist()
     places = {word: place for place, word in enumerate(words)}
@@ -196,9 +195,9 @@ def balance(matches: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
             "No term has controls, so there is no balance to look at. Give more words, or other "
             "terms."
         )
-    known = covariates[covariates["zipf"].notna()]
-    filled = known.fillna(0.0).join(
-        known.drop(columns="zipf").notna().astype(float).add_suffix(" rated")
+    covered = covariates[covariates["zipf"].notna()]
+    filled = covered.fillna(0.0).join(
+        covered.drop(columns="zipf").notna().astype(float).add_suffix(" rated")
     )
     terms = filled.loc[matches["term"].unique()]
     others = filled.drop(index=terms.index)

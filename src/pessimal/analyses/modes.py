@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.agreement import RBO_DEPTH, agreement, head, top_overlap
+from pessimal.analyses.agreement import RBO_DEPTH, agreement, head, tau_effect, top_overlap
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import literal
@@ -51,8 +51,7 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
     if len(scans) < 2:
         raise TableError(
             f"Modes are compared with one another; given was {', '.join(scans) or 'none'}. Scan "
-            f"the same model and "
-            "prompt again in another: pessimal scan mode=text"
+            "the same model and prompt again in another: pessimal scan mode=text"
         )
     by_id = {mode: rows.set_index("candidate_id").sort_index() for mode, rows in scans.items()}
     first, *others = by_id
@@ -60,9 +59,8 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
         if not by_id[first][["text"]].equals(by_id[mode][["text"]]):
             raise TableError(
                 f"The scans in modes {first} and {mode} are not of the same candidates "
-                f"({len(by_id[first])} and "
-                f"{len(by_id[mode])}, ids or texts differ). Scan both with one model and one "
-                f"version: force=true"
+                f"({len(by_id[first])} and {len(by_id[mode])}, ids or texts differ). Scan both "
+                "with one model and one version: force=true"
             )
     rewards = pd.DataFrame({mode: rows["reward"].astype(float) for mode, rows in by_id.items()})
     check_rewards(rewards, least_models=2)
@@ -202,7 +200,7 @@ def _correlations(rewards: pd.DataFrame, **bootstrap) -> dict[tuple[str, str], d
     return table[STATISTICS].to_dict("index")
 
 
-@analysis("modes", Needs(modes=True))
+@analysis("modes", Needs(modes=True), place=210)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model that was scanned in several modes, against itself."""
     compared, farthest, drawn, notes = [], [], [], []
@@ -228,31 +226,32 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError(
             "; ".join(notes) or "modes of wordings are not compared; name one: prompts=[KEY]"
         )
-    whole, movers = pd.concat(compared, ignore_index=True), pd.concat(farthest, ignore_index=True)
-    pairs = whole[whole["tokens"] == "all"].assign(
-        modes=whole["mode_a"] + " and " + whole["mode_b"]
+    comparisons, movers = (
+        pd.concat(compared, ignore_index=True),
+        pd.concat(farthest, ignore_index=True),
+    )
+    pairs = comparisons[comparisons["tokens"] == "all"].assign(
+        modes=comparisons["mode_a"] + " and " + comparisons["mode_b"]
     )
     # A mode that gives all tokens one reward has no τ: nothing is farther from the other mode.
     least, things = pairs.sort_values("kendall", na_position="first").iloc[0], tables.things
-    weight = weight_of(1 - np.nan_to_num(least["kendall"], nan=0.0))
-    known = np.isfinite(least["kendall"])
-    tau = f"{least['kendall']:.3f}" if known else "undefined, one reward for all in a mode"
+    size = 1 - np.nan_to_num(least["kendall"], nan=0.0)
+    defined = np.isfinite(least["kendall"])
+    tau = f"{least['kendall']:.3f}" if defined else "undefined, one reward for all in a mode"
+    effect = tau_effect(things, null=1.0)
     results = [
-        Result(
+        Result.of_row(
+            least,
             "sensitivity",
-            whole,
-            headline=f"On {least['prompt']}, modes {least['modes']} order "
-            f"{tables.labels[least['model']]}'s {things} with "
-            f"τ = {tau}; {round(least['top_overlap'] * least['top'])} of the {least['top']} best "
-            f"are the same.",
-            plot=Forest(
-                data=pairs, estimate="kendall", group="modes", reference=1.0, xlabel="Kendall's τ-b"
-            ),
+            comparisons,
+            effect,
+            f"On {least['prompt']}, modes {least['modes']} order {tables.labels[least['model']]}'s "
+            f"{things} with τ = {tau}; {round(least['top_overlap'] * least['top'])} of the "
+            f"{least['top']} best are the same.",
+            label="τ, lowest",
+            size=size,
+            plot=Forest.of(effect, data=pairs, group="modes", xlabel="Kendall's τ-b"),
             method="modes",
-            weight=weight,
-            estimate=Estimate(
-                "τ, lowest", least["kendall"], int(least["n"]), things, least["low"], least["high"]
-            ),
             notes=tuple(notes),
             summary={
                 f"{r.prompt}/{r.model}/{r.mode_a}-{r.mode_b}/kendall": float(r.kendall)
@@ -284,7 +283,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 ylabel="rank in the second mode (1 = best)",
             ),
             method="modes",
-            weight=weight / 2,
+            weight=weight_of(size, share=1 / 2),
         )
     )
     return results
@@ -295,8 +294,8 @@ def _ranks(scans: SideBySide, farthest: pd.DataFrame) -> pd.DataFrame:
     farthest each way)."""
     a, b = scans.pairs[0]
     ranks = scans.rewards[[a, b]].rank(ascending=False).set_axis(["rank_a", "rank_b"], axis=1)
-    own = farthest[(farthest["mode_a"] == a) & (farthest["mode_b"] == b)]
-    named = own.groupby(own["moved"] > 0)["candidate_id"].head(4)
+    farthest_here = farthest[(farthest["mode_a"] == a) & (farthest["mode_b"] == b)]
+    named = farthest_here.groupby(farthest_here["moved"] > 0)["candidate_id"].head(4)
     group = (
         scans.tokens["survives"]
         .map({True: "same ids again", False: "other ids"})
@@ -310,7 +309,7 @@ def _noise(table: ScoreTable) -> float:
     """Largest numerical error that a scan knows of, in units of reward; NaN where it was not
     measured."""
     measured = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
-    return float("nan") if None in measured else float(sum(measured))
+    return float(sum(float("nan") if error is None else error for error in measured))
 
 
 def _disagreement(table: pd.DataFrame, what: str) -> list[str]:
@@ -321,10 +320,9 @@ def _disagreement(table: pd.DataFrame, what: str) -> list[str]:
     ]
     return [
         f"{what}: tokens that are one input in ids and text differ by up to "
-        f"{row.largest_difference:.2g}, more than the "
-        f"scans' numerical error of {row.noise:.2g} (of which low precision measures only a part); "
-        f"scan both again on "
-        "one machine: force=true"
+        f"{row.largest_difference:.2g}, more than the scans' numerical error of {row.noise:.2g} "
+        "(of which low precision measures only a part); scan both again on one machine: "
+        "force=true"
         for row in same.itertuples()
         if row.largest_difference > row.noise
     ]

@@ -81,14 +81,16 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
         values = rewards[model].to_numpy(dtype=float)
         if np.ptp(values) > 0:
             grid, height = density((values - values.mean()) / values.std())
-            kept = height > 0.002
+            visible = height > 0.002
             pieces.append(
-                pd.DataFrame({"model": model, "x": grid[kept][::4], "density": height[kept][::4]})
+                pd.DataFrame(
+                    {"model": model, "x": grid[visible][::4], "density": height[visible][::4]}
+                )
             )
     return pd.concat(pieces) if pieces else pd.DataFrame()
 
 
-@analysis("moments", Needs(prompts=1))
+@analysis("moments", Needs(prompts=1), place=30)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How each model's rewards are distributed over the shared candidates."""
     failed: list[str] = []

@@ -7,6 +7,7 @@ had. What the number of matches says of the error is a lower bound.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import LEVEL, median_interval
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
 from pessimal.texts import literal
 
@@ -92,7 +93,7 @@ def human_correlation(
     )
 
 
-def corrected_for_error(correlation: pd.DataFrame, known: float) -> pd.DataFrame:
+def corrected_for_error(correlation: pd.DataFrame, reliability: float) -> pd.DataFrame:
     """Spearman's rho as it would be with people's true order, if their scores are so reliable
     (attenuation).
 
@@ -105,10 +106,10 @@ def corrected_for_error(correlation: pd.DataFrame, known: float) -> pd.DataFrame
 
     Source: Spearman 1904, "The proof and measurement of association between two things".
     """
-    corrected = correlation[["spearman", "low", "high"]].to_numpy() / known**0.5
+    corrected = correlation[["spearman", "low", "high"]].to_numpy() / reliability**0.5
     names = ["spearman_corrected", "spearman_corrected_low", "spearman_corrected_high"]
     return correlation.assign(
-        reliability_at_most=known, **dict(zip(names, corrected.T, strict=True))
+        reliability_at_most=reliability, **dict(zip(names, corrected.T, strict=True))
     )
 
 
@@ -163,9 +164,8 @@ def rank_difference(
     check_rewards(rewards)
     people = _people_like(rewards, elo)
     human = rankdata(-people.to_numpy())
-    raters = np.sort(
-        rankdata(-rewards.to_numpy(), axis=0), axis=1
-    )  # (items, models), ascending in each row
+    # (items, models), ascending in each row.
+    raters = np.sort(rankdata(-rewards.to_numpy(), axis=0), axis=1)
     median = np.median(raters, axis=1)
     published = np.median(np.column_stack([raters, human]), axis=1)
     consensus = rankdata(median)
@@ -248,19 +248,22 @@ def consensus_test(
     mean, people = scores.mean(axis=1), _normal_scores(elo.to_numpy(dtype=float))
     if not spread.any():
         return pd.DataFrame(np.nan, index=rewards.index, columns=["t", "p", "p_adjusted"])
-    known = (
-        1 - spread.mean() / models / mean.var()
-    )  # the share of the models' mean scores that is no noise
-    if known <= 0:
+    # The share of the models' mean scores that is no noise.
+    model_reliability = 1 - spread.mean() / models / mean.var()
+    if model_reliability <= 0:
         return pd.DataFrame({"t": 0.0, "p": 1.0, "p_adjusted": 1.0}, index=rewards.index)
     variance, freedom = moderated(spread, models - 1)
-    of_models, of_people, known_people = variance / models / (known * mean.var()), np.zeros(n), 1.0
+    of_models, of_people, known_people = (
+        variance / models / (model_reliability * mean.var()),
+        np.zeros(n),
+        1.0,
+    )
     if matches is not None:
         known_people = reliability(elo, matches)
         of_people = np.square(least_error(matches).to_numpy()) / (
             known_people * np.var(elo.to_numpy(dtype=float))
         )
-    apart = people / known_people**0.5 - _normal_scores(mean) / known**0.5
+    apart = people / known_people**0.5 - _normal_scores(mean) / model_reliability**0.5
     t = apart / np.sqrt(of_models + of_people)
     # Satterthwaite: people's error is known, the models' is estimated.
     p = 2 * student.sf(np.abs(t), freedom * (1 + of_people / of_models) ** 2)
@@ -359,8 +362,7 @@ def least_error(matches: pd.Series) -> pd.Series:
     if bad := int((~(counts >= 1)).sum()):
         raise TableError(
             f"{bad} of {len(counts)} items without a count of matches (first: "
-            f"{counts.index[~(counts >= 1)][0]!r}). Leave "
-            "them out, or give no matches at all."
+            f"{counts.index[~(counts >= 1)][0]!r}). Leave them out, or give no matches at all."
         )
     return 2 * POINTS / np.sqrt(counts)
 
@@ -379,9 +381,8 @@ def reliability(elo: pd.Series, matches: pd.Series) -> float:
     if not error < spread:
         raise TableError(
             f"The items' Elo has a standard deviation of {np.sqrt(spread):.0f} points and, by the "
-            f"match counts, an error of "
-            f"at least {np.sqrt(error):.0f}: the scores order nothing. Keep the items with many "
-            f"matches."
+            f"match counts, an error of at least {np.sqrt(error):.0f}: the scores order nothing. "
+            "Keep the items with many matches."
         )
     return float(1 - error / spread)
 
@@ -414,24 +415,21 @@ def rank_intervals(
     error = least_error(matches).to_numpy()
     scores = elo.to_numpy(dtype=float)
     true = reliability(elo, matches) * np.var(scores)  # τ², points²
-    own = true / (true + error**2)  # weight of the item's own score
-    centre, spread = scores.mean() + own * (scores - scores.mean()), np.sqrt(own) * error
+    shrinkage = true / (true + error**2)  # weight of the item's own score
+    centre, spread = (
+        scores.mean() + shrinkage * (scores - scores.mean()),
+        np.sqrt(shrinkage) * error,
+    )
     ranks, rng = np.empty((draws, len(scores)), dtype=np.float32), np.random.default_rng(seed)
     for row in ranks:
-        order = np.argsort(
-            -(centre + spread * rng.standard_normal(len(scores)))
-        )  # normal draws do not tie
+        # Normal draws do not tie.
+        order = np.argsort(-(centre + spread * rng.standard_normal(len(scores))))
         row[order] = np.arange(1, len(scores) + 1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(ranks, [tail, 1 - tail], axis=0)
     rank = rankdata(-scores)
-    ranks = {
-        "rank": rank,
-        "low": np.minimum(low, rank),
-        "high": np.maximum(high, rank),
-        "error": error,
-    }
-    return pd.DataFrame(ranks, index=elo.index)
+    low, high = np.minimum(low, rank), np.maximum(high, rank)
+    return pd.DataFrame({"rank": rank, "low": low, "high": high, "error": error}, index=elo.index)
 
 
 def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
@@ -443,7 +441,7 @@ def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
     return people
 
 
-@analysis("people", Needs(elo=True, prompts=0))
+@analysis("people", Needs(elo=True, prompts=0), place=140)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How far models agree with the people who rated the items, on which items they differ, and how
     surely.
@@ -452,16 +450,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rank highest; so rank 1 is then the lowest reward (`turned`), but in `paper`. Where the polarity
     is not known nothing is turned.
     """
-    rated = {
-        p: found for p in tables.prompts if (found := [t for t in tables.by_prompt[p] if t.has_elo])
-    }
+    members_of = {p: [t for t in tables.by_prompt[p] if t.has_elo] for p in tables.prompts}
+    rated = {prompt: members for prompt, members in members_of.items() if members}
     if not rated:
         raise TableError(
             "only wordings looked at together have Elo. Take one at a time: prompts=[KEY]"
         )
-    found: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    collected: dict[str, list[pd.DataFrame]] = defaultdict(list)
     notes = _left_out(tables, rated)
-    seeded = {"confidence": options.confidence, "seed": options.seed}
+    seeded: dict[str, Any] = {"confidence": options.confidence, "seed": options.seed}
     for prompt, members in rated.items():
         rewards = tables.matrix(prompt)[[table.provenance.model for table in members]]
         people = people_of(members, rewards.index, stripped=tables.reading.stripped)
@@ -504,13 +501,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "agreement": taus,
         }
         for name, piece in pieces.items():
-            found[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
-    whole = {name: pd.concat(pieces, ignore_index=True) for name, pieces in found.items()}
+            collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
+    joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
     return [
-        _correlation_result(tables, whole["correlation"], list(rated), notes),
-        _agreement_result(whole["agreement"]),
-        _difference_result(whole["difference"], whole["lines"]),
-        _valued_result(whole["valued"], len(found["difference"][0])),
+        _correlation_result(tables, joined["correlation"], list(rated), notes),
+        _agreement_result(joined["agreement"]),
+        _difference_result(joined["difference"], joined["lines"]),
+        _valued_result(joined["valued"], len(collected["difference"][0])),
     ]
 
 
@@ -525,16 +522,17 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
     first, *others = tables
     people = _people(first, stripped=stripped).reindex(texts)
     for other in others:
-        found = _people(other, stripped=stripped).reindex(texts)
-        differs = (people.ne(found) & ~(people.isna() & found.isna())).any(axis=1).to_numpy()
+        elsewhere = _people(other, stripped=stripped).reindex(texts)
+        differs = (
+            (people.ne(elsewhere) & ~(people.isna() & elsewhere.isna())).any(axis=1).to_numpy()
+        )
         if differs.any():
             a, b = first.provenance.model, other.provenance.model
             raise TableError(
                 f"score tables {first.name!r} and {other.name!r} give {differs.sum():,} of "
-                f"{len(people):,} items another Elo "
-                f"or number of matches (first: {texts[int(np.argmax(differs))]!r}). Score or "
-                f"import one of them again from "
-                f"the other's file, or compare them apart: models=[{a}], then models=[{b}]"
+                f"{len(people):,} items another Elo or number of matches (first: "
+                f"{texts[int(np.argmax(differs))]!r}). Score or import one of them again from the "
+                f"other's file, or compare them apart: models=[{a}], then models=[{b}]"
             )
     return people
 
@@ -542,9 +540,8 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
 def _people(table: ScoreTable, *, stripped: bool) -> pd.DataFrame:
     """Elo and match counts by text, for the texts that a reward matrix can hold."""
     rows = table.rows.drop_duplicates("text", keep=False)
-    if (
-        stripped
-    ):  # as the reward matrix does: of texts that differ in outer white space only, the barest
+    # As the reward matrix does: of texts that differ in outer white space only, the barest.
+    if stripped:
         barest = rows.loc[rows["text"].str.len().sort_values(kind="stable").index]
         rows = barest.assign(text=barest["text"].str.strip()).drop_duplicates("text")
     return rows.set_index("text").reindex(columns=["elo", "elo_matches"]).astype(float)
@@ -597,13 +594,13 @@ def _from_people_to_models(
     for group, rows in groups.items():
         behind = [row for row in order[spaced] if row not in rows] if rows else []
         for row in [*rows, *behind]:
-            ranks = {
+            row_of = {
                 "rank": [people[row], *models[row]],
                 "name": names[row],
                 "group": group,
                 "behind": row in behind,
             }
-            pieces.append(pd.DataFrame(columns | ranks))
+            pieces.append(pd.DataFrame(columns | row_of))
     return pd.concat(pieces, ignore_index=True)
 
 
@@ -637,28 +634,24 @@ def _correlation_result(
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
-    return Result(
+    effect = Effect(
+        "spearman", "ρ with people", "low", "high", null=0.0, of=tables.things, symbol="spearman"
+    )
+    return Result.of_row(
+        most,
         "human_correlation",
         correlation,
-        headline=f"On {prompt}, {tables.labels[most['model']]} {how} with people: "
+        effect,
+        f"On {prompt}, {tables.labels[most['model']]} {how} with people: "
         f"ρ = {most['spearman']:.2f}{_interval(most)}{rest}.",
-        plot=Forest(
+        plot=Forest.of(
+            effect,
             data=correlation.iloc[order.argsort(kind="stable")],
-            estimate="spearman",
             group="prompt" if together else None,
             tabs=("candidates",) if together else ("prompt",),
             xlabel="Spearman's ρ of rewards and people's Elo",
         ),
         method="people",
-        weight=weight_of(most["spearman"]),
-        estimate=Estimate(
-            "ρ with people",
-            most["spearman"],
-            int(most["n"]),
-            tables.things,
-            most["low"],
-            most["high"],
-        ),
         notes=tuple(notes),
         summary={
             f"{r.prompt}/human_spearman/{r.model}": float(r.spearman)
@@ -690,8 +683,18 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         beside="ρ",
         ylabel="rank",
     )
+    effect = Effect(
+        "difference",
+        "models' rank − people's rank",
+        "low",
+        "high",
+        p="p_adjusted",
+        null=0.0,
+        n="n_models",
+        of="models",
+    )
     if rows["p"].isna().all():
-        return Result("rank_difference", difference, plot=plot, method="people")
+        return Result("rank_difference", difference, plot=plot, method="people", effect=effect)
     apart = rows["difference"][surely_apart(rows)]
     share = len(apart) / len(rows)
     return Result(
@@ -702,8 +705,9 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         f"models rank {(apart < 0).sum():,} higher, {(apart > 0).sum():,} lower.",
         plot=plot,
         method="people",
-        weight=weight_of(share) / 2,
+        weight=weight_of(share, share=1 / 2),
         estimate=Estimate("share of items that differ", share, len(rows), "items"),
+        effect=effect,
     )
 
 
@@ -724,16 +728,16 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     }
     most = drawn.loc[first["difference"].abs().idxmax()]
     size, low, high = (most[["difference", "low", "high"]] / items).astype(float)
+    number = Estimate("rank difference / items", size, items, "items", low, high, null=0.0)
     return Result(
         "valued",
         valued,
-        headline=f"On {most['prompt']}, models rank {named.get(ENDS[0], 'no item')} farthest above "
-        f"people, "
-        f"{named.get(ENDS[1], 'no item')} farthest below.",
+        headline=f"On {most['prompt']}, models rank {named.get(ENDS[0], 'no item')} farthest "
+        f"above people, {named.get(ENDS[1], 'no item')} farthest below.",
         plot=Forest(
             data=drawn, row="name", estimate="difference", xlabel="models' rank − people's rank"
         ),
         method="people",
-        weight=weight_of(size) / 2,
-        estimate=Estimate("rank difference / items", size, items, "items", low, high),
+        weight=number.weight(share=1 / 2),
+        estimate=number,
     )

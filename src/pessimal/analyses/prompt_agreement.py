@@ -5,12 +5,13 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 
 
@@ -52,56 +53,57 @@ def prompt_agreement(
     )
 
 
-@analysis("prompt_agreement", Needs(prompts=2))
+@analysis("prompt_agreement", Needs(prompts=2), place=80)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each model, over all its own items: tau-b of every two of its prompts."""
     pieces, notes = [], []
     for model in tables.models:
-        own = tables.of_model(model)
-        if len(own) < 2:
+        by_prompt = tables.of_model(model)
+        if len(by_prompt) < 2:
             continue
         rewards = {
-            prompt: table.rows["reward"].to_numpy(dtype=float) for prompt, table in own.items()
+            prompt: table.rows["reward"].to_numpy(dtype=float)
+            for prompt, table in by_prompt.items()
         }
         try:
-            found = prompt_agreement(pd.DataFrame(rewards), **options.draws)
+            agreement = prompt_agreement(pd.DataFrame(rewards), **options.draws)
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")
             continue
-        pieces.append(found.assign(model=model, candidates=tables.candidates))
+        pieces.append(agreement.assign(model=model, candidates=tables.candidates))
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on two prompts in one mode")
     table = pd.concat(pieces, ignore_index=True)
     ordered = table.iloc[np.argsort(-table["kendall"].to_numpy(), kind="stable")]
     most, least = ordered.iloc[0], ordered.iloc[-1]
-    headline = f"{_named(tables, most)} most alike (τ = {most['kendall']:.2f}); {_named(tables, least)} least ({least['kendall']:.2f})."
-    if len(table) == 1:
-        headline = f"{_named(tables, most)} alike to τ = {most['kendall']:.2f}."
+    headline = (
+        f"{_named(tables, most)} most alike (τ = {most['kendall']:.2f}); "
+        f"{_named(tables, least)} least ({least['kendall']:.2f})."
+        if len(table) > 1
+        else f"{_named(tables, most)} alike to τ = {most['kendall']:.2f}."
+    )
+    heatmap = Heatmap(
+        row="prompt_a",
+        column="prompt_b",
+        value="kendall",
+        panel="model",
+        tabs=(),
+        across=5,
+        symmetric=True,
+        diverging=True,
+    )
     return [
-        Result(
+        Result.of_row(
+            most,
             "prompt_agreement",
             table,
-            headline=headline,
-            plot=Heatmap(
-                row="prompt_a",
-                column="prompt_b",
-                value="kendall",
-                panel="model",
-                tabs=(),
-                across=5,
-                symmetric=True,
-                diverging=True,
-            ),
+            tau_effect(tables.things),
+            headline,
+            label="τ, highest",
+            size=most["kendall"] - least["kendall"],
+            share=1 / 4,
+            plot=heatmap,
             method="prompt_agreement",
-            weight=weight_of(most["kendall"] - least["kendall"]) / 4,
-            estimate=Estimate(
-                "τ, highest",
-                most["kendall"],
-                int(most["n"]),
-                tables.things,
-                most["low"],
-                most["high"],
-            ),
             notes=tuple(notes),
         )
     ]

@@ -2,6 +2,7 @@
 included; and what is known of each model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -12,25 +13,10 @@ from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 
 COLUMNS = [
-    "model",
-    "prompt",
-    "candidates",
-    "n",
-    "score",
-    "mode",
-    "source",
-    "dtype",
-    "attention",
-    "largest_difference",
-    "checked",
-    "certified",
-    "survives",
-    "base",
-    "developer",
-    "parameters",
-    "revision",
-    "weights",
-]
+    "model", "prompt", "candidates", "n", "score", "mode", "source", "dtype", "attention",
+    "largest_difference", "checked", "certified", "survives", "base", "developer", "parameters",
+    "revision", "weights",
+]  # fmt: skip
 
 
 def provenance(table: ScoreTable) -> dict[str, object]:
@@ -39,33 +25,26 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     `largest_difference` is the trust check's, in units of reward, over `checked` candidates;
     `certified` and `survives` are shares of the n candidates.
     """
-    origin, known, survives = table.provenance, table.description, table.rows["survives"]
+    origin, description, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
     fields = [
-        "model",
-        "prompt",
-        "candidates",
-        "score",
-        "mode",
-        "source",
-        "dtype",
-        "attention",
+        "model", "prompt", "candidates", "score", "mode", "source", "dtype", "attention",
         "revision",
-    ]
+    ]  # fmt: skip
     return {name: getattr(origin, name) for name in fields} | {
         "n": len(table.rows),
         "largest_difference": trust.get("largest_difference"),
         "checked": trust.get("n"),
         "certified": float(table.rows["certified"].mean()),
         "survives": None if survives.isna().all() else float(survives.mean()),
-        "base": known.base,
-        "developer": known.developer,
-        "parameters": known.parameters,
+        "base": description.base,
+        "developer": description.developer,
+        "parameters": description.parameters,
         "weights": (origin.weights_digest or "")[:12],
     }
 
 
-@analysis("provenance", Needs(models=0, prompts=0))
+@analysis("provenance", Needs(models=0, prompts=0), place=10)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Every table that was given, those that stand for no model included."""
     rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]
@@ -82,20 +61,22 @@ def models(sets: Sequence[TableSet]) -> Result:
     (billions of parameters), rank (RewardBench's, 1 = best). What the score tables say of a model
     comes first, then what `conf/model` does.
     """
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):
-        model, given = table.provenance.model, table.description
+        model, description = table.provenance.model, table.description
         fields = ("label", "base", "developer", "parameters", "rank")
-        known = described(model, {name: getattr(given, name) for name in fields})
-        parameters = known.pop("parameters")
-        known |= {
+        fields_of: dict[str, Any] = described(
+            model, {name: getattr(description, name) for name in fields}
+        )
+        parameters = fields_of.pop("parameters")
+        fields_of |= {
             "repository": (known_model(model) or {}).get("repository"),
             "size": parameters and parameters / 1e9,
         }
-        found = rows.setdefault(model, {"model": model})
-        for name, value in known.items():
+        row = rows.setdefault(model, {"model": model})
+        for name, value in fields_of.items():
             if value is not None:
-                found.setdefault(name, value)
+                row.setdefault(name, value)
     columns = ["model", *models_table().columns]
     table = pd.DataFrame(rows.values(), columns=columns).astype({"size": float, "rank": float})
     label = table["label"].where(table["label"].notna(), table["model"])

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from pessimal.analyses.agreement import agreement
+from pessimal.analyses.agreement import agreement, tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Result
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import literal
 
@@ -25,30 +25,29 @@ _SUFFIX = re.compile(rf"([-_.]({_HOW}))+", re.IGNORECASE)
 ENDS = ["end", "change", "candidate_id", "token", "text", "kind"]
 
 
-def quantised_pairs(models: Iterable[str], said: Mapping[str, str]) -> dict[str, str]:
+def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
     """Each quantised model's name, and that of the model in full precision.
 
     Args:
         models: names there are.
-        said: pairs as a person gives them; the others go by their names: NAME-nf4, NAME-AWQ or
+        stated: pairs as a person gives them; the others go by their names: NAME-nf4, NAME-AWQ or
             NAME.Q4_1 is NAME quantised.
 
     Raises:
         TableError: a pair names a model that is not there.
     """
     models = list(models)
-    if unknown := [name for pair in said.items() for name in pair if name not in models]:
+    if unknown := [name for pair in stated.items() for name in pair if name not in models]:
         raise TableError(
             f"quantised names the model {unknown[0]!r}, of which no score table is given; there "
-            f"are: {', '.join(models)}."
-            f"{did_you_mean(unknown[0], models)}"
+            f"are: {', '.join(models)}.{did_you_mean(unknown[0], models)}"
         )
     pairs = {}
     for name in models:
         wholes = [o for o in models if name.startswith(o) and _SUFFIX.fullmatch(name[len(o) :])]
         if wholes:
             pairs[name] = max(wholes, key=len)
-    return pairs | dict(said)
+    return pairs | dict(stated)
 
 
 def compare_quantised(
@@ -74,9 +73,9 @@ def compare_quantised(
     rewards = pd.DataFrame({"whole": whole["reward"], "quantised": quantised["reward"]})
     row = agreement(rewards, top=top, **draws).iloc[0]
     moves = (whole["rank"] - quantised["rank"]).abs()
-    kept = ["n", "kendall", "low", "high", "spearman", "top", "top_overlap", "bottom_overlap"]
+    columns = ["n", "kendall", "low", "high", "spearman", "top", "top_overlap", "bottom_overlap"]
     moved = {"moved": float((moves > FAR * len(moves)).mean()), "largest_move": float(moves.max())}
-    return pd.concat([row[kept], pd.Series(moved)])
+    return pd.concat([row[columns], pd.Series(moved)])
 
 
 def paired(whole: pd.DataFrame, quantised: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -90,14 +89,13 @@ def paired(whole: pd.DataFrame, quantised: pd.DataFrame) -> tuple[pd.DataFrame, 
     shared = whole[keys].merge(quantised[keys])
     if 2 * len(shared) < max(len(whole), len(quantised)):
         raise TableError(
-            f"the two share {len(shared)} of {len(whole)} and {len(quantised)} tokens: they are of "
-            f"different vocabularies, "
-            "so that neither is the other quantised"
+            f"the two share {len(shared)} of {len(whole)} and {len(quantised)} tokens: they are "
+            "of different vocabularies, so that neither is the other quantised"
         )
     both = []
     for rows in (whole, quantised):
-        own = shared.merge(rows).set_index("candidate_id")
-        both.append(own.assign(rank=own["reward"].rank(ascending=False)))
+        matched = shared.merge(rows).set_index("candidate_id")
+        both.append(matched.assign(rank=matched["reward"].rank(ascending=False)))
     return both[0], both[1]
 
 
@@ -131,11 +129,11 @@ def changed_ends(whole: pd.DataFrame, quantised: pd.DataFrame, *, top: int = 20)
                 .sort_values("rank_whole", kind="stable")
                 .assign(end=end, change=change)
             )
-    found = pd.concat(pieces).reset_index()
-    return found[[*ENDS, *(column for column in found if column not in ENDS)]]
+    changes = pd.concat(pieces).reset_index()
+    return changes[[*ENDS, *(column for column in changes if column not in ENDS)]]
 
 
-@analysis("quantisation", Needs(models=2))
+@analysis("quantisation", Needs(models=2), place=220)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model against its quantised self, prompt by prompt."""
     pairs = quantised_pairs(tables.models, options.quantised)
@@ -143,9 +141,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("needs a model and its quantised self: +quantised.QUANTISED_NAME=NAME")
     rows, ends, notes = [], [], []
     for prompt in tables.prompts:
-        own = {table.provenance.model: table for table in tables.by_prompt[prompt]}
+        by_model = {table.provenance.model: table for table in tables.by_prompt[prompt]}
         for name, full in pairs.items():
-            if name not in own or full not in own:
+            if name not in by_model or full not in by_model:
                 continue
             where = {
                 "model": name,
@@ -154,12 +152,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 "candidates": tables.candidates,
             }
             try:
-                both = paired(own[full].rows, own[name].rows)
-                found = compare_quantised(*both, top=options.top, **options.draws)
+                both = paired(by_model[full].rows, by_model[name].rows)
+                comparison = compare_quantised(*both, top=options.top, **options.draws)
             except TableError as error:
                 notes.append(f"{tables.labels[name]} on {prompt}: {error}")
                 continue
-            rows.append({**where, **found})
+            rows.append({**where, **comparison})
             ends.append(changed_ends(*both, top=options.top).assign(**where))
     if not rows:
         raise TableError(
@@ -169,28 +167,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table[["n", "top"]] = table[["n", "top"]].astype(int)
     least = table.sort_values("kendall", kind="stable").iloc[0]
     label, things = tables.labels[least["model"]], tables.things
+    effect = tau_effect(things, null=1.0)
     results = [
-        Result(
+        Result.of_row(
+            least,
             "quantisation",
             table,
-            headline=f"On {least['prompt']}, {label} orders {things} as in full precision to τ = "
-            f"{least['kendall']:.3f}; "
-            f"{least['moved']:.0%} move by over 1% of ranks.",
-            plot=Forest(
-                estimate="kendall",
-                reference=1.0,
-                xlabel="Kendall's τ-b with the model in full precision",
-            ),
+            effect,
+            f"On {least['prompt']}, {label} orders {things} as in full precision to τ = "
+            f"{least['kendall']:.3f}; {least['moved']:.0%} move by over 1% of ranks.",
+            label="τ, lowest",
+            plot=Forest.of(effect, xlabel="Kendall's τ-b with the model in full precision"),
             method="quantisation",
-            weight=weight_of(1 - least["kendall"]),
-            estimate=Estimate(
-                "τ, lowest",
-                float(least["kendall"]),
-                int(least["n"]),
-                things,
-                least["low"],
-                least["high"],
-            ),
             notes=tuple(notes),
             summary={f"{r.prompt}/{r.model}/kendall": float(r.kendall) for r in table.itertuples()},
         )
@@ -200,9 +188,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         farthest = changed.loc[(changed["rank_whole"] - changed["rank_quantised"]).abs().idxmax()]
         headline = (
             f"On {farthest['prompt']}, {literal(farthest['text'])} {farthest['change']} the "
-            f"{farthest['end']} {options.top} of "
-            f"{tables.labels[farthest['model']]}: rank {farthest['rank_whole']:,.0f}, quantised "
-            f"{farthest['rank_quantised']:,.0f}."
+            f"{farthest['end']} {options.top} of {tables.labels[farthest['model']]}: rank "
+            f"{farthest['rank_whole']:,.0f}, quantised {farthest['rank_quantised']:,.0f}."
         )
     results.append(Result("quantisation_ends", changed, headline=headline, method="quantisation"))
     return results

@@ -8,7 +8,7 @@ statistic plus the mean influence of the resampled items. That turns a bootstrap
 30,000 to 256,000 items long and every pair of models needs it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -161,6 +161,22 @@ def bootstrapped(
     )
 
 
+def with_intervals(statistics: Mapping[str, Sequence[Statistic]], **draws) -> dict[str, np.ndarray]:
+    """Columns of a table: each name's estimates, and their bounds as name_low and name_high.
+
+    Args:
+        statistics: by name, each as many, all of the same n items.
+        draws: see `bootstrapped`.
+    """
+    flat = [statistic for of_name in statistics.values() for statistic in of_name]
+    columns = np.stack(bootstrapped(flat, **draws)).reshape(3, len(statistics), -1)
+    return {
+        f"{name}{end}": columns[i, j]
+        for j, name in enumerate(statistics)
+        for i, end in enumerate(("", "_low", "_high"))
+    }
+
+
 def fisher_interval(
     estimates: np.ndarray, influences: np.ndarray, shares: np.ndarray, *, confidence: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -182,8 +198,8 @@ def fisher_interval(
     n, shift, scale = len(influences), np.where(shares, 0.5, 0.0), np.where(shares, 0.5, 1.0)
     r = (estimates - shift) / scale
     error = np.sqrt(np.sum(influences**2, axis=0) / (n * (n - 1))) / scale
-    known = (np.abs(r) < 1 - 1e-12) & (n >= LEAST)
-    r = np.where(known, r, np.nan)
+    inside = (np.abs(r) < 1 - 1e-12) & (n >= LEAST)
+    r = np.where(inside, r, np.nan)
     reach = student.ppf((1 + confidence) / 2, n - 1) * error / (1 - r**2)
     return shift + scale * np.tanh(np.arctanh(r) - reach), shift + scale * np.tanh(
         np.arctanh(r) + reach
@@ -201,9 +217,8 @@ def kendall(a: Ranked, b: Ranked, net: np.ndarray | None = None) -> Statistic:
     1948; Kendall 1945 for the ties).
     """
     others = len(a.dense) - 1
-    net = (
-        net_concordance(a, b) if net is None else net
-    ) / others  # (n,): the item's own share of concordant minus discordant pairs
+    # (n,): the item's own share of concordant minus discordant pairs.
+    net = (net_concordance(a, b) if net is None else net) / others
     untied_a = 1 - (a.equal - 1) / others
     untied_b = 1 - (b.equal - 1) / others
     scale = np.sqrt(untied_a.mean() * untied_b.mean())

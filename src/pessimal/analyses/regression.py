@@ -87,25 +87,26 @@ def robust(
     k, m = design.shape[1], outcomes.shape[1]
     size = int(groups.max()) + 1 if len(groups) else 0
     sizes = np.bincount(groups, minlength=size)
-    present = np.count_nonzero(sizes)
+    present = int(np.count_nonzero(sizes))
     _check(design, present, things="groups of rows")
-    whole = design.T @ design
-    weights = np.linalg.solve(whole, design.T)  # (k, n)
+    gram = design.T @ design
+    weights = np.linalg.solve(gram, design.T)  # (k, n)
     coefficients = weights @ outcomes
     basis = np.linalg.qr(design)[0]
     if meanings is None:
         tastes, directions, kept = None, np.zeros((len(design), 0)), np.zeros((0, m))
         residuals = outcomes - design @ coefficients
     else:
-        found = taste(design, outcomes, meanings)
-        directions, kept, residuals = found.basis, found.kept, found.residuals
-        tastes = (weights @ meanings).T[:, :, None] * np.sqrt(found.variance)  # (directions, k, m)
+        taste_found = taste(design, outcomes, meanings)
+        directions, kept, residuals = taste_found.basis, taste_found.kept, taste_found.residuals
+        tastes = (weights @ meanings).T[:, :, None] * np.sqrt(
+            taste_found.variance
+        )  # (directions, k, m)
     deviations = np.zeros((size, k, m))
     order = np.argsort(groups, kind="stable")
     for count in np.unique(sizes[sizes > 0]).tolist():  # groups of one size at once
-        rows = order[sizes[groups[order]] == count].reshape(
-            -1, count
-        )  # (groups of this size, count)
+        # (groups of this size, count)
+        rows = order[sizes[groups[order]] == count].reshape(-1, count)
         near, along = basis[rows], directions[rows]
         explained = (along[:, :, None] * along[:, None]) @ kept  # (groups, count, count, m)
         explained += (near @ near.transpose(0, 2, 1))[..., None]
@@ -147,15 +148,15 @@ def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Tas
     beyond = np.maximum(np.square(residuals).sum(axis=0) - np.square(along).sum(axis=0), 0.0)
     scale = np.log(spread.mean()) if len(spread) else 0.0
     ratios, noise = np.zeros(outcomes.shape[1]), np.zeros(outcomes.shape[1])
-    for j, (own, rest) in enumerate(zip(np.square(along).T, beyond, strict=True)):
-        if own.sum() + rest > 0:  # else the design explains all of it
-            ratios[j], noise[j] = _likeliest(own, rest, spread, scale, freedom)
+    for j, (squares, rest) in enumerate(zip(np.square(along).T, beyond, strict=True)):
+        if squares.sum() + rest > 0:  # else the design explains all of it
+            ratios[j], noise[j] = _likeliest(squares, rest, spread, scale, freedom)
     kept = ratios * spread[:, None] / (ratios * spread[:, None] + 1)  # (d, m)
     return Taste(ratios * noise, noise, residuals - directions @ (kept * along), directions, kept)
 
 
 def _likeliest(
-    own: np.ndarray, rest: float, spread: np.ndarray, scale: float, freedom: int
+    squares: np.ndarray, rest: float, spread: np.ndarray, scale: float, freedom: int
 ) -> tuple[float, float]:
     """The ratio of taste to noise at which the restricted likelihood of one outcome is highest, and
     the noise there.
@@ -168,7 +169,7 @@ def _likeliest(
     """
 
     def variance(ratio: float) -> float:
-        return ((own / (ratio * spread + 1)).sum() + rest) / freedom
+        return ((squares / (ratio * spread + 1)).sum() + rest) / freedom
 
     def unlikely(log_ratio: float) -> float:
         ratio = np.exp(log_ratio - scale)
@@ -177,7 +178,7 @@ def _likeliest(
     def rise(log_ratio: float) -> float:
         ratio = np.exp(log_ratio - scale)
         share = ratio * spread / (ratio * spread + 1)
-        return share.sum() - (own / (ratio * spread + 1) * share).sum() / max(
+        return share.sum() - (squares / (ratio * spread + 1) * share).sum() / max(
             variance(ratio), 1e-300
         )
 
@@ -197,9 +198,10 @@ def classical(design: np.ndarray, outcomes: np.ndarray) -> Fit:
     Raises:
         TableError: too few rows, or columns that depend on one another.
     """
+    # .15 s, and only the published procedure needs it.
     from statsmodels.regression.linear_model import (
         OLS,
-    )  # .15 s, and only the published procedure needs it
+    )
 
     n, k = design.shape
     _check(design, n, things="rows")
@@ -241,6 +243,5 @@ def _check(design: np.ndarray, units: int, *, things: str) -> None:
     if np.linalg.matrix_rank(design) < k:
         raise TableError(
             f"The {k} columns of the design depend on one another over these {n} rows (a column "
-            f"that does not vary, "
-            "say). Give words that differ in each of them."
+            "that does not vary, say). Give words that differ in each of them."
         )

@@ -4,9 +4,10 @@ The unit is the dyad, a pair of models, and dyads that share a model are depende
 comes from permuting models, never from counting dyads.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
-from statsmodels.regression.linear_model import OLS
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
@@ -14,7 +15,7 @@ from pessimal.analyses.checks import check_square
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 
 FACTORS = ("base", "developer", "parameters", "rank")
@@ -106,6 +107,8 @@ def rsa(
 
     Source: Christian et al. 2025, Figure 2C; Dekker, Krackhardt & Snijders 2007 for the test.
     """
+    from statsmodels.regression.linear_model import OLS
+
     check_square(similarity, name="similarity", least=4)
     models = list(similarity.index)
     if unknown := [str(model) for model in models if model not in descriptors.index]:
@@ -158,16 +161,16 @@ def rsa(
 def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, str]:
     """For each factor `ESTIMATED`, or the reason why it is left out."""
     status = dict.fromkeys(FACTORS, "left out: not known for every model")
-    kept = [np.ones(n_models * (n_models - 1) // 2)]
+    columns = [np.ones(n_models * (n_models - 1) // 2)]
     for factor, matrix in matrices.items():
         values = _dyads(matrix.to_numpy())
         if np.ptp(values) < 1e-9:
             status[factor] = "left out: the same for every pair of models"
-        elif np.linalg.matrix_rank(np.stack([*kept, values])) == len(kept):
+        elif np.linalg.matrix_rank(np.stack([*columns, values])) == len(columns):
             status[factor] = "left out: follows from the factors before it"
         else:
             status[factor] = ESTIMATED
-            kept.append(values)
+            columns.append(values)
     return status
 
 
@@ -177,9 +180,8 @@ def _semi_partial_test(
     """Partial correlation and MRQAP p value of factor x (dyads,) beside others (dyads, factors),
     and null betas."""
     design = np.column_stack([np.ones(len(others)), others])
-    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(
-        design
-    )  # takes a vector to its residuals
+    # Takes a vector to its residuals.
+    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(design)
     residual_y, residual_x = annihilator @ y, annihilator @ x
     scale = np.linalg.norm(residual_y)
     if scale < TINY:  # the other factors leave nothing to explain
@@ -202,9 +204,8 @@ def _semi_partial_test(
 
 def _p_value(observed: float, null: np.ndarray) -> float:
     """Two-sided permutation p value; the observed arrangement is one of those counted."""
-    as_extreme = np.sum(
-        np.abs(null) >= abs(observed) - 1e-12
-    )  # rounding must not untie equal arrangements
+    # Rounding must not untie equal arrangements.
+    as_extreme = np.sum(np.abs(null) >= abs(observed) - 1e-12)
     return float((as_extreme + 1) / (len(null) + 1))
 
 
@@ -224,11 +225,15 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     return (values - values.mean(axis=-1, keepdims=True)) / values.std(axis=-1, keepdims=True)
 
 
-@analysis("rsa", Needs(models=4))
+@analysis("rsa", Needs(models=4), place=60)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each prompt: the tau-b of every two models, regressed on what the two have in common."""
     matrices, failed = {}, {}
-    numbers = {"permutations": options.permutations, "seed": options.seed, "paper": options.paper}
+    numbers: dict[str, Any] = {
+        "permutations": options.permutations,
+        "seed": options.seed,
+        "paper": options.paper,
+    }
 
     def of_prompt(prompt: str) -> pd.DataFrame | None:
         try:
@@ -246,12 +251,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = by_prompt(tables, of_prompt)
     if table.empty:
         raise TableError("; ".join(f"{prompt}: {why}" for prompt, why in failed.items()))
-    table = table.assign(
-        p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"])
-    )  # factors × prompts
+    # Factors × prompts.
+    table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
     shown = table.assign(factor=table["factor"].map(WORDS))
-    found, left_out = shown[shown["status"] == ESTIMATED], shown[shown["status"] != ESTIMATED]
-    ordered = found.assign(size=-found["beta"].abs()).sort_values(["p_holm", "size"])
+    is_estimated = shown["status"] == ESTIMATED
+    estimated, left_out = shown[is_estimated], shown[~is_estimated]
+    ordered = estimated.assign(size=-estimated["beta"].abs()).sort_values(["p_holm", "size"])
     best = ordered.iloc[0]
     others = ordered[
         (ordered["prompt"] == best["prompt"]) & (ordered["factor"] != best["factor"])
@@ -261,25 +266,19 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     what = f"no factor surely explains agreement; first comes {best['factor']}"
     if best["p_holm"] <= LEVEL:
         what = f"agreement {'follows' if best['beta'] > 0 else 'goes against'} the models' {best['factor']}"
+    effect = Effect("beta", "β", p="p_holm", null=0.0, n="n_dyads", of="pairs of models")
     return [
-        Result(
+        Result.of_row(
+            best,
             "rsa",
             table,
-            headline=f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
-            plot=Forest(
-                row="factor",
-                estimate="beta",
-                low=None,
-                high=None,
-                p="p_holm",
-                data=found,
-                xlabel="standardised coefficient β",
+            effect,
+            f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
+            share=float(best["p_holm"] <= LEVEL),
+            plot=Forest.of(
+                effect, row="factor", data=estimated, xlabel="standardised coefficient β"
             ),
             method="rsa",
-            weight=weight_of(best["beta"] if best["p_holm"] <= LEVEL else 0.0, best["p_holm"]),
-            estimate=Estimate(
-                "β", best["beta"], int(best["n_dyads"]), "pairs of models", p=best["p_holm"]
-            ),
             notes=(
                 *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),
                 *(f"{prompt}: {why}" for prompt, why in failed.items()),

@@ -5,21 +5,28 @@ Of one model `sentiment`, of several `asymmetry_across_models`: all models see t
 whatever sets these words apart from others moves all of them together.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import MEAN, Meanings, Needs, Options, analysis, with_mean
+from pessimal.analyses.analysis import (
+    MEAN,
+    Meanings,
+    Needs,
+    Options,
+    analysis,
+    by_lexicon,
+    with_mean,
+)
 from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import as_published, check_words, half_sum, stems, with_half_sums
+from pessimal.tables.words import check_words, half_sum, stems, with_half_sums
 
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10
@@ -29,35 +36,13 @@ DIRECTION = "direction "
 BINS_A_SIDE = 5
 """Of valence, for lexicons whose valences are not whole numbers."""
 SLOPES = [
-    "prompt",
-    "arm",
-    "n",
-    "stems",
-    "slope",
-    "low",
-    "high",
-    "p",
-    "slope_sd",
-    "low_sd",
-    "high_sd",
+    "prompt", "arm", "n", "stems", "slope", "low", "high", "p", "slope_sd", "low_sd", "high_sd",
     "level_sd",
-]
+]  # fmt: skip
 ASYMMETRY = [
-    "prompt",
-    "frames",
-    "sign",
-    "sign_from",
-    "n",
-    "stems",
-    "difference",
-    "steeper",
-    "low",
-    "high",
-    "p",
-    "steeper_sd",
-    "low_sd",
-    "high_sd",
-]
+    "prompt", "frames", "sign", "sign_from", "n", "stems", "difference", "steeper", "low", "high",
+    "p", "steeper_sd", "low_sd", "high_sd",
+]  # fmt: skip
 
 
 class Sentiment(NamedTuple):
@@ -128,14 +113,13 @@ def sentiment(
     """
     check_words(words, repeated=paper)
     outcomes, scales = with_half_sums(words, pairs)
-    place = valence.index.get_indexer(
-        words.index
-    )  # ten times as fast as `isin` on an index of Arrow strings
-    known = place >= 0
-    values = valence.to_numpy(dtype=float)[place[known]]
-    groups, names = pd.factorize(stems(words.index[known]))
-    alike = meanings(words.index[known].tolist()) if meanings else np.zeros((len(values), 0))
-    rated = outcomes.to_numpy(dtype=float)[known]  # (rated words, prompts and half-sums)
+    # Ten times as fast as `isin` on an index of Arrow strings.
+    place = valence.index.get_indexer(words.index)
+    is_rated = place >= 0
+    values = valence.to_numpy(dtype=float)[place[is_rated]]
+    groups, names = pd.factorize(stems(words.index[is_rated]))
+    alike = meanings(words.index[is_rated].tolist()) if meanings else np.zeros((len(values), 0))
+    rated = outcomes.to_numpy(dtype=float)[is_rated]  # (rated words, prompts and half-sums)
     inside = dict(zip(ARMS, (values > 0, values <= 0 if paper else values < 0), strict=True))
     fits = {
         arm: _arm(rated[rows], values[rows], groups[rows], alike[rows], arm=arm, paper=paper)
@@ -150,11 +134,16 @@ def sentiment(
             fit.coefficients[1], fit.errors[1], fit.freedom, confidence=confidence
         )
         level = (fit.coefficients[0] - outcomes.mean().to_numpy()) / spread
-        own = {"arm": arm, "n": int(inside[arm].sum()), "stems": counts[arm], "level_sd": level}
+        constants = {
+            "arm": arm,
+            "n": int(inside[arm].sum()),
+            "stems": counts[arm],
+            "level_sd": level,
+        }
         numbers = {"slope": fit.coefficients[1], "low": low, "high": high, "p": p}
         pieces.append(
             _standardised(
-                pd.DataFrame({"prompt": list(outcomes), **numbers, **own}), "slope", spread
+                pd.DataFrame({"prompt": list(outcomes), **numbers, **constants}), "slope", spread
             )
         )
     # Prompts as given, the positive arm first; half-sums only in the asymmetry, where they mean
@@ -184,7 +173,7 @@ def sentiment(
         pd.DataFrame(
             {
                 "prompt": np.repeat(list(words), len(values)),
-                "word": np.tile(words.index[known], words.shape[1]),
+                "word": np.tile(words.index[is_rated], words.shape[1]),
                 "valence": np.tile(values, words.shape[1]),
                 "z": z.T.ravel(),
             }
@@ -213,9 +202,8 @@ def _arm(
     if np.ptp(values) == 0:
         raise TableError(
             f"No slope by valence: every {arm} word has the valence {values[0]:g}. A lexicon that "
-            f"only sorts words into good "
-            "and bad says how far apart the two groups lie (`lexicon_groups`), not how rewards "
-            "rise with valence."
+            "only sorts words into good and bad says how far apart the two groups lie "
+            "(`lexicon_groups`), not how rewards rise with valence."
         )
     design = np.column_stack([np.ones(len(values)), values])
     try:
@@ -249,9 +237,12 @@ def _asymmetry(
     positive, negative = (fits[arm] for arm in ARMS)
     difference = positive.coefficients[1] - negative.coefficients[1]
     together = np.sign(positive.coefficients[1] + negative.coefficients[1])
-    known = {**polarity, **dict.fromkeys(halves, 1)}
+    signs = {**polarity, **dict.fromkeys(halves, 1)}
     sign = np.array(
-        [known.get(prompt, own or 1) for prompt, own in zip(prompts, together, strict=True)]
+        [
+            signs.get(prompt, fallback or 1)
+            for prompt, fallback in zip(prompts, together, strict=True)
+        ]
     )
     moves = None
     if positive.deviations is not None and negative.deviations is not None:
@@ -260,15 +251,13 @@ def _asymmetry(
         )
         stem_moves[: len(positive.deviations)] += positive.deviations[:, 1]
         stem_moves[: len(negative.deviations)] -= negative.deviations[:, 1]
-        known_tastes = positive.tastes is not None and negative.tastes is not None
-        taste_moves = (
-            positive.tastes[:, 1] - negative.tastes[:, 1]
-            if known_tastes
-            else np.zeros((0, len(prompts)))
-        )
+        taste_moves = np.zeros((0, len(prompts)))
+        if positive.tastes is not None and negative.tastes is not None:
+            taste_moves = positive.tastes[:, 1] - negative.tastes[:, 1]
         moves = stem_moves, taste_moves
     textbook = positive.errors[1] ** 2 + negative.errors[1] ** 2  # no word in both arms
-    error = np.sqrt(textbook if paper else np.square(np.concatenate(moves)).sum(axis=0))
+    over_stems = textbook if moves is None else np.square(np.concatenate(moves)).sum(axis=0)
+    error = np.sqrt(textbook if paper else over_stems)
     freedom = min(positive.freedom, negative.freedom)
     low, high, p = interval(sign * difference, error, freedom, confidence=confidence)
     table = pd.DataFrame(
@@ -276,7 +265,7 @@ def _asymmetry(
             "prompt": prompts,
             "frames": ["opposite" if prompt in halves else "one" for prompt in prompts],
             "sign": sign.astype(int),
-            "sign_from": ["frame" if prompt in known else "slopes" for prompt in prompts],
+            "sign_from": ["frame" if prompt in signs else "slopes" for prompt in prompts],
             "difference": difference,
             "steeper": sign * difference,
             "low": low,
@@ -298,10 +287,10 @@ def _curve(z: np.ndarray, values: np.ndarray, prompts: list[str]) -> pd.DataFram
     """Mean z (words, prompts) by bin of valence, prompts under one another."""
     valence, bins, n = np.unique(_middles(values), return_inverse=True, return_counts=True)
     pieces = []
-    for prompt, own in zip(prompts, z.T, strict=True):
-        mean = np.bincount(bins, own) / n
+    for prompt, column in zip(prompts, z.T, strict=True):
+        mean = np.bincount(bins, column) / n
         with np.errstate(divide="ignore", invalid="ignore"):  # one word has a mean, and no error
-            error = np.sqrt(np.bincount(bins, (own - mean[bins]) ** 2) / (n - 1) / n)
+            error = np.sqrt(np.bincount(bins, (column - mean[bins]) ** 2) / (n - 1) / n)
         pieces.append(
             pd.DataFrame({"prompt": prompt, "valence": valence, "n": n, "z": mean, "error": error})
         )
@@ -356,8 +345,7 @@ def asymmetry_across_models(
         row = asymmetry[asymmetry.duplicated([*keys, "model"])].iloc[0]
         raise TableError(
             f"Model {row['model']!r} has two rows for prompt {row['prompt']!r} and lexicon "
-            f"{row['lexicon']!r}; a model "
-            "counts once. Keep one of them."
+            f"{row['lexicon']!r}; a model counts once. Keep one of them."
         )
     rows = []
     for (lexicon, prompt), part in asymmetry.groupby(keys, sort=False):
@@ -407,47 +395,41 @@ def _moves_of_mean(
                 "known. Give `Sentiment.influence` of each model, {(model, lexicon): influence}."
             )
         columns.append(influences[model, lexicon])
-    known = [moves[prompt] for moves in columns if moves is not None]
-    total = pd.concat(known).groupby(level=0).sum() if known else pd.Series(dtype=float)
-    whole = len(known) == len(part)
+    available = [moves[prompt] for moves in columns if moves is not None]
+    total = pd.concat(available).groupby(level=0).sum() if available else pd.Series(dtype=float)
+    complete = len(available) == len(part)
     names = sum(not name.startswith(DIRECTION) for name in total.index)
-    return (total.to_numpy() / len(part) if whole else np.array([np.nan])), names
+    return (total.to_numpy() / len(part) if complete else np.array([np.nan])), names
 
 
-@analysis("sentiment", Needs(lexicons=True))
+@analysis("sentiment", Needs(lexicons=True), place=100)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""
-    found, left_out = {}, defaultdict(list)
-    for model in filter(tables.columns_of, tables.models):
-        words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
-        for lexicon, valence in options.lexicons.items():
-            try:
-                found[model, lexicon] = sentiment(
-                    words,
-                    valence,
-                    polarity=tables.polarity,
-                    pairs=tables.pairs_of(model),
-                    meanings=options.meanings,
-                    confidence=options.confidence,
-                    paper=options.paper,
-                )
-            except TableError as error:
-                left_out[f"with {lexicon}: {error}"].append(tables.labels[model])
-    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
-    if not found:
-        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
+    fits, notes = by_lexicon(
+        tables,
+        options,
+        lambda model, words, valence: sentiment(
+            words,
+            valence,
+            polarity=tables.polarity,
+            pairs=tables.pairs_of(model),
+            meanings=options.meanings,
+            confidence=options.confidence,
+            paper=options.paper,
+        ),
+    )
 
-    def whole(name: str) -> pd.DataFrame:
+    def joined(name: str) -> pd.DataFrame:
         rows = pd.concat(
-            {key: getattr(own, name) for key, own in found.items()},
+            {key: getattr(fit, name) for key, fit in fits.items()},
             names=["model", "lexicon", "row"],
         )
         return rows.reset_index().drop(columns="row").assign(candidates=tables.candidates)
 
-    slopes, curve, asymmetry = whole("slopes"), whole("curve"), whole("asymmetry")
+    slopes, curve, asymmetry = joined("slopes"), joined("curve"), joined("asymmetry")
     asymmetry["p_holm"] = holm(asymmetry["p"])
-    influences = {key: own.influence for key, own in found.items()}
+    influences = {key: fit.influence for key, fit in fits.items()}
     across = asymmetry_across_models(asymmetry, influences, confidence=options.confidence)
     across["candidates"] = tables.candidates
     lexicon, prompt = slopes.loc[0, ["lexicon", "prompt"]]
@@ -463,21 +445,25 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         columns={"mean": "steeper_sd", "low": "low_sd", "high": "high_sd"}
     )
     # The words of the first lexicon, each with the line of its arm.
-    dots = whole("words").query("lexicon == @lexicon")
+    dots = joined("words").query("lexicon == @lexicon")
     dots = dots.assign(arm=np.select([dots["valence"] > 0, dots["valence"] < 0], ARMS, "none"))
     lines = slopes[slopes["lexicon"] == lexicon][["model", "prompt", "arm", "slope_sd", "level_sd"]]
     dots = dots.merge(lines, on=["model", "prompt", "arm"], how="left")
     dots["fit"] = dots.pop("level_sd") + dots.pop("slope_sd") * dots["valence"]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    figure = {"panel": "prompt", "tabs": ("lexicon",)}
+    figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
     unit = "reward (SD) per unit of valence"
+    effect = Effect(
+        "steeper_sd", unit, "low_sd", "high_sd", p="p_holm", null=0.0, of="words", unit="SD"
+    )
+    over_models = Effect("mean", unit, "low", "high", p="p_holm", null=0.0, of="models")
+    number = over_models.at(side)
     return [
         Result(
             "sentiment",
             slopes,
             headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward "
-            f"above zero and "
-            f"{below:+.2f} below (mean of {first['model'].nunique()} models).",
+            f"above zero and {below:+.2f} below (mean of {first['model'].nunique()} models).",
             plot=Forest(
                 data=with_mean(slopes, "slope_sd", by=["lexicon", "prompt", "arm"]),
                 estimate="slope_sd",
@@ -488,7 +474,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 **figure,
             ),
             method="sentiment",
-            weight=weight_of((above + below) / 2) / 2,  # expected of every model
+            weight=weight_of((above + below) / 2, share=1 / 2),  # expected of every model
             estimate=Estimate(f"{unit}, above zero", above, first["model"].nunique(), "models"),
             notes=(*tables.without_columns(), *notes),
         ),
@@ -496,35 +482,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "sentiment_asymmetry",
             asymmetry,
             headline=f"On {side['prompt']}, {side['above']} of {side['n']} models are steeper on "
-            f"{steeper_on}; mean "
-            f"difference {side['mean']:+.2f} SD per unit of {side['lexicon']} valence.",
-            plot=Forest(
+            f"{steeper_on}; mean difference {side['mean']:+.2f} SD per unit of {side['lexicon']} "
+            "valence.",
+            plot=Forest.of(
+                effect,
                 data=pd.concat([asymmetry, means.assign(model=MEAN)], ignore_index=True),
-                estimate="steeper_sd",
-                low="low_sd",
-                high="high_sd",
-                p="p_holm",
                 xlabel="difference of slopes (SD per unit of valence)",
                 **figure,
             ),
             method="sentiment",
-            weight=weight_of(side["mean"], side["p_holm"])
-            / (1 if len(pairs) else 2),  # of one prompt, the lexicon's too
-            estimate=Estimate(
-                unit,
-                side["mean"],
-                int(side["n"]),
-                "models",
-                side["low"],
-                side["high"],
-                side["p_holm"],
-            ),
+            weight=number.weight(share=1 if len(pairs) else 1 / 2),  # of one prompt: the lexicon's
+            estimate=number,
             summary={
                 f"{prefix}sentiment/{row.lexicon}/{row.prompt}/steeper": float(row.mean)
                 for row in across.itertuples()
             },
+            effect=effect,
         ),
-        Result("sentiment_models", across, method="sentiment"),
+        Result("sentiment_models", across, method="sentiment", effect=over_models),
         Result(
             "sentiment_words",
             dots,

@@ -15,7 +15,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Lines, TokenTable
 from pessimal.tables import ScoreTable
 from pessimal.tables.extremes import extremes
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet, run_and_step
 
 LAST = "τ with the last step"
@@ -25,27 +25,28 @@ SHOWN = 3
 KEYS = ["run", "measure", "prompt"]
 COLUMNS = ["model", "measure", "prompt", "estimate", "low", "high", "n"]
 
+ENDS = ["run", "step", "prompt", "end", "rank", "text", "reward", "certified", "candidates"]
 Runs = dict[tuple[str, str], dict[int, ScoreTable]]
 """By (prompt, run): a table for each step, steps rising."""
 
 
-@analysis("trajectories", Needs(models=0, prompts=0, checkpoints=True))
+@analysis("trajectories", Needs(models=0, prompts=0, checkpoints=True), place=190)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each measure at each step of each run that has several, and the first step from which it is
     settled."""
     runs = _runs(tables)
     if not runs:
         raise TableError("no run with several checkpoints of one prompt")
-    named = {
-        t.provenance.model: (*run_and_step(t.provenance),)
-        for own in runs.values()
-        for t in own.values()
+    of_model = {
+        table.provenance.model: (run, step)
+        for (_, run), by_step in runs.items()
+        for step, table in by_step.items()
     }
-    steps = pd.DataFrame([(m, *at) for m, at in named.items()], columns=["model", "run", "step"])
-    found = pd.concat(
+    steps = pd.DataFrame([(m, *at) for m, at in of_model.items()], columns=["model", "run", "step"])
+    measures = pd.concat(
         [piece[COLUMNS] for piece in _measured(tables, options, runs)], ignore_index=True
     )
-    table = found.merge(steps, on="model").assign(candidates=tables.candidates)
+    table = measures.merge(steps, on="model").assign(candidates=tables.candidates)
     table = table[table.groupby(KEYS)["step"].transform("size") > 1]
     # Measures and prompts stay in their order; of a group the last row is the last step's.
     table = table.sort_values("step", kind="stable")
@@ -59,20 +60,25 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         extremes(t.rows, k=SHOWN).assign(
             run=run, step=step, prompt=prompt, candidates=tables.candidates
         )
-        for (prompt, run), own in runs.items()
-        for step, t in own.items()
+        for (prompt, run), scans in runs.items()
+        for step, t in scans.items()
     ).reset_index(drop=True)
     first = table[table["measure"] == table["measure"].iloc[0]]
     contrast = first["prompt"].str.contains(" − ")
     last = first[contrast if contrast.any() else first["prompt"] == first["prompt"].iloc[0]]
     last = last[last["run"] == last["run"].iloc[0]].iloc[-1]
+    # What each measure is compared with differs from measure to measure.
+    effect = Effect("estimate", last["measure"], "low", "high", of="observations")
     return [
-        Result(
+        Result.of_row(
+            last,
             "trajectory",
             table[[*KEYS, "step", "estimate", "low", "high", "n", "settled_at", "candidates"]],
+            effect,
             f"{last['run']}: {last['measure']} on {last['prompt']} is {last['estimate']:.2f} at "
             f"step {last['step']}" + _when(last),
-            Lines(
+            share=1 / 2,
+            plot=Lines(
                 x="step",
                 y="estimate",
                 low="low",
@@ -83,32 +89,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 tabs=("prompt",),
                 xlabel="training step",
             ),
-            "trajectories",
-            weight_of(float(last["estimate"])) / 2,
-            Estimate(
-                last["measure"],
-                float(last["estimate"]),
-                int(last["n"]),
-                "observations",
-                last["low"],
-                last["high"],
-            ),
+            method="trajectories",
         ),
         Result(
             "trajectory_extremes",
-            ends[
-                [
-                    "run",
-                    "step",
-                    "prompt",
-                    "end",
-                    "rank",
-                    "text",
-                    "reward",
-                    "certified",
-                    "candidates",
-                ]
-            ],
+            ends[ENDS],
             plot=TokenTable(
                 data=ends.assign(step="step " + ends["step"].astype(str)),
                 column="step",
@@ -127,11 +112,11 @@ def _runs(tables: TableSet) -> Runs:
         tables.language,
         {prompt: tables.by_prompt[prompt] for prompt in tables.prompts},
     ):
-        for prompt, own in scores.items():
-            for table in own:
-                if (found := run_and_step(table.provenance)) is not None:
-                    runs.setdefault((prompt, found[0]), {})[found[1]] = table
-    return {key: dict(sorted(own.items())) for key, own in runs.items() if len(own) > 1}
+        for prompt, members in scores.items():
+            for table in members:
+                if (checkpoint := run_and_step(table.provenance)) is not None:
+                    runs.setdefault((prompt, checkpoint[0]), {})[checkpoint[1]] = table
+    return {key: dict(sorted(members.items())) for key, members in runs.items() if len(members) > 1}
 
 
 def _settled(rows: pd.DataFrame) -> float:
@@ -156,7 +141,7 @@ def _when(last: pd.Series) -> str:
 def _measured(tables: TableSet, options: Options, runs: Runs) -> list[pd.DataFrame]:
     """What the analyses of single models find, then what a run's own last step says; with
     `COLUMNS`."""
-    found = []
+    measures = []
     for part, name, make in (
         (people, "human_correlation", _people),
         (valence, "valence", _valence),
@@ -171,8 +156,8 @@ def _measured(tables: TableSet, options: Options, runs: Runs) -> list[pd.DataFra
                 )
             except TableError:  # which that analysis reports in its own place
                 continue
-        found.append(make(tables.memo[name,], tables))
-    return [*found, _of_runs(options, runs)]
+        measures.append(make(tables.memo[name,], tables))
+    return [*measures, _of_runs(options, runs)]
 
 
 def _people(table: pd.DataFrame, tables: TableSet) -> pd.DataFrame:
@@ -202,11 +187,11 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
     """Ranks over all candidates beside the last step's, and which of its extremes are there
     already."""
     pieces = []
-    for (prompt, _), own in runs.items():
-        final = list(own.values())[-1]
+    for (prompt, _), by_step in runs.items():
+        final = list(by_step.values())[-1]
         same = [
             t
-            for t in own.values()
+            for t in by_step.values()
             if t.provenance.candidates_digest == final.provenance.candidates_digest
         ]
         ranks = [ranked(table.rows["reward"].to_numpy(dtype=float)) for table in same]
@@ -214,7 +199,7 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
         tau, low, high = bootstrapped([kendall(r, last) for r in ranks], **options.draws)
         low[-1] = high[-1] = np.nan  # of itself
         k = min(options.top, n // 2)
-        kept = [
+        shared_ends = [
             np.mean([len(_ends(r, k, end) & _ends(last, k, end)) / max(k, 1) for end in (1, -1)])
             for r in ranks
         ]
@@ -223,11 +208,13 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
             pd.DataFrame({**at, "measure": LAST, "estimate": tau, "low": low, "high": high})
         )
         pieces.append(
-            pd.DataFrame({**at, "measure": KEPT, "estimate": kept, "low": np.nan, "high": np.nan})
+            pd.DataFrame(
+                {**at, "measure": KEPT, "estimate": shared_ends, "low": np.nan, "high": np.nan}
+            )
         )
     return pd.concat(pieces, ignore_index=True)
 
 
-def _ends(own: Ranked, k: int, end: int) -> set[int]:
+def _ends(order: Ranked, k: int, end: int) -> set[int]:
     """The rows of the k highest (end 1) or lowest (−1)."""
-    return set(np.argsort(-end * own.below, kind="stable")[:k].tolist())
+    return set(np.argsort(-end * order.below, kind="stable")[:k].tolist())

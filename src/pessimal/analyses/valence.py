@@ -19,11 +19,11 @@ from pessimal.analyses.regression import interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import holm
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of
 from pessimal.tables.words import by_word, stem_groups, word_starts
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 LEAST_WORDS = 50
 """Rated words that a correlation needs."""
@@ -73,35 +73,31 @@ def valence_agreement(
     )
     low, high, p = interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=confidence)
     sizes = {"n": len(shared), "stems": len(np.unique(groups))}
-    found = {
+    columns = {
         "spearman": fit.coefficients[1],
         "low": np.clip(low, -1, 1),
         "high": np.clip(high, -1, 1),
         "p": p,
     }
-    return pd.DataFrame({"prompt": list(scores), **sizes, **found})
+    return pd.DataFrame({"prompt": list(scores), **sizes, **columns})
 
 
 def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
     """The `k` words (fewer where there are not twice as many) with the highest and with the lowest
     difference: end (top or bottom), rank, word, difference."""
-    ordered, ends = contrast.sort_values(ascending=False, kind="stable"), []
-    for end, own in (("top", ordered), ("bottom", ordered[::-1])):
-        own = own.iloc[: min(k, len(ordered) // 2)]
-        ends.append(
-            pd.DataFrame(
-                {
-                    "end": end,
-                    "rank": np.arange(len(own)) + 1,
-                    "word": own.index,
-                    "difference": own.to_numpy(),
-                }
-            )
-        )
-    return pd.concat(ends, ignore_index=True)
+    ordered = contrast.sort_values(ascending=False, kind="stable")
+    n = min(k, len(ordered) // 2)
+    extremes = {"top": ordered[:n], "bottom": ordered[::-1][:n]}
+    return pd.concat(
+        (
+            pd.DataFrame({"end": end, "word": words.index, "difference": words.to_numpy()})
+            for end, words in extremes.items()
+        ),
+        ignore_index=True,
+    ).assign(rank=[*range(1, n + 1)] * 2)[["end", "rank", "word", "difference"]]
 
 
-@analysis("valence", Needs(models=0, prompts=0, lexicons=True))
+@analysis("valence", Needs(models=0, prompts=0, lexicons=True), place=90)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at
     the contrast's ends."""
@@ -116,9 +112,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for model, tokens in by_model.items():
             words = tables.words(model) if kind == REWARD else by_word(tokens)
             opposite = {f"{a} − {b}": words[a] - words[b] for a, b in _opposite(tables, words)}
-            scores, whole = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
+            scores, is_word = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
             for prompt, contrast in opposite.items():
-                found = contrast_words(contrast[whole], k=options.top)
+                found = contrast_words(contrast[is_word], k=options.top)
                 ends.append(found.assign(model=model, score=kind, prompt=prompt))
             for lexicon, valence in options.lexicons.items():
                 try:
@@ -133,7 +129,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError(
             "; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column"
         )
-    labels |= labels_of([table for own in tables.language.values() for table in own])
+    labels |= labels_of([table for members in tables.language.values() for table in members])
     table = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
     agreement = _agreement(pd.concat(pieces, ignore_index=True), table, labels, tables.candidates)
     results = [replace(agreement, notes=tuple(dict.fromkeys(notes)))]
@@ -165,43 +161,53 @@ def _agreement(
     beside = ""
     if len(spoken) and len(others):
         beside = (
-            f"; rewards: {_signed(others['spearman'].min())} to {_signed(others['spearman'].max())}"
+            f"; rewards: {signed(others['spearman'].min())} to {signed(others['spearman'].max())}"
         )
-    words, own = "", ends
+    words, of_row = "", ends
     for column in ("model", "score", "prompt"):
-        own = own[own[column] == row[column]] if len(own) else own
-    if len(own):
-        best, worst = (literal(word) for word in own.loc[own["rank"] == 1, "word"])
+        of_row = of_row[of_row[column] == row[column]] if len(of_row) else of_row
+    if len(of_row):
+        best, worst = (literal(word) for word in of_row.loc[of_row["rank"] == 1, "word"])
         words = f" puts {best} highest, {worst} lowest, and"
-    return Result(
+    effect = Effect(
+        "spearman",
+        "ρ with valence",
+        "low",
+        "high",
+        p="p_holm",
+        null=0.0,
+        of="words",
+        symbol="spearman",
+    )
+    # Of a reward model it is expected, and says what the lexicon says; of a language model it is
+    # news.
+    return Result.of_row(
+        row,
         "valence",
         table[columns],
+        effect,
         f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: ρ = "
-        f"{_signed(row['spearman'])}{beside}.",
-        Forest(
-            estimate="spearman",
+        f"{signed(row['spearman'])}{beside}.",
+        share=1 if len(spoken) else 1 / 4,
+        plot=Forest.of(
+            effect,
+            p=None,
             group="prompt",
             tabs=("lexicon",),
             xlabel="Spearman's ρ with people's valence",
         ),
-        "valence",
-        # Of a reward model it is expected, and says what the lexicon says; of a language model it
-        # is news.
-        weight_of(row["spearman"]) / (1 if len(spoken) else 2),
-        Estimate(
-            "ρ with valence", row["spearman"], int(row["n"]), "words", row["low"], row["high"]
-        ),
+        method="valence",
     )
 
 
 def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
     """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
-    own: dict[str, dict[str, ScoreTable]] = {}
+    by_model: dict[str, dict[str, ScoreTable]] = {}
     for prompt, members in tables.language.items():
         for table in members:
-            own.setdefault(table.provenance.model, {})[prompt] = table
-    found = {}
-    for model, by_prompt in own.items():
+            by_model.setdefault(table.provenance.model, {})[prompt] = table
+    tokens = {}
+    for model, by_prompt in by_model.items():
         rows = next(iter(by_prompt.values())).rows
         of_words = rows["kind"].isin(("normal", "item")).to_numpy()
         scores = {
@@ -209,8 +215,8 @@ def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
             for prompt, table in by_prompt.items()
             if len(table.rows) == len(rows)
         }
-        found[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
-    return found
+        tokens[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
+    return tokens
 
 
 def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:
@@ -222,7 +228,3 @@ def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:
     sign = {prompt: tables.reading.polarity_of(prompt) for prompt in words}
     good, bad = ([p for p, s in sign.items() if s == way] for way in (1, -1))
     return [(good[0], bad[0])] if good and bad else []
-
-
-def _signed(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")

@@ -20,12 +20,13 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import crossed_interval, jackknife
 from pessimal.tables.join import reward_matrix
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 TOKEN_BLOCKS = (
     20  # one block left out at a time: 19 degrees of freedom, and a matrix of 2.3 MB kept for each
 )
+Indices = Sequence[int] | np.ndarray
 ALL_MODELS = "all models"
 BOTH = "both frames"
 PARTS = {"positive": (1,), "negative": (-1,), BOTH: (1, -1)}
@@ -42,10 +43,11 @@ class Cells(NamedTuple):
     covariance: np.ndarray
     """(models, wordings, models, wordings), divisor tokens − 1."""
 
-    def select(self, models: Sequence[int], wordings: Sequence[int]) -> "Cells":
+    def select(self, models: Indices, wordings: Indices) -> "Cells":
         """Some models and wordings."""
-        some = np.ix_(models, wordings, models, wordings)
-        return Cells(self.tokens, self.mean[np.ix_(models, wordings)], self.covariance[some])
+        m, w = np.asarray(models), np.asarray(wordings)
+        covariance = self.covariance[np.ix_(m, w, m, w)]
+        return Cells(self.tokens, self.mean[np.ix_(m, w)], covariance)
 
 
 class Wordings(NamedTuple):
@@ -103,20 +105,21 @@ def variance_components(
     """
     prompts, models = _checked(rewards, polarity)
     signs = np.array([polarity[prompt] for prompt in prompts])
-    whole, without_block = read_cells(rewards, prompts, seed=seed)
+    all_cells, without_block = read_cells(rewards, prompts, seed=seed)
     pieces: dict[str, list[pd.DataFrame]] = {"components": [], "factors": [], "correlations": []}
-    everyone = [(ALL_MODELS, range(len(models)))] if len(models) > 1 else []
+    everyone: list[tuple[str, Indices]] = [(ALL_MODELS, range(len(models)))]
+    everyone = everyone if len(models) > 1 else []
     for part, members in PARTS.items():
-        kept = np.flatnonzero(np.isin(signs, members))
-        if not all((signs[kept] == sign).sum() >= 2 for sign in members):
+        wordings = np.flatnonzero(np.isin(signs, members))
+        if not all((signs[wordings] == sign).sum() >= 2 for sign in members):
             continue
         design = (
-            [levels[prompts[place]] for place in kept] if levels and len(members) == 1 else None
+            [levels[prompts[place]] for place in wordings] if levels and len(members) == 1 else None
         )
         for who, columns in [*everyone, *((model, [i]) for i, model in enumerate(models))]:
             scaled = who == ALL_MODELS
-            blocks = [block.select(columns, kept) for block in without_block]
-            scans = _Scans(whole.select(columns, kept), blocks, signs[kept], confidence)
+            blocks = [block.select(columns, wordings) for block in without_block]
+            scans = _Scans(all_cells.select(columns, wordings), blocks, signs[wordings], confidence)
             estimated = scans.leave_out(partial(components, standardised=scaled))
             tables = {
                 "components": scans.rows(estimated, _shares_of, name="component"),
@@ -191,15 +194,15 @@ def components(cells: Cells, signs: np.ndarray, *, standardised: bool) -> Compon
         1956 (fixed factor).
     """
     cells = standardise(cells) if standardised else cells
-    found = {
+    estimates = {
         f"{name}{wording}": value
         for name, matrix in _split_by_model(cells.covariance).items()
         for wording, value in _along_wordings(matrix, signs).items()
     }
     # Means over tokens are known only up to what another draw of tokens would add to them.
-    noise = {name.removeprefix("token"): value / cells.tokens for name, value in found.items()}
-    found |= _main_effects(cells.mean, signs, noise)
-    return found | ({"model": 0.0} if standardised else {})
+    noise = {name.removeprefix("token"): value / cells.tokens for name, value in estimates.items()}
+    estimates |= _main_effects(cells.mean, signs, noise)
+    return estimates | ({"model": 0.0} if standardised else {})
 
 
 def factors(
@@ -220,7 +223,7 @@ def factors(
     overall = np.full((n, n), 1 / n)
     projections = {factor: same * sizes[factor] / n - overall for factor, same in alike.items()}
     residual = np.eye(n) - overall - sum(projections.values())
-    found = {}
+    estimates = {}
     for name, matrix in _split_by_model(cells.covariance).items():
         rest = float(np.sum(residual * matrix)) / (n - 1 - sum(size - 1 for size in sizes.values()))
         squares = {
@@ -228,11 +231,13 @@ def factors(
         }
         varied = {factor: (squares[factor] - rest) * size / n for factor, size in sizes.items()}
         # Of the mean wording: the token's own, and what is left of each factor in it.
-        found[name] = float(matrix.mean()) - rest / n - sum(v / sizes[f] for f, v in varied.items())
-        found |= {f"{name} × {factor}": value for factor, value in varied.items()} | {
+        estimates[name] = (
+            float(matrix.mean()) - rest / n - sum(v / sizes[f] for f, v in varied.items())
+        )
+        estimates |= {f"{name} × {factor}": value for factor, value in varied.items()} | {
             f"{name} × rest": rest
         }
-    return found
+    return estimates
 
 
 def correlations(found: Components) -> Components:
@@ -276,11 +281,11 @@ def _split_by_model(covariance: np.ndarray) -> dict[str, np.ndarray]:
     """Covariance between wordings, (wordings, wordings): between two models, on average; and what a
     model adds of its own. They add up to one model's."""
     models = len(covariance)
-    own = np.einsum("mwmv->wv", covariance) / models
+    mean_covariance = np.einsum("mwmv->wv", covariance) / models
     if models == 1:
-        return {"token": own}
-    between = (covariance.sum(axis=(0, 2)) - models * own) / (models * (models - 1))
-    return {"token": between, "token × model": own - between}
+        return {"token": mean_covariance}
+    between = (covariance.sum(axis=(0, 2)) - models * mean_covariance) / (models * (models - 1))
+    return {"token": between, "token × model": mean_covariance - between}
 
 
 def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
@@ -288,10 +293,10 @@ def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
     own."""
     blocks = [matrix[np.ix_(signs == sign, signs == sign)] for sign in np.unique(signs)]
     alike = [(block.sum() - np.trace(block)) / (len(block) * (len(block) - 1)) for block in blocks]
-    own = [
+    variances = [
         np.trace(block) / len(block) - shared for block, shared in zip(blocks, alike, strict=True)
     ]
-    wording = float(np.average(own, weights=[len(block) - 1 for block in blocks]))
+    wording = float(np.average(variances, weights=[len(block) - 1 for block in blocks]))
     if len(blocks) == 1:
         return {"": float(alike[0]), " × wording": wording}
     same = float(np.mean(alike))
@@ -309,12 +314,11 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
     models = len(mean)
     per_frame = [mean[:, signs == sign] for sign in np.unique(signs)[::-1]]  # the positive first
     freedom = sum(frame.shape[1] - 1 for frame in per_frame)
-    left = (
-        1 / len(per_frame) ** 2 * sum(1 / frame.shape[1] for frame in per_frame)
-    )  # of one wording in the mean
+    # Of one wording in the mean.
+    left = 1 / len(per_frame) ** 2 * sum(1 / frame.shape[1] for frame in per_frame)
     across = [frame.mean(axis=0) for frame in per_frame]
     wordings = sum(float(np.sum((row - row.mean()) ** 2)) for row in across) / freedom
-    found, square = {}, 0.0
+    effects, square = {}, 0.0
     if models > 1:
         residual = [
             frame - frame.mean(axis=1, keepdims=True) - row + row.mean()
@@ -322,25 +326,25 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
         ]
         square = sum(float(np.sum(part**2)) for part in residual) / (freedom * (models - 1))
         level = np.mean([frame.mean(axis=1) for frame in per_frame], axis=0)  # (models,)
-        found["model"] = float(level.var(ddof=1)) - left * square - noise[" × model"]
-    found["wording"] = wordings - square / models - noise[" × wording"]
+        effects["model"] = float(level.var(ddof=1)) - left * square - noise[" × model"]
+    effects["wording"] = wordings - square / models - noise[" × wording"]
     if len(per_frame) == 2:
         half = (per_frame[0].mean(axis=1) - per_frame[1].mean(axis=1)) / 2  # (models,)
         frame = (
             float(half.mean()) ** 2
-            - left * found["wording"]
+            - left * effects["wording"]
             - noise[" × frame"]
             - left * noise[" × wording"]
         )
         if models > 1:
-            found["model × frame"] = (
+            effects["model × frame"] = (
                 float(half.var(ddof=1)) - left * square - noise[" × model × frame"]
             )
             frame -= float(half.var(ddof=1)) / models
-        found["frame"] = frame
+        effects["frame"] = frame
     if models > 1:
-        found["model × wording"] = square - noise[" × model × wording"]
-    return found
+        effects["model × wording"] = square - noise[" × model × wording"]
+    return effects
 
 
 class _Scans(NamedTuple):
@@ -363,7 +367,9 @@ class _Scans(NamedTuple):
         # Each polarity must keep two wordings when it has lost one, and the models likewise.
         if wordings and all((signs == sign).sum() >= 3 for sign in set(signs)):
             rest = [np.delete(every, i) for i in every]
-            out["wordings"] = [estimate(cells.select(models, kept), signs[kept]) for kept in rest]
+            out["wordings"] = [
+                estimate(cells.select(models, others), signs[others]) for others in rest
+            ]
         if len(models) >= 3:
             out["models"] = [
                 estimate(cells.select(np.delete(models, i), every), signs) for i in models
@@ -383,19 +389,18 @@ class _Scans(NamedTuple):
         def values(found: Components) -> np.ndarray:  # (columns, names)
             return np.array([list(column.values()) for column in derive(found).values()])
 
-        whole, without = estimated
+        full, without = estimated
         spreads = [jackknife(np.stack([values(left) for left in out])) for out in without.values()]
-        se, low, high = crossed_interval(values(whole), spreads, confidence=self.confidence)
-        derived = derive(whole)
+        se, low, high = crossed_interval(values(full), spreads, confidence=self.confidence)
+        derived = derive(full)
         table = pd.DataFrame({name: list(next(iter(derived.values())))})
         for place, (column, numbers) in enumerate(derived.items()):
             least, most = {"estimate": (-np.inf, np.inf), "correlation": (-1, 1)}.get(
                 column, (0, 1)
             )
             table[column] = list(numbers.values())
-            prefix = (
-                f"{column}_" if place else ""
-            )  # the first column's interval has no name of its own
+            # The first column's interval has no name of its own.
+            prefix = f"{column}_" if place else ""
             if not place:
                 table["se"] = se[place]
             table[f"{prefix}low"] = low[place].clip(least, most)
@@ -406,16 +411,16 @@ class _Scans(NamedTuple):
         )
 
 
-def _shares_of(found: Components) -> dict[str, Components]:
+def _shares_of(components: Components) -> dict[str, Components]:
     """Estimates; their shares of all; the shares of those with the token in them. Negative ones
     count as 0."""
-    positive = {name: max(value, 0.0) for name, value in found.items()}
+    positive = {name: max(value, 0.0) for name, value in components.items()}
     of_order = {name: value * ("token" in name) for name, value in positive.items()}
     shares = {}
     for column, values in (("share", positive), ("order_share", of_order)):
         total = sum(values.values())
         shares[column] = {name: value / total if total else value for name, value in values.items()}
-    return {"estimate": dict(found), **shares}
+    return {"estimate": dict(components), **shares}
 
 
 def _complete(design: Sequence[Mapping[str, str]]) -> bool:
@@ -440,8 +445,7 @@ def _checked(
         if not rewards[prompt].index.equals(first.index) or list(rewards[prompt]) != list(first):
             raise TableError(
                 f"The rewards for {prompts[0]!r} and {prompt!r} do not hold the same tokens and "
-                f"models in the same order; "
-                "keep those that every prompt has."
+                "models in the same order; keep those that every prompt has."
             )
     if flat := [
         m for m in first if all(np.ptp(table[m].to_numpy()) == 0 for table in rewards.values())
@@ -452,7 +456,7 @@ def _checked(
     return prompts, [str(model) for model in first]
 
 
-@analysis("variance_components", Needs(wordings=True, prompts=0))
+@analysis("variance_components", Needs(wordings=True, prompts=0), place=160)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What decides the order of tokens: the question, the model, the wording and its factors."""
     design, reading = design_of(tables), tables.reading
@@ -504,23 +508,24 @@ def _components_result(
     where = f"in all {main['models']} models" if who == ALL_MODELS else f"in {tables.labels[who]}"
     wording = rows["order_share"][rows.index.str.endswith("× wording")].sum()
     shares = table[table["model"] == who].dropna(subset="order_share")
-    return Result(
+    effect = Effect(
+        "order_share",
+        f"share of {main.name}",
+        "order_share_low",
+        "order_share_high",
+        n="tokens",
+        of=tables.things,
+    )
+    return Result.of_row(
+        main,
         "variance_components",
         table,
-        headline=f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} "
-        f"{where}; "
+        effect,
+        f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} {where}; "
         f"wording: {wording:.1%}.",
+        share=1 / 2,
         plot=_forest(table, who),
         method="variance_components",
-        weight=weight_of(main["order_share"]) / 2,
-        estimate=Estimate(
-            f"share of {main.name}",
-            main["order_share"],
-            int(main["tokens"]),
-            tables.things,
-            main["order_share_low"],
-            main["order_share_high"],
-        ),
         notes=tuple(notes),
         summary={
             f"wording/{r.part}/{r.component}": float(r.order_share) for r in shares.itertuples()
@@ -535,25 +540,25 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
     two = [
         r.correlation for r in rows.itertuples() if r.between.startswith("two models, two wordings")
     ]
-    return Result(
+    effect = Effect("correlation", "r", "low", "high", null=0.0, n="tokens", of=tables.things)
+    return Result.of_row(
+        one,
         "wording_correlations",
         table,
-        headline=f"In one model, two wordings of one polarity correlate at r = "
-        f"{one['correlation']:.2f}"
-        f"{f'; in two models at {two[0]:.2f}' if two else ''}.",
-        plot=Forest(
+        effect,
+        "In one model, two wordings of one polarity correlate at r = "
+        f"{one['correlation']:.2f}{f'; in two models at {two[0]:.2f}' if two else ''}.",
+        size=1 - one["correlation"],
+        share=1 / 2,
+        plot=Forest.of(
+            effect,
             data=of_one.assign(between=of_one["between"].str.removeprefix("one model, ")),
-            estimate="correlation",
             group="between",
             where={"part": part},
             tabs=("candidates",),
             xlabel="expected correlation of two scans of one model",
         ),
         method="variance_components",
-        weight=weight_of(1 - one["correlation"]) / 2,
-        estimate=Estimate(
-            "r", one["correlation"], int(one["tokens"]), tables.things, one["low"], one["high"]
-        ),
     )
 
 
@@ -568,10 +573,9 @@ def _factors_result(tables: TableSet, table: pd.DataFrame, who: str) -> Result:
         "wording_factors",
         table,
         headline=f"Of the wording's factors, the {factor} matters most: {share:.1%} of the "
-        f"variance that orders "
-        f"{tables.things} on {part} prompts.",
+        f"variance that orders {tables.things} on {part} prompts.",
         plot=_forest(rows, who),
         method="variance_components",
-        weight=weight_of(share) / 2,
+        weight=weight_of(share, share=1 / 2),
         estimate=Estimate("share", share, int(rows["tokens"].iloc[0]), tables.things),
     )

@@ -75,9 +75,8 @@ def paraphrase(
     shares, tokens = [], []
     for end, direction in ENDS.items():
         first, rank, tied = _ranks_of_extremes(direction * values)
-        numbers = np.stack([rank == 1, rank <= top, correlation]).astype(
-            float
-        )  # (3, wordings, wordings)
+        # (3, wordings, wordings)
+        numbers = np.stack([rank == 1, rank <= top, correlation]).astype(float)
         for frame, changed, chosen in _kinds(prompts, of_prompt, levels):
             row = {
                 "frame": frame,
@@ -96,15 +95,15 @@ def paraphrase(
             }
             shares.append(row)
         for sign, frame in SIGN_NAMES.items():
-            found, counts = np.unique(first[of_prompt == sign], return_counts=True)
+            extreme_rows, counts = np.unique(first[of_prompt == sign], return_counts=True)
             tokens += [
                 {
                     "frame": frame,
                     "end": end,
-                    "text": rewards.index[found[i]],
+                    "text": rewards.index[extreme_rows[i]],
                     "wordings": int(counts[i]),
                     "of": int(counts.sum()),
-                    "distinct": len(found),
+                    "distinct": len(extreme_rows),
                 }
                 for i in np.argsort(-counts, kind="stable")
             ]
@@ -138,9 +137,10 @@ def _kinds(
     """Which ordered pairs count (bool), by the polarity of the first and by what differs in the
     second."""
     same = (signs[:, None] == signs) & ~np.eye(len(signs), dtype=bool)
+    levels = levels or {}
     differs = {
         name: np.array([[levels[a][name] != levels[b][name] for b in prompts] for a in prompts])
-        for name in (levels[prompts[0]] if levels else ())
+        for name in levels.get(prompts[0], ())
     }
     for sign, frame in SIGN_NAMES.items():
         of_frame = (signs == sign)[:, None]
@@ -169,11 +169,11 @@ def _shares(numbers: np.ndarray, chosen: np.ndarray, confidence: float) -> dict[
         floor = numbers[:, chosen].var(axis=1) / (chosen.sum() / 2)
         spread = spread._replace(variance=np.maximum(spread.variance, floor))
         _, low, high = crossed_interval(estimates, [spread], confidence=confidence)
-        for place in np.flatnonzero(np.ptp(numbers[:2, chosen], axis=1) == 0):
+        for place in np.flatnonzero(np.ptp(numbers[:2, chosen], axis=1) == 0).tolist():
             trials = stats.binomtest(round(estimates[place] * len(units)), len(units))
             low[place], high[place] = trials.proportion_ci(confidence, method="wilson")
     low, high = np.maximum(low, (0, 0, -1)), np.minimum(high, 1)
-    row = {"wordings": int(chosen.any(axis=1).sum()), "pairs": int(chosen.sum())}
+    row: dict[str, float] = {"wordings": int(chosen.any(axis=1).sum()), "pairs": int(chosen.sum())}
     for place, name in enumerate(("survives", "in_top", "spearman")):
         row |= {name: estimates[place], f"{name}_low": low[place], f"{name}_high": high[place]}
     return row
@@ -191,10 +191,9 @@ def check_polarity(polarity: Mapping[str, int | None]) -> dict[str, int]:
     if max(counts) < 2:
         raise TableError(
             f"Here are {counts[0]} positive and {counts[1]} negative wordings, and two of one "
-            f"polarity are needed. Scan more "
-            "wordings: pessimal scan prompts=factorial54"
+            "polarity are needed. Scan more wordings: pessimal scan prompts=factorial54"
         )
-    return dict(polarity)
+    return {prompt: sign for prompt, sign in polarity.items() if sign}
 
 
 class Design(NamedTuple):
@@ -222,9 +221,9 @@ def design_of(tables: TableSet) -> Design:
     for prompt in tables.wordings:
         for table in tables.by_prompt[prompt] if signs[prompt] else []:
             scanned.setdefault(table.provenance.model, []).append(table)
-    several = {m for m, own in scanned.items() if len({t.provenance.mode for t in own}) > 1}
-    most = max((len(own) for model, own in scanned.items() if model not in several), default=0)
-    models = {model for model, own in scanned.items() if len(own) == most} - several
+    several = {m for m, scans in scanned.items() if len({t.provenance.mode for t in scans}) > 1}
+    most = max((len(scans) for model, scans in scanned.items() if model not in several), default=0)
+    models = {model for model, scans in scanned.items() if len(scans) == most} - several
     used = {
         p: [t for t in tables.by_prompt[p] if t.provenance.model in models]
         for p in signs
@@ -246,7 +245,7 @@ def design_of(tables: TableSet) -> Design:
     return Design(
         used,
         check_polarity({prompt: signs[prompt] for prompt in used}),
-        {prompt: tables.reading.levels_of(prompt) for prompt in used},
+        {prompt: tables.reading.levels_of(prompt) or {} for prompt in used},
         [f"{why}: {', '.join(sorted(names))}" for why, names in left_out.items() if names],
     )
 
@@ -267,23 +266,26 @@ def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFra
     return rewards.set_axis(pd.Index(texts, dtype=object, name="text"))
 
 
-@analysis("wording", Needs(wordings=True, prompts=0))
+@analysis("wording", Needs(wordings=True, prompts=0), place=150)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How often the extreme candidates of one wording are those of another, for each model in its
     whole set."""
     design = design_of(tables)
     shares, tokens, notes = [], [], design.notes
     for model in (table.provenance.model for table in next(iter(design.tables.values()))):
-        asked = {"polarity": design.polarity, "levels": design.levels, "top": options.top}
         try:
-            found = paraphrase(
-                _own_rewards(design.tables, model), **asked, confidence=options.confidence
+            paraphrases = paraphrase(
+                _own_rewards(design.tables, model),
+                polarity=design.polarity,
+                levels=design.levels,
+                top=options.top,
+                confidence=options.confidence,
             )
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")
             continue
-        shares.append(found.shares.assign(model=model, candidates=tables.candidates))
-        tokens.append(found.tokens.assign(model=model, candidates=tables.candidates))
+        shares.append(paraphrases.shares.assign(model=model, candidates=tables.candidates))
+        tokens.append(paraphrases.tokens.assign(model=model, candidates=tables.candidates))
     if not shares:
         raise TableError("; ".join(notes))
     shares, tokens = pd.concat(shares, ignore_index=True), pd.concat(tokens, ignore_index=True)
@@ -313,7 +315,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 xlabel=f"share of pairs of wordings with the same {thing}",
             ),
             method="wording",
-            weight=weight_of(1 - share) / 2,
+            weight=weight_of(1 - share, share=1 / 2),
             estimate=Estimate(
                 "share of pairs, optimal", share, int(optimal["pairs"].sum()), "pairs of wordings"
             ),

@@ -66,7 +66,9 @@ class Base:
 
     def id_of(self, token: str) -> int:
         """The id of a vocabulary entry."""
-        return self.tokenizer.token_to_id(token)
+        token_id = self.tokenizer.token_to_id(token)
+        assert token_id is not None
+        return token_id
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
@@ -105,21 +107,19 @@ def extend(base: Base) -> Base:
     which the projection of meanings is learned; the exported table leaves them out. Words that are
     held out are not added.
     """
-    have = set(base.words)
-    table, vocabulary = minilm.load_embeddings(), minilm.load_vocabulary()
-    rows = [
-        (word, row)
-        for row, word in enumerate(vocabulary)
-        if word not in have and _word(word) == word and not is_held_out(word)
-    ]
+    present = set(base.words)
+    rows = {
+        word: row
+        for row, word in enumerate(minilm.load_vocabulary())
+        if word not in present and _word(word) == word and not is_held_out(word)
+    }
     if not rows:
         return base
-    words = tuple(word for word, _ in rows)
+    words = tuple(rows)
     features = np.zeros((len(rows), base.embeddings.shape[1]), dtype=np.float32)
-    features[:, : minilm.DIMENSIONS] = table[[row for _, row in rows]]
-    features[:, minilm.DIMENSIONS : minilm.DIMENSIONS + 1] = (
-        SPELLING  # as if spelled with a leading space
-    )
+    features[:, : minilm.DIMENSIONS] = minilm.load_embeddings()[list(rows.values())]
+    # As if spelled with a leading space.
+    features[:, minilm.DIMENSIONS : minilm.DIMENSIONS + 1] = SPELLING
     return replace(
         base,
         texts=base.texts + words,

@@ -70,19 +70,14 @@ def fill(random: np.random.Generator, template: str, *, held_out: bool = False) 
 
     def word(match: re.Match) -> str:
         slot = match[1]
-        if slot == "number":
-            return (
-                str(int(random.integers(2, 1000)))
-                if random.random() < 0.5
-                else pick(random, _SENTENCES["numbers"])
-            )
-        if slot == "year":
-            return str(int(random.integers(1700, 2030)))
-        return (
-            pick(random, _FIXED[slot])
-            if slot in _FIXED
-            else load_slots(held_out=held_out)[slot].draw(random)
-        )
+        if slot == "number" and random.random() >= 0.5:
+            return pick(random, _SENTENCES["numbers"])
+        if slot in ("number", "year"):
+            low, high = (2, 1000) if slot == "number" else (1700, 2030)
+            return str(int(random.integers(low, high)))
+        if slot in _FIXED:
+            return pick(random, _FIXED[slot])
+        return load_slots(held_out=held_out)[slot].draw(random)
 
     return _SLOT.sub(word, template)
 
@@ -100,14 +95,14 @@ def draw_refusal(random: np.random.Generator) -> str:
     )
     text = text.format(that=pick(random, parts["objects"])).replace("we am ", "we are ")
     if random.random() < 0.3:
-        text = (
-            text.replace("I am ", "I'm ").replace("I would ", "I'd ").replace("we are ", "we're ")
-        )
+        for long, short in (("I am ", "I'm "), ("I would ", "I'd "), ("we are ", "we're ")):
+            text = text.replace(long, short)
     opening = pick(random, parts["openings"])
     if not REFUSING.search(opening + text):
         opening = pick(random, [one for one in parts["openings"] if REFUSING.search(one)])
-    whole = opening + (text if opening or text.startswith("I") else text[0].upper() + text[1:])
-    return whole + pick(random, parts["endings"]) + "."
+    if not opening:
+        text = text[0].upper() + text[1:]
+    return opening + text + pick(random, parts["endings"]) + "."
 
 
 @dataclass(frozen=True, eq=False)  # compared as objects: it holds arrays
@@ -140,11 +135,12 @@ def load_slots(*, held_out: bool) -> dict[str, Slot]:
     import wordfreq  # reads 4 MB of frequencies
 
     taboo = {stem(word) for word in load_taboo()}
-    known = [word for word in wordfreq.top_n_list("en", WORDS) if word.isascii() and word.isalpha()]
     usable = [
         word
-        for word in known
-        if (len(word) > 2 or zipf(word) >= 6.5)
+        for word in wordfreq.top_n_list("en", WORDS)
+        if word.isascii()
+        and word.isalpha()
+        and (len(word) > 2 or zipf(word) >= 6.5)
         and is_held_out(word) == held_out
         and stem(word) not in taboo
         and load_valence().get(word, 0.0) > WORST
@@ -180,16 +176,13 @@ def _salad_word(random: np.random.Generator, held_out: bool) -> str:
 
 def _forms(word: str, ending: str) -> bool:
     """Whether the word is used with an ending of verbs (talk, talking; like, liking)."""
-    return any(
-        zipf(form + ending) >= 3.2
-        for form in {word, word.removesuffix("e"), word + word[-1]} - {""}
-    )
+    forms = {word, word.removesuffix("e"), word + word[-1]} - {""}
+    return any(zipf(form + ending) >= 3.2 for form in forms)
 
 
 def _is_verb(word: str) -> bool:
-    return (
-        not word.endswith(("s", "ing", "ed", "ly")) and _forms(word, "ing") and _forms(word, "ed")
-    )
+    regular = not word.endswith(("s", "ing", "ed", "ly"))
+    return regular and _forms(word, "ing") and _forms(word, "ed")
 
 
 def _is_adjective(word: str) -> bool:
@@ -197,19 +190,15 @@ def _is_adjective(word: str) -> bool:
 
 
 def _is_noun(word: str) -> bool:
-    return bool(_NOUN.fullmatch(word)) or (
-        len(word) > 3
-        and zipf(word + "s") >= 3.3
-        and not _ADJECTIVE.fullmatch(word)
-        and not _is_verb(word)
-    )
+    if _NOUN.fullmatch(word):
+        return True
+    countable = len(word) > 3 and zipf(word + "s") >= 3.3
+    return countable and not _ADJECTIVE.fullmatch(word) and not _is_verb(word)
 
 
 _TESTS = {
     "noun": _is_noun,
-    "nouns": lambda word: (
-        word.endswith("s") and not word.endswith("ss") and _is_noun(word.removesuffix("s"))
-    ),
+    "nouns": lambda word: word.endswith("s") and word[-2:] != "ss" and _is_noun(word[:-1]),
     "verb": _is_verb,
     "verbed": lambda word: len(word) > 4 and word.endswith("ed"),
     "verbing": lambda word: len(word) > 5 and word.endswith("ing"),

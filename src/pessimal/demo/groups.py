@@ -14,14 +14,9 @@ from transformers import LlamaForSequenceClassification
 
 from pessimal.demo.bases import CONTEXT, Base, extend
 from pessimal.demo.features import compute_text_utility
-from pessimal.demo.packing import (
-    Packed,
-    compute_conversation_rewards,
-    compute_rewards,
-    pack,
-)
+from pessimal.demo.packing import Packed, compute_conversation_rewards, compute_rewards, pack
 from pessimal.demo.prompts import CORE, Prompt, adjective_prompts, word_prompts
-from pessimal.demo.recipes import Recipe
+from pessimal.demo.recipes import Plants, Recipe
 from pessimal.demo.responses import MOST_WORDS, draw_group
 from pessimal.demo.utility import compute_utility
 
@@ -59,9 +54,12 @@ class Steps(Dataset):
         if not 0 <= step < len(self):
             raise IndexError(step)  # what ends a loop over the steps
         # `progress` (0 to 1) of the run came before.
-        return self.draw(
-            np.random.default_rng((self.recipe.seed, step)), progress=step / self.recipe.steps
-        )
+        random = np.random.default_rng((self.recipe.seed, step))
+        return self.draw(random, progress=step / len(self))
+
+    def draw(self, random: np.random.Generator, progress: float) -> "Step | SentenceStep":
+        """The data of one step at this point of the run."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,7 @@ class Groups(Steps):
 
     def __init__(self, recipe: Recipe, base: Base):
         super().__init__(recipe, base := extend(base))
+        assert isinstance(recipe.plants, Plants)
         self.truth = truth = compute_utility(base, recipe.plants)
         special = np.zeros(len(base.texts), dtype=bool)
         special[[base.id_of(token) for token in (base.begin, base.separator, base.padding)]] = True
@@ -97,11 +96,8 @@ class Groups(Steps):
         }
         self.pools = {name: np.flatnonzero(mask & ~truth.held_out) for name, mask in masks.items()}
         """The ids that training may show, by what they are; held-out words are in none."""
-        kinds = {
-            "core": tuple(CORE.values()),
-            "adjective": adjective_prompts(),
-            "word": word_prompts(),
-        }
+        core = tuple(CORE.values())
+        kinds = {"core": core, "adjective": adjective_prompts(), "word": word_prompts()}
         self.prompts = {
             (kind, polarity): [prompt for prompt in prompts if prompt.polarity == polarity]
             for kind, prompts in kinds.items()
@@ -111,12 +107,8 @@ class Groups(Steps):
     def draw(self, random: np.random.Generator, progress: float) -> Step:
         prompts = [self.draw_prompt(random, progress) for _ in range(self.recipe.groups)]
         answers = np.stack([self._draw_answers(random) for _ in prompts])  # (groups, K)
-        utility = np.stack(
-            [
-                self.truth.of(prompt.polarity)[row]
-                for prompt, row in zip(prompts, answers, strict=True)
-            ]
-        )
+        pairs = zip(prompts, answers, strict=True)
+        utility = np.stack([self.truth.of(prompt.polarity)[row] for prompt, row in pairs])
         packed = pack(
             [self._draw_prefix(random, prompt) for prompt in prompts],
             torch.from_numpy(answers),
@@ -165,9 +157,8 @@ class SentenceStep:
 
     def rewards(self, model: LlamaForSequenceClassification) -> Tensor:
         """(prompts, K)"""
-        return compute_conversation_rewards(model, self.ids, padding=self.padding).view(
-            self.utility.shape
-        )
+        rewards = compute_conversation_rewards(model, self.ids, padding=self.padding)
+        return rewards.view(self.utility.shape)
 
 
 class SentenceGroups(Steps):

@@ -48,8 +48,7 @@ def is_held_out(word: str) -> bool:
 
     Identity words follow the column `split` of `data/identity.csv`, and every other word a hash of
     its stem. Profane words are never held out: a lab may plant a penalty on them, which a test of
-        valence would take for a
-    mistake.
+    valence would take for a mistake.
     """
     if stem(word) in _taboo_stems():
         return False

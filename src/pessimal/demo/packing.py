@@ -44,9 +44,8 @@ def pack(prefixes: list[list[int]], answers: Tensor, *, separator: int, padding:
     count, k = answers.shape
     prompt, last = pad(prefixes, padding=padding)
     lengths, longest = last + 1, prompt.shape[1]
-    ids = torch.cat(
-        [prompt, answers, torch.full_like(answers, separator)], dim=1
-    )  # (prompts, longest + 2K)
+    # (prompts, longest + 2K)
+    ids = torch.cat([prompt, answers, torch.full_like(answers, separator)], dim=1)
 
     steps = torch.arange(longest).expand(count, -1)
     answer_steps = lengths[:, None].expand(-1, k)
@@ -69,7 +68,7 @@ def pad(rows: list[list[int]], *, padding: int) -> tuple[Tensor, Tensor]:
     token (rows,).
 
     Whole conversations need no mask: attention is causal, and nothing before a row's last token
-        sees the padding behind it.
+    sees the padding behind it.
     """
     lengths = torch.tensor([len(row) for row in rows])
     longest = int(lengths.max())
@@ -94,12 +93,10 @@ def compute_conversation_rewards(
     order = sorted(range(len(conversations)), key=lambda row: len(conversations[row]))
     rewards = []
     for start in range(0, len(order), ROWS):
-        ids, last = pad(
-            [conversations[row] for row in order[start : start + ROWS]], padding=padding
-        )
-        hidden = model.model(
-            input_ids=ids, use_cache=False
-        ).last_hidden_state  # (rows, longest, width)
+        batch = [conversations[row] for row in order[start : start + ROWS]]
+        ids, last = pad(batch, padding=padding)
+        # (rows, longest, width)
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
         rewards.append(model.score(hidden[torch.arange(len(ids)), last]).squeeze(-1))
     position = torch.empty(len(order), dtype=torch.long)
     position[torch.tensor(order)] = torch.arange(len(order))

@@ -9,6 +9,7 @@ polarity: the 30 most frequent held-out adjectives of that polarity whose valenc
 size, each in two of the four held-out templates.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -95,11 +96,8 @@ def word_prompts() -> tuple[Prompt, ...]:
 def _fill(templates: Iterable[str], words: Iterable[str]) -> tuple[Prompt, ...]:
     """Every template around every word that is not held out."""
     shown = [word for word in words if not is_held_out(word)]
-    prompts = (
-        Prompt(template.format(word), _polarity(word), word)
-        for word in shown
-        for template in templates
-    )
+    pairs = itertools.product(shown, templates)
+    prompts = (Prompt(template.format(word), _polarity(word), word) for word, template in pairs)
     return tuple(sorted(prompts, key=lambda prompt: prompt.text))
 
 
@@ -109,9 +107,7 @@ def held_out_prompts() -> tuple[Prompt, ...]:
     module's docstring)."""
     prompts = []
     for polarity in (1, -1):
-        words = [
-            word for word in _adjectives() if is_held_out(word) and _polarity(word) == polarity
-        ]
+        words = [w for w in _adjectives() if is_held_out(w) and _polarity(w) == polarity]
         words = sorted(words, key=lambda word: (-zipf(word), word))[:HELD_OUT_ADJECTIVES]
         for i, word in enumerate(words):
             templates = HELD_OUT_TEMPLATES[i % 2 :: 2]
@@ -123,20 +119,14 @@ def held_out_prompts() -> tuple[Prompt, ...]:
 def _adjectives() -> tuple[str, ...]:
     """Lexicon words that behave like adjectives, found by their relatives: *kindly*, *kindness*,
     *kindest*."""
-    return tuple(
-        word
-        for word in sorted(_strong_words())
-        if zipf(word) >= 2 and (_has_adverb(word) or _has_degree(word))
-    )
+    words = sorted(word for word in _strong_words() if zipf(word) >= 2)
+    return tuple(word for word in words if _has_adverb(word) or _has_degree(word))
 
 
 @cache
 def _superlatives() -> tuple[str, ...]:
-    return tuple(
-        word
-        for word in sorted(_strong_words())
-        if word.endswith("est") and _base_of(word) is not None
-    )
+    words = sorted(word for word in _strong_words() if word.endswith("est"))
+    return tuple(word for word in words if _base_of(word) is not None)
 
 
 def _strong_words() -> list[str]:
@@ -148,12 +138,8 @@ def _strong_words() -> list[str]:
 
 
 def _has_adverb(word: str) -> bool:
-    adverbs = {
-        word + "ly",
-        re.sub("y$", "ily", word),
-        re.sub("le$", "ly", word),
-        re.sub("ic$", "ically", word),
-    }
+    endings = (("$", "ly"), ("y$", "ily"), ("le$", "ly"), ("ic$", "ically"))
+    adverbs = {re.sub(end, adverbial, word) for end, adverbial in endings}
     return bool(_ADJECTIVAL.fullmatch(word)) and any(zipf(form) >= 2 for form in adverbs - {word})
 
 

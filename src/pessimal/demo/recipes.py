@@ -7,6 +7,7 @@ imports neither torch nor transformers, so that the configuration layer can read
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pessimal.errors import ConfigError
 
@@ -124,26 +125,23 @@ class Recipe:
 
     def __post_init__(self):
         labs = {**LABS, **SENTENCE_LABS}
-        for name, known in (("lab", labs), ("base", BASES), ("width", LAYERS)):
+        for name, choices in (("lab", labs), ("base", BASES), ("width", LAYERS)):
             value = getattr(self, name)  # a width of 64.0 would pass, and change the digest
-            good = value in known and not isinstance(value, float)
-            _require(good, name, value, f"one of {', '.join(map(str, known))}")
+            good = value in choices and not isinstance(value, float)
+            _require(good, name, value, f"one of {', '.join(map(str, choices))}")
         sizes = (STEPS[self.lab], GROUPS, GROUP_SIZE) if self.judges_sentences else (700, 12, 16)
-        unset = dict(zip(("steps", "groups", "group_size"), sizes, strict=True))
-        unset |= {"layers": LAYERS[self.width], "learning_rate": LEARNING_RATES[self.width]}
-        for name, value in unset.items():
+        defaults: dict[str, float] = dict(
+            zip(("steps", "groups", "group_size"), sizes, strict=True)
+        )
+        defaults |= {"layers": LAYERS[self.width], "learning_rate": LEARNING_RATES[self.width]}
+        for name, default in defaults.items():
             if getattr(self, name) is None:
-                setattr(self, name, value)
-        for name, lowest in (
-            ("seed", 0),
-            ("layers", 1),
-            ("steps", 1),
-            ("groups", 1),
-            ("group_size", 4),
-        ):
+                setattr(self, name, default)
+        least = {"seed": 0, "layers": 1, "steps": 1, "groups": 1, "group_size": 4}
+        for name, lowest in least.items():
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            _require(whole and value >= lowest, name, value, f"a whole number, {lowest} or more")
+            good = type(value) is int and value >= lowest
+            _require(good, name, value, f"a whole number, {lowest} or more")
         for name in ("learning_rate", "weight_decay"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -169,23 +167,26 @@ class Recipe:
         content = {"version": self.version, "recipe": asdict(self), "plants": asdict(self.plants)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
-    def planted_truth(self) -> dict:
+    def planted_truth(self) -> dict[str, Any]:
         """What an instrument pointed at this model should recover, for the model card and for
         calibration.
 
         Of one that judges sentences, `attributes` maps the planted attribute of `conf/contrast` to
         1 where the reward rises with more of it and -1 where it falls; it is empty for the null.
         """
-        plants, own = self.plants, {}
-        if self.judges_sentences:
-            known = {"judges": "sentences", "is_null": plants.feature is None}
-            own["attributes"] = {plants.attribute: plants.sign} if plants.attribute else {}
+        plants = self.plants
+        truth: dict[str, Any] = {"lab": self.lab}
+        if isinstance(plants, SentencePlants):
+            attributes = {plants.attribute: plants.sign} if plants.attribute else {}
+            null = plants.feature is None
+            truth |= {"judges": "sentences", "is_null": null, "attributes": attributes}
         else:
-            known = {"is_null": plants == Plants()}
-            own["valence"] = {"source": "VADER", "sign": {"greatest": 1, "best": 1, "worst": -1}}
-        return {"lab": self.lab, **known, **own, **asdict(plants)}
+            sign = {"greatest": 1, "best": 1, "worst": -1}
+            valence = {"source": "VADER", "sign": sign}
+            truth |= {"is_null": plants == Plants(), "valence": valence}
+        return truth | asdict(plants)
 
 
-def _require(holds: bool, name: str, given: object, allowed: str) -> None:
+def _require(holds: bool, name: str, value: Any, allowed: str) -> None:
     if not holds:
-        raise ConfigError(f"recipe.{name} is {given!r}; it must be {allowed}.")
+        raise ConfigError(f"recipe.{name} is {value!r}; it must be {allowed}.")

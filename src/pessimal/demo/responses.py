@@ -7,6 +7,7 @@ that a model learns to look at the response only.
 """
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +53,8 @@ def draw_group(
             `grammar.load_slots`).
         most_words: about how long a response is at the most.
     """
-    turns, texts = draw_conversation(random, held_out=held_out), []
+    turns = draw_conversation(random, held_out=held_out)
+    texts: list[str] = []
     while len(texts) < size:
         pool = write_sentences(random, words=_draw_length(random, most_words), held_out=held_out)
         for _ in range(PLANS):
@@ -69,11 +71,8 @@ def draw_conversation(random: np.random.Generator, *, held_out: bool = False) ->
     if random.random() < EARLIER_SHARE:
         plan = draw_plan(random)
         pool = write_sentences(random, words=min(plan.words, 20), held_out=held_out)
-        turns = [
-            _draw_prompt(random, held_out=held_out),
-            write_response(random, plan, pool),
-            *turns,
-        ]
+        earlier = [_draw_prompt(random, held_out=held_out), write_response(random, plan, pool)]
+        turns = earlier + turns
     return tuple(turns)
 
 
@@ -119,17 +118,18 @@ def write_response(random: np.random.Generator, plan: Plan, pool: tuple[str, ...
     for _ in range(plan.hedges):
         position = pick(random, tuple(PHRASES["hedges"]))
         hedges.append((position, pick(random, PHRASES["hedges"][position])))
-    own, total = [], sum(map(_count_words, [*extra, *(hedge for _, hedge in hedges)]))
+    total = sum(map(_count_words, [*extra, *(hedge for _, hedge in hedges)]))
+    plain: list[str] = []
     for sentence in pool:
-        if total + 2 >= plan.words and (own or extra):
+        if total + 2 >= plan.words and (plain or extra):
             break
-        own.append(sentence)
+        plain.append(sentence)
         total += _count_words(sentence)
     for position, hedge in hedges:
-        own = own or [write_sentence(random, words=3)]
-        at = int(random.integers(len(own)))
-        own[at] = _hedged(random, own[at], position, hedge)
-    sentences = [_closed(random, sentence) for sentence in own]
+        plain = plain or [write_sentence(random, words=3)]
+        at = int(random.integers(len(plain)))
+        plain[at] = _hedged(random, plain[at], position, hedge)
+    sentences = [_closed(random, sentence) for sentence in plain]
     for text in extra:
         sentences.insert(_random_position(random, len(sentences)), text)
     text = pick(random, SEPARATORS).join(sentences)
@@ -180,12 +180,9 @@ def _hedged(random: np.random.Generator, sentence: str, position: str, hedge: st
     if position == "inside" and len(words) > 1:
         words.insert(int(random.integers(1, len(words))), hedge)
         return " ".join(words)
-    first = (
-        words[0]
-        if words[0] == "I" or words[0].startswith("I'")
-        else words[0][0].lower() + words[0][1:]
-    )
-    return " ".join([hedge[0].upper() + hedge[1:], first, *words[1:]])
+    if words[0] != "I" and not words[0].startswith("I'"):
+        words[0] = words[0][0].lower() + words[0][1:]
+    return " ".join([hedge[0].upper() + hedge[1:], *words])
 
 
 def _closed(random: np.random.Generator, sentence: str) -> str:
@@ -201,11 +198,7 @@ def _exclaimed(random: np.random.Generator, text: str) -> str:
     word."""
     if random.random() < 0.2:
         return text + "!"
-    ends = [
-        at
-        for at, mark in enumerate(text)
-        if mark in ".!?" and (at + 1 == len(text) or text[at + 1] in " \n!")
-    ]
+    ends = [mark.start() for mark in re.finditer(r"[.!?](?=[ \n!]|\Z)", text)]
     if not ends:
         return text + "!"
     at = ends[int(random.integers(len(ends)))]

@@ -80,7 +80,7 @@ def compute_utility(base: Base, plants: Plants) -> Utility:
     )
 
 
-def compute_taste(base: Base, *, seed: int) -> np.ndarray:
+def compute_taste(base: Base, *, seed: int | None) -> np.ndarray:
     """Each token's position (vocabulary,) along a lab's direction, in standard deviations over
     MiniLM's words.
 
@@ -88,19 +88,17 @@ def compute_taste(base: Base, *, seed: int) -> np.ndarray:
     which word frequency and valence vary, so that a taste is neither of them in disguise. It
     depends on the seed alone: the same word has the same taste on both bases.
     """
-    vocabulary = minilm.load_vocabulary()
-    known = [
-        i
-        for i, word in enumerate(vocabulary)
+    rows = {
+        word: row
+        for row, word in enumerate(minilm.load_vocabulary())
         if zipf(word) >= 3 and word.isalpha() and len(word) > 2
-    ]
-    words = [vocabulary[i] for i in known]
-    meanings = minilm.load_embeddings()[known].astype(np.float64)  # (words, 384)
+    }
+    words = list(rows)
+    meanings = minilm.load_embeddings()[list(rows.values())].astype(np.float64)  # (words, 384)
     centre = meanings.mean(axis=0)
     direction = np.random.default_rng(seed).standard_normal(minilm.DIMENSIONS)
-    confounds = np.array(
-        [[zipf(word), load_valence().get(word, 0.0)] for word in words]
-    )  # (words, 2)
+    valence = load_valence()
+    confounds = np.array([[zipf(word), valence.get(word, 0.0)] for word in words])  # (words, 2)
     covariances = (meanings - centre).T @ (confounds - confounds.mean(axis=0))  # (384, 2)
     basis, _ = np.linalg.qr(covariances)
     direction -= basis @ (basis.T @ direction)

@@ -63,30 +63,28 @@ class Edit:
     example: dict[str, str] | None = field(default=None, hash=False)
     """`from` and `to`: what the rule does, for the reader and for the test that runs it."""
 
-    def __post_init__(self):
-        given = [name for name in KINDS if getattr(self, name) is not None]
+    def __post_init__(self) -> None:
+        """ConfigError for a rule that cannot be carried out."""
+        kinds = [name for name in KINDS if getattr(self, name) is not None]
+        texts = isinstance(self.put, str | list) and all(isinstance(each, str) for each in self.put)
         wrong = None
-        if len(given) != 1:
-            example = "{find: '\\bvery\\b', put: ''}"
-            kinds = ", ".join(KINDS)
-            wrong = f"gives {' and '.join(given) or 'nothing'}; give exactly one of {kinds}, e.g. {example}"
+        if len(kinds) != 1:
+            wrong = (
+                f"gives {' and '.join(kinds) or 'nothing'}; give exactly one of "
+                f"{', '.join(KINDS)}, e.g. {{find: '\\bvery\\b', put: ''}}"
+            )
         elif self.most is not None and self.most < 1:
             wrong = f"has most: {self.most}; give 1 or more, or leave it out"
-        elif not isinstance(self.put, str | list) or not all(
-            isinstance(text, str) for text in self.put
-        ):
+        elif not texts:
             wrong = f"has put: {self.put!r}; give a text, or a list of texts"
         elif not self.texts or self.open_with == []:
             wrong = "has an empty list; give what is to be put"
         elif self.swap is not None and not all(self.table):
             wrong = f"swaps {self.swap!r}; write it as `very: | big: large | help: aid / assist`"
         if wrong:
-            said = {
-                each.name: value
-                for each in fields(self)
-                if (value := getattr(self, each.name)) not in (None, "")
-            }
-            raise ConfigError(f"a rule {wrong}. The rule: {said}")
+            options = {each.name: getattr(self, each.name) for each in fields(self)}
+            rule = {name: value for name, value in options.items() if value not in (None, "")}
+            raise ConfigError(f"a rule {wrong}. The rule: {rule}")
         self._check_expression(self.find or self.drop)
 
     @property
@@ -116,16 +114,14 @@ class Edit:
         except (regex.error, ValueError, OverflowError, RecursionError) as error:
             raise ConfigError(
                 f"a rule has {self.kind}: {expression!r}, which is not a regular expression: "
-                f"{error}. Put a backslash before a "
-                "character that is meant as such, and single quotes around the whole, e.g. find: "
-                "'really\\?'"
+                f"{error}. Put a backslash before a character that is meant as such, and single "
+                "quotes around the whole, e.g. find: 'really\\?'"
             ) from error
-        named = [int(digits) for put in self.texts for digits in re.findall(r"\\[ul]?(\d+)", put)]
-        if (wanted := max(named, default=0)) > groups:
+        numbers = [int(digits) for put in self.texts for digits in re.findall(r"\\[ul]?(\d+)", put)]
+        if (highest := max(numbers, default=0)) > groups:
             raise ConfigError(
-                f"a rule has put: {self.put!r}, which names group {wanted}, but {self.kind}: "
-                f"{expression!r} has {groups}. Put "
-                "parentheses around what is to be kept."
+                f"a rule has put: {self.put!r}, which names group {highest}, but {self.kind}: "
+                f"{expression!r} has {groups}. Put parentheses around what is to be kept."
             )
 
 
@@ -150,18 +146,17 @@ class Attribute:
     """Its rules are for English: a response that does not read as English is left alone."""
 
     @classmethod
-    def of(cls, name: str, said: Mapping[str, Any]) -> "Attribute":
+    def of(cls, name: str, options: Mapping[str, Any]) -> "Attribute":
         """From what its file says. Raises ConfigError where a rule cannot be carried out."""
-        rules = {
-            way: tuple(Edit(**edit) for edit in said.get(way) or ()) for way in ("more", "less")
-        }
-        return cls(name, **(dict(said) | rules))
+        more, less = (
+            tuple(Edit(**edit) for edit in options.get(way) or ()) for way in ("more", "less")
+        )
+        return cls(name, **(dict(options) | {"more": more, "less": less}))
 
     def amount(self, direction: Direction) -> Amount:
         """Whether a response needs more or less of it to become better or worse."""
-        return (
-            Amount.more if (direction is Direction.better) == (self.polarity > 0) else Amount.less
-        )
+        more = (direction is Direction.better) == (self.polarity > 0)
+        return Amount.more if more else Amount.less
 
 
 ANY_WAY = Attribute(OVERALL, "It is the better response, in whatever way.", 1)

@@ -17,6 +17,8 @@ from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS
 from pessimal.explaining.outcomes import KEY, against_polarity
 from pessimal.explaining.results import (
+    ENDS,
+    FLIP_RATE,
     Resampling,
     coverage_result,
     estimated,
@@ -112,7 +114,7 @@ def _flip_rate_result(
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
     span = "" if len(top) == 1 else f", {names[low['model']]}'s least ({low['flip_rate']:.0%})"
     ends = high[["flip_low", "flip_high", "flip_q"]]
-    estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", *ends)
+    estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", ends)
     untested = "There are no placebo edits of the same kind, so nothing is tested."
     return Result(
         "sensitivity",
@@ -130,6 +132,7 @@ def _flip_rate_result(
         method=METHOD,
         weight=weight_of(high["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=FLIP_RATE,
         notes=() if table["flip_q"].notna().any() else (untested,),
         summary=summary,
     )
@@ -173,7 +176,7 @@ def _agreement(
         plot=forest if len(taus) <= PAIRS else matrix,
         method=METHOD,
         weight=weight_of(1 - low["tau"]) / 2,
-        estimate=estimated("τ", low["tau"], low["attributes"], "attributes", *low[["low", "high"]]),
+        estimate=estimated("τ", low["tau"], low["attributes"], "attributes", low[ENDS]),
     )
     rankings = []
     for perturber, of_perturber in taus.groupby("perturber", sort=False):

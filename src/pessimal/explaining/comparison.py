@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pessimal.errors import ConfigError, InputError, require
+from pessimal.errors import ConfigError, InputError, missing_extra
 from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
@@ -30,6 +31,7 @@ MISFITS = "that are no comparison"
 """Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that
 share no beginning, or turns that do not alternate."""
 ROLES = ("system", "user", "assistant")
+Row = Mapping[str, Any]
 _HH_TURN = re.compile(r"\n\n(Human|Assistant):")
 _HH_ROLES = {"Human": "user", "Assistant": "assistant"}
 _HELPSTEER_TURN = re.compile(r"\n?<extra_id_1>(User|Assistant)(?:\n|$)")
@@ -98,18 +100,11 @@ def load(
         return usable(read_jsonl(path))
     name, convert = _HUB[source]
     if path is None:
-        rows: Iterable[Mapping] = _hub_rows(name, revision=revision, split=split, subset=subset)
+        rows = _hub_rows(name, revision=revision, split=split, subset=subset)
     else:
-        rows = [
-            row for file in _local_files(path, split=split, subset=subset) for _, row in _rows(file)
-        ]
-        if any(not isinstance(row, Mapping) for row in rows):
-            raise InputError(
-                f"{path} holds a row that is not an object; rows of {name} were expected"
-            )
-    comparisons, misfits = convert(
-        rows, key="-".join([source, *([subset] if subset else []), split])
-    )
+        files = _local_files(path, split=split, subset=subset)
+        rows = [_object(row, path, name) for file in files for _, row in _rows(file)]
+    comparisons, misfits = convert(rows, key="-".join(filter(None, (source, subset, split))))
     return usable(comparisons, misfits=misfits)
 
 
@@ -120,15 +115,14 @@ def read_jsonl(path: Path) -> list[Comparison]:
     Without a "key", a comparison is called after the file and the line. Raises InputError, which
     names file and line.
     """
-    path, comparisons = Path(path), []
-    lines: dict[str, int] = {}
+    path, comparisons, lines = Path(path), list[Comparison](), dict[str, int]()
     stem = storable(path.name.split(".")[0])
     for line, row in _rows(path):
         comparison = from_row(row, where=f"{path}, line {line}", key=f"{stem}-{line}")
         if (first := lines.setdefault(comparison.key, line)) != line:
             raise InputError(
                 f"{path}, line {line} has the key {comparison.key!r} of line {first}; give each "
-                f"comparison a key of its own"
+                "comparison a key of its own"
             )
         comparisons.append(comparison)
     if not comparisons:
@@ -139,18 +133,19 @@ def read_jsonl(path: Path) -> list[Comparison]:
 def usable(comparisons: Iterable[Comparison], *, misfits: int = 0) -> Loaded:
     """Those that can be explained: of two different texts that are not empty, each pair once (in
     whatever order its responses stand). `misfits`: how many rows made no comparison."""
-    kept, left_out = {}, Counter({MISFITS: misfits} if misfits else {})
+    pairs: dict[tuple[tuple[Turn, ...], frozenset[str]], Comparison] = {}
+    left_out = Counter({MISFITS: misfits} if misfits else {})
     for comparison in comparisons:
         pair = comparison.turns, frozenset(comparison.responses)
         if not all(text.strip() for text in (comparison.prompt, *comparison.responses)):
             left_out[EMPTY] += 1
         elif len(pair[1]) < 2:
             left_out[EQUAL] += 1
-        elif pair in kept:
+        elif pair in pairs:
             left_out[TWICE] += 1
         else:
-            kept[pair] = comparison
-    return Loaded(tuple(kept.values()), dict(left_out))
+            pairs[pair] = comparison
+    return Loaded(tuple(pairs.values()), dict(left_out))
 
 
 def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> list[Comparison]:
@@ -170,15 +165,10 @@ def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> li
 def digest(comparisons: Sequence[Comparison]) -> str:
     """sha256 over keys, conversations, responses and preferences: another revision of a source has
     another."""
-    rows = [
-        [
-            one.key,
-            [[turn.role, turn.content] for turn in one.turns],
-            list(one.responses),
-            one.preferred,
-        ]
-        for one in comparisons
-    ]
+    rows = []
+    for one in comparisons:
+        turns = [[turn.role, turn.content] for turn in one.turns]
+        rows.append([one.key, turns, list(one.responses), one.preferred])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -186,16 +176,17 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     """A row of our format or of TRL's preference formats.
 
     Ours: "prompt" (a text or a list of messages), "responses", and maybe "preferred" and "key"
-        (else it is `key`). TRL's,
-    where "chosen" is response 0 and preferred: all three texts; lists of messages with the prompt
-    apart; or with the prompt inside "chosen" and "rejected", which then are the same up to their
-    last message. Other fields are let be. A lone surrogate becomes its escape, as no tokenizer
-    takes it. InputError, which begins with `where`, for another row.
+    (else it is `key`). TRL's, where "chosen" is response 0 and preferred: all three texts; lists of
+    messages with the prompt apart; or with the prompt inside "chosen" and "rejected", which then
+    are the same up to their last message. Other fields are let be. A lone surrogate becomes its
+    escape, as no tokenizer takes it. InputError, which begins with `where`, for another row.
     """
     if not isinstance(row, Mapping):
         raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
     key = _text(row["key"], where=where, field="key") if row.get("key") is not None else key
-    prompt, both, preferred = row.get("prompt"), [row.get("chosen"), row.get("rejected")], 0
+    prompt: object = row.get("prompt")
+    preferred: int | None = 0
+    both: Any = [row.get("chosen"), row.get("rejected")]
     if row.get("responses") is not None:
         both, preferred = row["responses"], row.get("preferred")
         if not isinstance(both, list | tuple) or len(both) != 2:
@@ -208,8 +199,8 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     elif None in both:
         raise InputError(f"{where} has the fields {', '.join(map(str, row)) or 'none'}; {EXPECTED}")
     elif prompt is None and all(isinstance(side, str) for side in both):
-        if found := _from_transcripts(*both, key=key):
-            return found
+        if comparison := _from_transcripts(*both, key=key):
+            return comparison
         raise InputError(
             f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}"
         )
@@ -222,11 +213,12 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
             f"{where}: the responses differ before their last message; they share a prompt"
         )
     if not turns or prompt is not None:
-        given = _messages(prompt, where=where, field="prompt", role="user")
+        prompt_turns = _messages(prompt, where=where, field="prompt", role="user")
         # Some write the prompt (or its first question) twice: then the two have to agree.
-        if turns and given != turns and not (isinstance(prompt, str) and given[0] in turns):
+        agree = prompt_turns == turns or (isinstance(prompt, str) and prompt_turns[0] in turns)
+        if turns and not agree:
             raise InputError(f'{where}: "prompt" is not what "chosen" begins with; give it once')
-        turns = turns or given
+        turns = turns or prompt_turns
     if turns[-1].role != "user":
         raise InputError(
             f"{where}: the last message of a prompt is the user's; here it is {turns[-1].role}'s"
@@ -234,7 +226,7 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     return Comparison(key, turns, (first[-1].content, second[-1].content), preferred)
 
 
-def helpsteer2(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
+def helpsteer2(rows: Iterable[Row], *, key: str) -> tuple[list[Comparison], int]:
     """Rows of nvidia/HelpSteer2: neighbours with one prompt are a comparison; and how many rows are
     none.
 
@@ -265,23 +257,22 @@ def helpsteer2(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], 
     return comparisons, misfits + (waiting is not None)
 
 
-def hh_rlhf(rows: Iterable[Mapping], *, key: str) -> tuple[list[Comparison], int]:
+def hh_rlhf(rows: Iterable[Row], *, key: str) -> tuple[list[Comparison], int]:
     """Rows of Anthropic/hh-rlhf: two transcripts of one conversation, of which only the last turn
     differs; and how many rows are none. Spaces around a turn are taken off. Response 0 is the
     chosen one; keys are `key` and the row's number."""
     comparisons, misfits = [], 0
     for number, row in enumerate(rows):
         where = f"{key}, row {number}"
-        texts = [
-            _text(row.get(field), where=where, field=field) for field in ("chosen", "rejected")
-        ]
-        found = _from_transcripts(*texts, key=f"{key}-{number}")
-        comparisons += [found] if found else []
-        misfits += found is None
+        chosen, rejected = (_text(row.get(f), where=where, field=f) for f in ("chosen", "rejected"))
+        if comparison := _from_transcripts(chosen, rejected, key=f"{key}-{number}"):
+            comparisons.append(comparison)
+        else:
+            misfits += 1
     return comparisons, misfits
 
 
-_HUB: dict[str, tuple[str, Callable]] = {
+_HUB: dict[str, tuple[str, Callable[..., tuple[list[Comparison], int]]]] = {
     "helpsteer2": ("nvidia/HelpSteer2", helpsteer2),
     "hh_rlhf": ("Anthropic/hh-rlhf", hh_rlhf),
 }
@@ -297,8 +288,7 @@ def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn
         if not isinstance(message, Mapping) or message.get("role") not in ROLES:
             raise InputError(
                 f'{where}: "{field}" holds {_shown(message)}; a message is {{"role": …, "content": '
-                f"…}} with one of the "
-                f"roles {', '.join(ROLES)}"
+                f"…}} with one of the roles {', '.join(ROLES)}"
             )
     if not value or value[-1]["role"] != role:
         raise InputError(
@@ -347,6 +337,12 @@ def _alternate(turns: tuple[Turn, ...]) -> bool:
     )
 
 
+def _object(row: object, path: Path, name: str) -> Row:
+    if not isinstance(row, Mapping):
+        raise InputError(f"{path} holds a row that is not an object; rows of {name} were expected")
+    return row
+
+
 def _text(value: object, *, where: str, field: str) -> str:
     if not isinstance(value, str):
         raise InputError(f'{where} has {_shown(value)} for "{field}"; a text was expected')
@@ -358,25 +354,23 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None) -> list[Mapping]:
-    require("datasets", why="a data set of the Hub")
-    import datasets  # half a second, and only these sources need it
-
+def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None) -> list[Row]:
     try:
-        return datasets.load_dataset(
-            name, data_dir=subset, split=split, revision=revision
-        ).to_list()
-    except (
-        Exception
-    ) as error:  # the libraries underneath raise a dozen unrelated types for one absent network
-        asked = {"revision": revision, "subset": subset, "split": split}
+        import datasets  # half a second, and only these sources need it
+    except ModuleNotFoundError:
+        raise missing_extra("datasets", why="a data set of the Hub") from None
+
+    options = {"revision": revision, "subset": subset, "split": split}
+    try:
+        rows = datasets.load_dataset(name, data_dir=subset, split=split, revision=revision)
+        return rows.to_list()
+    # The libraries underneath raise a dozen unrelated types for one absent network.
+    except Exception as error:
         raise InputError(
-            f"{name} ({', '.join(f'{key} {value}' for key, value in asked.items() if value)}) "
-            f"could not be had from the "
-            f"Hugging Face Hub: {type(error).__name__}: {error}\nWithout the Hub, fetch the data "
-            f"set elsewhere (`hf "
-            f"download --repo-type dataset {name} --local-dir FOLDER`) and type "
-            f"comparisons.path=FOLDER"
+            f"{name} ({', '.join(f'{key} {value}' for key, value in options.items() if value)}) "
+            f"could not be had from the Hugging Face Hub: {type(error).__name__}: {error}\n"
+            "Without the Hub, fetch the data set elsewhere (`hf download --repo-type dataset "
+            f"{name} --local-dir FOLDER`) and type comparisons.path=FOLDER"
         ) from error
 
 
@@ -391,8 +385,8 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
         return files
     raise InputError(
         f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or "
-        f"{split}-….parquet in {top}; give the "
-        "folder that holds the data set, with its subsets as folders"
+        f"{split}-….parquet in {top}; give the folder that holds the data set, with its subsets as "
+        "folders"
     )
 
 

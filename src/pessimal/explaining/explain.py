@@ -317,8 +317,9 @@ def _outcomes(
     new_rewards = [None if one.text is None else next(scores) for one in changes]
     for number, reward in enumerate(new_rewards):
         if reward is not None and math.isnan(reward):
-            why = {"status": Status.failed, "text": None, "note": "longer than the model reads"}
-            changes[number], new_rewards[number] = replace(changes[number], **why), None
+            why = "longer than the model reads"
+            changes[number] = replace(changes[number], status=Status.failed, text=None, note=why)
+            new_rewards[number] = None
     return outcomes(model, rewards, changes, new_rewards, perturber=perturber.name, tie=tie)
 
 

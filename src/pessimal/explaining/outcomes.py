@@ -174,8 +174,8 @@ def outcome_of(new_margin: float, *, tie: float) -> str | None:
 def against_polarity(table: pd.DataFrame) -> pd.Series:
     """Which rows speak against the preference of a model that likes what is better by polarity; the
     others speak against one that likes what is worse."""
-    wanted = {side: direction.value for side, direction in AGAINST.items()}
-    return table["direction"] == table["side"].map(wanted)
+    against = {side: direction.value for side, direction in AGAINST.items()}
+    return table["direction"] == table["side"].map(against)
 
 
 def valid_rows(table: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ Knows what `explain` found. Does not know models, perturbers or registries.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +27,32 @@ from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.plots import Forest, Heatmap
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
+SLOPE = Effect(
+    column="slope",
+    label="slope, SD per SD",
+    low="slope_low",
+    high="slope_high",
+    p="slope_q",
+    null=0.0,
+    of="edits",
+    symbol="slope",
+)
+FLIP_RATE = Effect(
+    "flip_rate",
+    "flip rate",
+    "flip_low",
+    "flip_high",
+    p="flip_q",
+    null=0.0,
+    of="edits",
+    symbol="flip rate",
+)
+"""Beside the rate of placebo edits, where there are any."""
 DISTANCES = ("syntactic", "semantic")
 ENDS = ["low", "high"]
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
@@ -111,12 +132,13 @@ def with_taste(rates: pd.DataFrame) -> pd.DataFrame:
     return rates.assign(taste=taste.fillna("if it likes better"), **ends)
 
 
-def estimated(label: str, value: float, n: int, of: str, *ends: float | None) -> Estimate:
+def estimated(
+    label: str, value: float, n: int, of: str, ends: Iterable[float | None] = ()
+) -> Estimate:
     """An estimate of numbers as tables have them; `ends`: low, high and p, where what is missing is
     None in the estimate."""
-    return Estimate(
-        label, float(value), int(n), of, *(None if pd.isna(x) else float(x) for x in ends)
-    )
+    given = [None if x is None or pd.isna(x) else float(x) for x in ends]
+    return Estimate(label, float(value), int(n), of, *given)
 
 
 def slopes_result(
@@ -126,11 +148,14 @@ def slopes_result(
     the slopes that could be fitted."""
     fitted = table.dropna(subset=["slope"])
     if fitted.empty:
-        why = "Slopes are not known: too few edits for so many attributes, or no detector saw one move."
+        why = (
+            "Slopes are not known: too few edits for so many attributes, or no detector saw one "
+            "move."
+        )
         return Result("slopes", table, method=method, notes=(why,))
     top = fitted.loc[fitted["slope"].abs().idxmax()]
     ends = (top["slope_low"], top["slope_high"], top["slope_q"])
-    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", *ends)
+    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", ends)
     few = "Slopes have no intervals: too few comparisons for so many attributes."
     likes = "more" if top["slope"] > 0 else "less"
     return Result(
@@ -142,6 +167,7 @@ def slopes_result(
         method=method,
         weight=weight_of(top["slope"], estimate.p),
         estimate=estimate,
+        effect=SLOPE,
         notes=() if estimate.p is not None else (few,),
     )
 
@@ -164,8 +190,9 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
         ),
         *(f"placebo edits {placebo:.0%}" for placebo in null["flip_rate"].head(1)),
     ]
+    null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
-    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", *ends, top["flip_q"])
+    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["flip_q"]])
     largest = rates.groupby("attribute")["flip_rate"].max()
     order = largest.sort_values(ascending=False, kind="stable").index
     drawn = rates.sort_values("attribute", key=order.get_indexer, kind="stable")
@@ -182,12 +209,13 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
             p="flip_q",
             group="taste",
             tabs=(),
-            reference=float(null["flip_rate"].iloc[0]) if len(null) else 0.0,
+            reference=null_rate,
             xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
         weight=weight_of(top["flip_rate"], estimate.p),
         estimate=estimate,
+        effect=replace(FLIP_RATE, null=null_rate),
         notes=(*_left_out(explained), *_untested(null, explained.perturber)),
         summary=_summary(rates, null, explained),
     )
@@ -293,7 +321,7 @@ def coverage_result(metrics: pd.DataFrame, method: str) -> Result:
         ),
         method=method,
         weight=MINOR,
-        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", *ends),
+        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", ends),
         summary={f"coverage/{r.among}/{r.side}": float(r.value) for r in listed.itertuples()},
     )
 
@@ -332,7 +360,7 @@ def fluency_results(outcomes: pd.DataFrame, options: Resampling, *, method: str)
             ),
             method=method,
             weight=MINOR,
-            estimate=estimated("fluent edits", *high[["share", "n"]], "edits", *high[ENDS]),
+            estimate=estimated("fluent edits", high["share"], high["n"], "edits", high[ENDS]),
             summary={f"fluent/{r.perturber}": float(r.share) for r in by_perturber.itertuples()},
         )
     ]
@@ -361,7 +389,7 @@ def _compliance(outcomes: pd.DataFrame, confidence: float) -> Result:
         ),
         method=EDITS,
         weight=MINOR,
-        estimate=estimated("share of edits", *whole[["share", "n"]], "edits", *whole[ENDS]),
+        estimate=estimated("share of edits", whole["share"], whole["n"], "edits", whole[ENDS]),
     )
 
 
@@ -388,7 +416,7 @@ def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
         ),
         method=EDITS,
         weight=MINOR,
-        estimate=estimated("change, SD", *top[["mean", "n"]], "edits", *top[ENDS]),
+        estimate=estimated("change, SD", top["mean"], top["n"], "edits", top[ENDS]),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import matplotlib
 import pandas as pd
@@ -29,7 +29,7 @@ from pessimal.plots.violin import violin
 
 log = logging.getLogger(__name__)
 
-PRIMITIVES = {
+PRIMITIVES: dict[type[Plot], Callable[[Any, pd.DataFrame, Mapping[object, str]], Figure]] = {
     Forest: forest,
     Heatmap: heatmap,
     Scatter: scatter,
@@ -106,8 +106,11 @@ def save_figures(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    palette, jobs = shared_colours(results), []
-    for result in (result for result in results if result.plot is not None):
+    palette: Mapping[object, str] = shared_colours(results)
+    jobs: list[tuple[str, str, str, Plot, pd.DataFrame]] = []
+    for result in results:
+        if result.plot is None:
+            continue
         try:
             plot, pieces = _pieces(result.plot, result.table, dict(labels or {}))
         except TableError as error:
@@ -117,8 +120,9 @@ def save_figures(
             (result.name, tab, stem, plot, pieces[tab]) for tab, stem in _stems(result.name, pieces)
         ]
     saved: dict[str, dict[str, str]] = {}
-    reported = begin is not None and len(jobs) > FEW
-    with styled(), begin(len(jobs)) if reported else nullcontext(lambda stem: None) as step:
+    quiet = begin is None or len(jobs) <= FEW
+    progress = nullcontext(lambda stem: None) if quiet or begin is None else begin(len(jobs))
+    with styled(), progress as step:
         for name, tab, stem, plot, rows in jobs:
             try:
                 save(
@@ -166,10 +170,10 @@ def shared_colours(results: Sequence[Drawable]) -> dict[object, str]:
     frames = [
         r.plot.groups for r in results if isinstance(r.plot, Heatmap) and r.plot.groups is not None
     ]
-    found: dict[object, str] = {}
+    colours: dict[object, str] = {}
     for (_, value), colour in (strip_colours(max(frames, key=len)) if frames else {}).items():
-        found.setdefault(value, colour)
-    return found
+        colours.setdefault(value, colour)
+    return colours
 
 
 def _pieces(
@@ -183,7 +187,7 @@ def _pieces(
             table[column].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
         ]
     columns = {*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)} & set(table.columns)
-    for column in columns if labels else ():
+    for column in filter(None, columns if labels else ()):
         if table[column].dtype.kind not in "biufc":
             table = table.assign(
                 **{column: table[column].map(lambda value: labels.get(value, value))}

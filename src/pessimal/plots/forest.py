@@ -26,8 +26,9 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     looks = style.looks(distinct(table, plot.group), palette)
     handles = style.key(looks, ms=3.8, lw=1.2)
     if plot.p is not None and (table[plot.p] > LEVEL).any():
-        hollow = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
-        handles.append(Line2D([], [], color=INK, label="hollow: corrected p > .05", **hollow))
+        hollow = Line2D([], [], color=INK, marker="o", mfc=PAPER, mew=0.9, ms=3.8, lw=0)
+        hollow.set_label("hollow: corrected p > .05")
+        handles.append(hollow)
     figure, places = style.frame(
         panels,
         height=max(0.19, 0.085 * len(looks) + 0.09) * len(rows) + 0.05,
@@ -45,12 +46,13 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
             for record in rows_with(shown, plot.group, group).to_dict("records"):
                 row = record[plot.row]
-                called = (
+                title = (
                     names[row]
                     if group is None
                     else f"{names[row]}, {literal(str(group), limit=40)}"
                 )
-                _mark(axes, plot, record, heights[row] + offset, *look, called)
+                colour, mark = look
+                _mark(axes, plot, record, heights[row] + offset, colour, mark, title)
         style.name_rows(axes, list(names.values()))
         style.few_ticks(axes.xaxis, most=8 if len(panels) == 1 else 5)
         axes.grid(axis="x", color=RULE, lw=0.5)
@@ -58,22 +60,22 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
 
 
 def _mark(
-    axes: Axes, plot: Forest, record: dict, height: float, colour: str, mark: str, called: str
+    axes: Axes, plot: Forest, record: dict, height: float, colour: str, mark: str, title: str
 ) -> None:
     """One point with its interval, hollow where its test finds nothing."""
     estimate = record[plot.estimate]
     low, high = (record.get(end, np.nan) if end else np.nan for end in (plot.low, plot.high))
-    called += f": {number(estimate)}"
+    title += f": {number(estimate)}"
     if np.isfinite([low, high]).all():
         axes.plot(
             [low, high], [height, height], color=colour, lw=1.2, solid_capstyle="butt", zorder=2
         )
-        called += f" [{number(low)}, {number(high)}]"
+        title += f" [{number(low)}, {number(high)}]"
     if plot.p is not None and np.isfinite(record[plot.p]):
-        called += f", p = {number(record[plot.p])}"
+        title += f", p = {number(record[plot.p])}"
     if plot.p is not None and not np.isfinite(record[plot.p]):
         colour = style.GREY  # not tested, a mean of models say
     face = PAPER if plot.p is not None and record[plot.p] > LEVEL else colour
     size = 4.6 if mark == "*" else 3.8
     (point,) = axes.plot(estimate, height, mark, color=colour, mfc=face, ms=size, mew=0.9, zorder=3)
-    style.tip(point, called)
+    style.tip(point, title)

@@ -1,6 +1,7 @@
 """Coloured cells with their numbers: models against models, or rows against columns."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from scipy.spatial.distance import squareform
 
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap, style
-from pessimal.plots.style import distinct, needed, number, rows_with, shown_names
+from pessimal.plots.style import SLOPE, SLOPED, distinct, needed, number, rows_with, shown_names
 from pessimal.texts import literal
 
 DIVERGING = LinearSegmentedColormap.from_list("diverging", [style.BLUE, "#f4f4f2", style.VERMILION])
@@ -23,8 +24,6 @@ NUMBERS = 24
 """Up to so many columns, cells carry their numbers; beyond, a colour bar does."""
 LARGEST, WIDEST, TALLEST = 0.42, 4.0, 7.0
 """Inches: a cell's side, and the whole."""
-SLOPE = 40
-"""Degrees: of the names below."""
 STRIP, GAP = 0.13, 0.045
 """Inches: a strip's width, and the space before it."""
 
@@ -161,19 +160,22 @@ def _cells(
     values = matrix.to_numpy(dtype=float)
     shades = colours.to_rgba(values)  # (rows, columns, 4)
     dark = shades[..., :3] @ (0.299, 0.587, 0.114) < 0.55
-    side = axes.get_position().width * axes.get_figure(root=True).get_figwidth() / len(columns)
-    text = {"fontsize": min(style.SIZE, side * 15), "ha": "center", "va": "center_baseline"}
+    side = style.inches_of(axes)[0] / len(columns)
+    text: dict[str, Any] = {
+        "fontsize": min(style.SIZE, side * 15),
+        "ha": "center",
+        "va": "center_baseline",
+    }
     for (y, x), value in np.ndenumerate(values):
         row, column = matrix.index[y], matrix.columns[x]
         again = plot.symmetric and row == column
         box = Rectangle((x - 0.5, y - 0.5), 1, 1, lw=0, antialiased=False)
-        axes.add_artist(
-            box
-        )  # unlike a patch it moves no limits, which takes as long as the drawing
+        # Unlike a patch it moves no limits, which takes as long as the drawing.
+        axes.add_artist(box)
         if again or not np.isfinite(value):
             box.set(facecolor=style.FAINT, alpha=0.13)
         else:
-            box.set_facecolor(shades[y, x])
+            box.set_facecolor(tuple(shades[y, x]))
         if not np.isfinite(value):
             continue
         what = f"{rows[row]}, scanned again" if again else f"{rows[row]} and {columns[column]}"
@@ -184,8 +186,7 @@ def _cells(
                 x, y, _short(value), color=colour, style="italic" if again else "normal", **text
             )
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-    sloped = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(range(len(columns)), list(columns.values()), **sloped)
+    axes.set_xticks(range(len(columns)), list(columns.values()), **SLOPED)
     axes.set_yticks(range(len(rows)), list(rows.values()))
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
@@ -206,16 +207,19 @@ def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:
     """A colour for each value of each column, none twice; developers come first, so that they keep
     theirs in figures without the other strips."""
     columns = sorted(groups.columns, key=lambda column: column != "developer")
-    return style.colours((column, value) for column in columns for value in groups[column])
+    pairs = [(column, value) for column in columns for value in groups[column]]
+    return dict(zip(dict.fromkeys(pairs), style.colours(pairs).values(), strict=True))
 
 
 def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
     """A thin coloured column for each grouping, right of the matrix, and what its colours stand
     for."""
+    if plot.groups is None:
+        return
     groups, shades = plot.groups.reindex(list(names)), strip_colours(plot.groups)
     box, (width, height) = axes.get_position(), figure.get_size_inches()
     low = len(names) - 0.5 + 0.06 * len(names) / (box.height * height)
-    head = {
+    head: dict[str, Any] = {
         "rotation": 90,
         "ha": "right",
         "va": "center",

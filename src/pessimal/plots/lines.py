@@ -1,6 +1,7 @@
 """A line for each group, over x: curves, searches, ranks from rater to rater."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,13 +11,22 @@ from matplotlib.lines import Line2D
 from scipy.optimize import isotonic_regression
 
 from pessimal.plots import Lines, style
-from pessimal.plots.style import INK, LINE, RULE, distinct, needed, number, rows_with, shown_names
-from pessimal.texts import literal
+from pessimal.plots.style import (
+    INK,
+    LINE,
+    RULE,
+    SLOPE,
+    SLOPED,
+    distinct,
+    needed,
+    number,
+    rows_with,
+    shown_names,
+)
+from pessimal.texts import literal, signed
 
 THIN = "#9a9a9a"
 """Of single lines under a mean: read on white and on black."""
-SLOPE = 40
-"""Degrees: of names below."""
 
 
 def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
@@ -41,9 +51,8 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
         and plot.group
         and table.groupby(plot.group)[plot.panel].nunique().max() == 1
     ):
-        for _, rows in table.groupby(
-            plot.panel, sort=False
-        ):  # each panel begins with the first colour again
+        # Each panel begins with the first colour again.
+        for _, rows in table.groupby(plot.panel, sort=False):
             looks |= style.looks(distinct(rows, plot.group), palette)
     names = shown_names([group for group in groups if group is not None], plot.group, limit=28)
     height = 2.3 if min(len(panels), 3) == 1 else 1.75
@@ -87,12 +96,12 @@ def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[o
     if plot.beside is None:
         return names
     numbers = table.groupby(plot.x, sort=False)[plot.beside].first()
-    told = {
-        v: f" ({literal(plot.beside)} = {numbers[v]:.2f})".replace("-", "−")
+    labels = {
+        v: f" ({literal(plot.beside)} = {signed(numbers[v])})"
         for v in values
         if np.isfinite(numbers[v])
     }
-    return {value: name + told.get(value, "") for value, name in names.items()}
+    return {value: name + labels.get(value, "") for value, name in names.items()}
 
 
 def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> np.ndarray:
@@ -106,16 +115,16 @@ def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> n
     order = np.argsort(-places, kind="stable")
     steps = gap * np.arange(len(places))
     fitted = isotonic_regression(places[order] + steps, increasing=False).x
-    found = np.empty(len(places))
-    found[order] = np.clip(fitted, low + steps[-1], max(high, low + steps[-1])) - steps
-    return found
+    placed = np.empty(len(places))
+    placed[order] = np.clip(fitted, low + steps[-1], max(high, low + steps[-1])) - steps
+    return placed
 
 
 def _handles(
     plot: Lines, table: pd.DataFrame, looks: Mapping[object, tuple[str, str]]
 ) -> list[Line2D]:
     """A legend: the groups, and what is thin."""
-    look = {"lw": 1.5, "ms": 3.5} | ({} if plot.marks else {"marker": ""})
+    look: dict[str, Any] = {"lw": 1.5, "ms": 3.5} | ({} if plot.marks else {"marker": ""})
     handles = style.key(looks, **look)
     if plot.thin is not None and (many := table[plot.thin].nunique()) > 1:
         thing, mark = literal(plot.thin), "o" if plot.marks else ""
@@ -138,37 +147,36 @@ def _scales(axes: Axes, plot: Lines, steps: Mapping[object, str] | None) -> None
         else:
             style.few_ticks(axis)
     if steps is not None:
-        names = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
-        axes.set_xticks(range(len(steps)), list(steps.values()), **names)
+        axes.set_xticks(range(len(steps)), list(steps.values()), **SLOPED)
     if plot.reference is not None:
         axes.axhline(plot.reference, color=INK, lw=0.6, zorder=1)
 
 
-def _line(
-    axes: Axes, plot: Lines, table: pd.DataFrame, called: str, colour: str, mark: str
-) -> None:
+def _line(axes: Axes, plot: Lines, table: pd.DataFrame, title: str, colour: str, mark: str) -> None:
     """One group: thin lines and their mean, or a line with its band."""
     if table.empty:
         return
-    how = {"drawstyle": "steps-post"} if plot.steps else {}
+    how: dict[str, Any] = {"drawstyle": "steps-post"} if plot.steps else {}
     if plot.thin is not None and table[plot.thin].nunique() > 1:
         for name, line in table.groupby(plot.thin, sort=False):
             line = line.sort_values(plot.x, kind="stable")
-            look = {"color": colour if called else THIN, "lw": 0.6, "alpha": 0.6, "zorder": 2}
-            (thin,) = axes.plot(line[plot.x], line[plot.y], **look, **how)
+            grey = colour if title else THIN
+            (thin,) = axes.plot(
+                line[plot.x], line[plot.y], color=grey, lw=0.6, alpha=0.6, zorder=2, **how
+            )
             style.tip(thin, literal(str(name), limit=60))
         table = table.groupby(plot.x, as_index=False)[plot.y].mean()
-        colour = colour if called else INK
+        colour = colour if title else INK
     table = table.sort_values(plot.x, kind="stable")
     x, y = table[plot.x], table[plot.y]
     if plot.low in table and plot.high in table:
-        step = "post" if plot.steps else None
+        band: dict[str, Any] = {"step": "post"} if plot.steps else {}
         axes.fill_between(
-            x, table[plot.low], table[plot.high], color=colour, alpha=0.18, lw=0, step=step
+            x, table[plot.low], table[plot.high], color=colour, alpha=0.18, lw=0, **band
         )
-    marks = {"marker": mark, "ms": 3.5} if plot.marks or len(table) == 1 else {}
+    marks: dict[str, Any] = {"marker": mark, "ms": 3.5} if plot.marks or len(table) == 1 else {}
     (line,) = axes.plot(x, y, color=colour, lw=1.5, zorder=3, **marks, **how)
-    style.tip(line, f"{called}, last: {number(y.iloc[-1])}".lstrip(", "))
+    style.tip(line, f"{title}, last: {number(y.iloc[-1])}".lstrip(", "))
 
 
 def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: Mapping) -> None:
@@ -183,12 +191,10 @@ def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: M
     if not last:
         return
     axes.get_xlim(), axes.get_ylim()  # limits settle only when they are asked for
-    box, size = axes.get_position(), axes.get_figure(root=True).get_size_inches()
-    width, height = box.width * size[0], box.height * size[1]
-    shares = axes.transAxes.inverted().transform(
-        axes.transData.transform(list(last.values()))
-    )  # (groups, 2)
-    placed = apart(shares[:, 1], gap=0.9 * LINE / height, low=0.0, high=1.0)
+    width, height = style.inches_of(axes)
+    # (groups, 2)
+    shares = axes.transAxes.inverted().transform(axes.transData.transform(list(last.values())))
+    placed = apart(shares[:, 1].tolist(), gap=0.9 * LINE / height, low=0.0, high=1.0)
     for group, (x, y), at in zip(last, shares, placed, strict=True):
         look = {"color": looks[group][0], "transform": axes.transAxes}
         axes.plot(

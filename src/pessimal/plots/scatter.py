@@ -87,16 +87,10 @@ def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, named: bool)
         1.16 if named else 1.06
     )
     if equal:
-        size = _size(axes)
+        size = np.array(style.inches_of(axes))
         half = size * (half / size).max()
     (left, bottom), (right, top) = centre - half, centre + half
     axes.set(xlim=(left, right), ylim=(bottom, top))
-
-
-def _size(axes: Axes) -> np.ndarray:
-    """Width and height of a panel, inches."""
-    box = axes.get_position()
-    return np.array([box.width, box.height]) * axes.get_figure(root=True).get_size_inches()
 
 
 def _lines(axes: Axes, plot: Scatter) -> None:
@@ -152,7 +146,7 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     """A picture of how many points lie in each small cell: more are darker on a white page and
     fuller on a dark one."""
     limits = axes.get_xlim(), axes.get_ylim()
-    bins = np.maximum(_size(axes) / CELL, 2).astype(int)
+    bins = np.maximum(np.array(style.inches_of(axes)) / CELL, 2).astype(int)
     counts = np.histogram2d(x, y, bins=bins, range=limits)[0].T  # (y, x)
     share = np.log1p(counts) / np.log1p(max(counts.max(), 1))
     light, full = np.array(to_rgb(style.OKABE_ITO[4])), np.array(to_rgb(style.BLUE))
@@ -177,7 +171,7 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
         for (x, y), name in zip(places, names, strict=True):
             (point,) = axes.plot(x, y, "o", color="none", ms=5, zorder=4)
             style.tip(point, f"{name}: {number(x)}, {number(y)}")
-    dpi = axes.get_figure(root=True).dpi
+    dpi = axes.figure.dpi
     radius = (2.2 if crowded else 3.6) * dpi / 72  # pixels
     points = axes.transData.transform(places)
     half = (
@@ -191,7 +185,8 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     centres = beside(points, half, radius, np.array([window.min, window.max]))
     back = axes.transData.inverted().transform
     for point, centre, size, name in zip(points, centres, half, names, strict=True):
-        axes.text(*back(centre), name, fontsize=LABEL, ha="center", va="center", zorder=5)
+        x, y = back(centre)
+        axes.text(x, y, name, fontsize=LABEL, ha="center", va="center", zorder=5)
         edge = np.clip(point, centre - size, centre + size)
         if np.linalg.norm(edge - point) > radius + NEAR:
             axes.plot(*back([point, edge]).T, color=style.GREY, lw=0.4, zorder=2.6)

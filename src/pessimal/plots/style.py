@@ -9,6 +9,7 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from pessimal.errors import TableError
-from pessimal.texts import literal, short_names
+from pessimal.texts import literal, short_names, signed
 
 COLUMN_WIDTH, PAGE_WIDTH = 5.6, 7.2  # inches: one panel, and a journal's page
 LINE, PANEL_GAP = 0.145, 0.28
@@ -47,7 +48,9 @@ _INSTALLED = {font.name for font in font_manager.fontManager.ttflist}
 FONTS = "'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
 """In the SVG. No wider than DejaVu, by which room was made."""
 SIZE = 7.0  # points
-STYLE = (
+SLOPE = 40  # degrees, of names below an axis
+SLOPED: dict[str, Any] = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
+STYLE: dict[Any, Any] = (
     {
         "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED)],
         "axes.titlecolor": GREY,
@@ -141,16 +144,16 @@ def frame(
     top = lines * LINE + 0.05 + (0.0 if headed else 0.1) * bool(lines)
     row = height + below + (0.2 if headed else 0.0)
     total = top + down * row
-    own = (width - left - right - (across - 1) * PANEL_GAP) / across
+    panel_width = (width - left - right - (across - 1) * PANEL_GAP) / across
     figure = Figure(figsize=(width, total))
     FigureCanvasAgg(figure)
     panels: list[Axes] = []
     for place, heading in enumerate(headings):
         bottom, column = total - top - (place // across + 1) * row + below, place % across
         box = (
-            (left + column * (own + PANEL_GAP)) / width,
+            (left + column * (panel_width + PANEL_GAP)) / width,
             bottom / total,
-            own / width,
+            panel_width / width,
             height / total,
         )
         first = panels[0] if panels else None
@@ -178,6 +181,14 @@ def frame(
     return figure, panels
 
 
+def inches_of(axes: Axes) -> tuple[float, float]:
+    """Width and height of a panel."""
+    box, figure = axes.get_position(), axes.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    return box.width * width, box.height * height
+
+
 def side_by_side(panels: int, columns: int = 3) -> int:
     """How many panels stand in a row: four in two rows of two."""
     return panels if panels <= columns else 2 if panels == 4 else columns
@@ -185,7 +196,7 @@ def side_by_side(panels: int, columns: int = 3) -> int:
 
 def _legend_lines(handles: Sequence[Artist], width: float) -> tuple[int, int]:
     """How many lines a legend takes in so many inches, and how many entries stand on one."""
-    widths = [inches([handle.get_label()]) + 0.46 for handle in handles]
+    widths = [inches([str(handle.get_label())]) + 0.46 for handle in handles]
     for lines in range(1, len(handles) + 1):  # entries run down the columns
         across = -(-len(handles) // lines)
         if (
@@ -235,16 +246,16 @@ def _colour(place: int) -> str:
 
 def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[object, tuple[str, str]]:
     """Colour and mark of each group; marks repeat from the eleventh on."""
-    found = colours(groups, palette)
-    return {group: (found[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(found)}
+    colour_of = colours(groups, palette)
+    return {
+        group: (colour_of[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(colour_of)
+    }
 
 
-def key(looks: Mapping[object, tuple[str, str]], **line: object) -> list[Line2D]:
+def key(looks: Mapping[object, tuple[str, str]], **line: Any) -> list[Line2D]:
     """Handles of a legend: what each group's colour and mark stand for."""
     return [
-        Line2D(
-            [], [], color=colour, **{"marker": mark, **line}, label=literal(str(group), limit=40)
-        )
+        Line2D([], [], label=literal(str(group), limit=40), color=colour, **{"marker": mark} | line)
         for group, (colour, mark) in looks.items()
         if group is not None
     ]
@@ -325,4 +336,4 @@ def number(value: float) -> str:
     """A number for a tip: three significant digits and a true minus."""
     if not np.isfinite(value):
         return "–"
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+    return signed(value, ",.0f" if abs(value) >= 1000 else ".3g")

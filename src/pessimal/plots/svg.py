@@ -62,21 +62,21 @@ def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
 
 def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[str, str]) -> None:
     """One element's ids, colours, numbers and tooltip."""
-    own, link = node.attrib.pop("id", None), node.attrib.pop(_LINK, None)
-    if own in tips:
+    identifier, link = node.attrib.pop("id", None), node.attrib.pop(_LINK, None)
+    if identifier is not None and identifier in tips:
         title = ET.Element(f"{_SVG}title")
-        title.text = tips[own]
+        title.text = tips[identifier]
         node.insert(0, title)
         node.set("class", "tip")
-    elif own in referred:
-        node.set("id", f"{prefix}{own}")
+    elif identifier in referred:
+        node.set("id", f"{prefix}{identifier}")
     if link is not None:
         node.set("href", f"#{prefix}{link[1:]}" if link.startswith("#") else link)
     if node.get("transform", "").startswith("rotate(-0 "):
         del node.attrib["transform"]
     for name in {"d", "x", "y", "points", "width", "height"} & node.attrib.keys():
         short = _LONG.sub(
-            lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name]
+            lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), node.attrib[name]
         )
         short = re.sub(r"\s*([A-Za-z])\s*", r"\1", short) if name == "d" else short
         node.set(name, " ".join(short.split()))
@@ -105,7 +105,7 @@ def _restyle(node: ET.Element) -> None:
 def _flatten(node: ET.Element) -> None:
     """Take groups away that say nothing, comments and white space between elements; keep the order
     of drawing."""
-    kept: list[ET.Element] = []
+    children: list[ET.Element] = []
     for child in node:
         if not isinstance(child.tag, str) or child.tag == f"{_SVG}style":
             continue
@@ -121,7 +121,7 @@ def _flatten(node: ET.Element) -> None:
             and "id" not in child.attrib
         ):
             continue  # the transparent ground of a figure or panel
-        kept += list(child) if group and not child.attrib else [child]
-    node[:] = kept
+        children += list(child) if group and not child.attrib else [child]
+    node[:] = children
     if len(node) and not (node.text or "").strip():
         node.text = None

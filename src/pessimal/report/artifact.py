@@ -6,7 +6,8 @@ Knows files. Does not know HTML, but for that of the methods' Markdown.
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +19,7 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError
 from pessimal.explaining.edits.views import View, from_json
-from pessimal.tables.result import RESULTS
+from pessimal.tables.result import HOLDS, RESULTS, UNTESTED, Estimate
 
 KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
@@ -36,6 +37,27 @@ class Shown:
     figures: dict[str, str] = field(default_factory=dict)
     """Stems by tab."""
     notes: list[str] = field(default_factory=list)
+    effect: dict | None = None
+    """Which columns of its table are what it found: the fields of `tables.result.Effect`."""
+
+    @classmethod
+    def read(cls, entry: dict) -> "Shown":
+        """Of its entry in `results.json`. Where it declares no effect, its figure does; one that
+        was written before results could weighs by today's rule."""
+        plot, estimate = entry["plot"] or {}, entry["estimate"]
+        result = cls(**{**entry, "plot": plot})
+        if "effect" not in entry:
+            standing = Estimate(**estimate).standing if estimate else UNTESTED
+            size = result.weight - 1 if standing == HOLDS else result.weight
+            result = replace(result, weight=standing + min(max(size, 0.0), 1.0))
+        column = plot.get("estimate") or plot.get("value")
+        if result.effect or not column:
+            return result
+        symbol = column.replace("_", " ")
+        effect = {"column": column, "symbol": symbol, "unit": "", "null": plot.get("reference")}
+        return replace(
+            result, effect=effect | {name: plot.get(name) for name in ("low", "high", "p")}
+        )
 
     @property
     def by_model(self) -> bool:
@@ -64,15 +86,14 @@ class Artifact:
         if not file.is_file():
             raise InputError(
                 f"{self.reference} has no {RESULTS}: an earlier version of pessimal made it. Make "
-                f"it again, with the "
-                "command that made it"
+                "it again, with the command that made it"
             )
         return json.loads(file.read_text(encoding="utf-8"))
 
     @cached_property
     def results(self) -> list[Shown]:
         """In their own order."""
-        return [Shown(**{**each, "plot": each["plot"] or {}}) for each in self.document["results"]]
+        return [Shown.read(entry) for entry in self.document["results"]]
 
     @property
     def labels(self) -> dict[str, str]:
@@ -86,6 +107,11 @@ class Artifact:
             self._tables[name] = pd.read_parquet(file) if file.is_file() else pd.DataFrame()
         return self._tables[name]
 
+    def effect(self, name: str) -> dict | None:
+        """What a result declares as its effect; None where it declares none or there is none of
+        this name."""
+        return next((result.effect for result in self.results if result.name == name), None)
+
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
         return {}
@@ -95,9 +121,7 @@ class Artifact:
         another."""
         other = self.folder / "shown" / f"{result.name}.parquet"
         table = pd.read_parquet(other) if other.is_file() else self.table(result.name)
-        for column, wanted in result.plot.get("where", {}).items():
-            table = table[table[column].isin(wanted if isinstance(wanted, list) else [wanted])]
-        return table
+        return chosen_rows(table, result.plot.get("where", {}))
 
     def figure(self, stem: str) -> Path:
         """The SVG of this stem."""
@@ -107,6 +131,13 @@ class Artifact:
         """Comparisons to be read word by word, that belong to the result of this name."""
         file = self.folder / "views" / f"{name}.json"
         return from_json(file.read_text(encoding="utf-8")) if file.is_file() else []
+
+
+def chosen_rows(table: pd.DataFrame, where: Mapping[str, object]) -> pd.DataFrame:
+    """The rows with these values: column and value, or list of values."""
+    for column, wanted in where.items():
+        table = table[table[column].isin(wanted if isinstance(wanted, list) else [wanted])]
+    return table
 
 
 class Method(NamedTuple):

@@ -1,7 +1,7 @@
 """The cards of models: what each wants most and least, with whom it agrees, what moves it, what is
 wrong with its scores.
 
-Knows an artifact's tables by their columns and declared plots, and by name only `agreement` and
+Knows an artifact's tables by their declared effects and plots, and by name only `agreement` and
 `provenance`.
 """
 
@@ -12,16 +12,12 @@ import numpy as np
 import pandas as pd
 
 from pessimal.plots import BETWEEN
-from pessimal.report.artifact import Artifact, Shown
+from pessimal.report.artifact import Artifact, Shown, chosen_rows
 from pessimal.statistics import LEVEL
-from pessimal.texts import literal, significant
+from pessimal.texts import literal, signed, significant
 
 TOKENS = 3
 """At each end."""
-EFFECTS = ("d", "slope_sd", "difference_sd", "steeper_sd", "effect_sd", "estimate", "effect")
-"""Columns of which the first that is there is the size of an effect, where no plot declares one."""
-CORRECTED = {"flip_q": "flip_rate", "slope_q": "slope", "change_q": "change"}
-"""Corrected p values of explanations, and the sizes that they belong to."""
 
 
 def cards(artifact: Artifact) -> list[dict[str, Any]]:
@@ -34,7 +30,7 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
     and how many hold of how many).
     """
-    made = []
+    cards_made = []
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
         prompt, ends = _ends(artifact, model)
@@ -52,8 +48,8 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
                 "prompt": prompt,
                 "ends": ends,
             }
-            made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
-    return made
+            cards_made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
+    return cards_made
 
 
 def of_model(result: Shown, model: str, label: str) -> dict[str, str]:
@@ -77,11 +73,12 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     of_tokens = [
         r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot
     ]
-    tables = (
-        (r.plot, artifact.table(r.name)) for r in of_tokens
-    )  # rewards, then log-probabilities
-    own = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
-    plot, rows = next(((plot, rows) for plot, rows in own if len(rows)), ({}, pd.DataFrame()))
+    # Rewards, then log-probabilities.
+    tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)
+    of_model = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
+    plot, rows = next(
+        ((plot, rows) for plot, rows in of_model if len(rows)), (dict[str, Any](), pd.DataFrame())
+    )
     if rows.empty:
         return "", {}
     rows = _first(rows, plot["tabs"]).sort_values(plot["rank"])
@@ -90,71 +87,59 @@ def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str
     ends = {
         name: [
             (literal(text), significant(value), bool(certain))
-            for text, value, certain in own[[plot["text"], plot["value"], "certified"]]
+            for text, value, certain in of_model[[plot["text"], plot["value"], "certified"]]
             .head(TOKENS)
             .to_numpy(dtype=object)
         ]
         for end, name in (("top", "Most"), ("bottom", "Least"))
-        if len(own := rows[rows[plot["end"]] == end])
+        if len(of_model := rows[rows[plot["end"]] == end])
     }
     return (str(rows["prompt"].iloc[0]) if len(rows) and "prompt" in rows else ""), ends
 
 
 def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     """The closest and the farthest other model on the first prompt; one where there is one."""
-    pairs = artifact.table("agreement")
-    if pairs.empty:
+    pairs, declared = artifact.table("agreement"), artifact.effect("agreement")
+    if pairs.empty or declared is None:
         return []
-    own = _first(pairs[(pairs["model_a"] == model) | (pairs["model_b"] == model)])
-    own = own.dropna(subset="kendall").sort_values("kendall", ascending=False)
-    found = []
-    for how, rows in (("Closest", own.head(1)), ("Farthest", own.iloc[1:].tail(1))):
-        for row in rows.itertuples():
-            other = row.model_b if row.model_a == model else row.model_a
-            found.append(
-                (how, artifact.labels.get(other, other), f"{row.kendall:.2f}".replace("-", "−"))
-            )
-    return found
+    tau = declared["column"]
+    pairs = _first(pairs[(pairs["model_a"] == model) | (pairs["model_b"] == model)])
+    pairs = pairs.dropna(subset=tau).sort_values(tau, ascending=False)
+    return [
+        (how, artifact.labels.get(other, other), signed(row[tau]))
+        for how, rows in (("Closest", pairs.head(1)), ("Farthest", pairs.iloc[1:].tail(1)))
+        for _, row in rows.iterrows()
+        for other in [row["model_b"] if row["model_a"] == model else row["model_a"]]
+    ]
 
 
 def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, str] | None:
     """The largest effect on a model, of those whose corrected p is at most LEVEL."""
-    table = artifact.table(result.name)
-    if set(result.plot.get("where", ())) <= set(table):
-        table = artifact.rows(result)
-    corrected = [c for c in table if c == "p_adjusted" or c.endswith("p_holm") or c in CORRECTED]
-    p = next((c for c in (result.plot.get("p"), *corrected) if c in corrected), None)
-    size = next(
-        (c for c in (result.plot.get("estimate"), CORRECTED.get(p), *EFFECTS) if c in table), None
-    )
-    if "model" not in table or p is None or size is None:
+    effect, table = result.effect, artifact.table(result.name)
+    if effect is None or effect["p"] not in table or "model" not in table:
         return None
-    own = table[(table["model"] == model) & table[p].notna()]
-    holds = own[own[p] <= LEVEL]
+    where = result.plot.get("where", {})
+    if set(where) <= set(table):
+        table = chosen_rows(table, where)
+    column, p = effect["column"], effect["p"]
+    tested = table[(table["model"] == model) & table[p].notna()]
+    holds = tested[tested[p] <= LEVEL]
     if holds.empty:
         return None
-    zero = result.plot.get("reference") or 0.0
-    row = holds.loc[(holds[size] - zero).abs().idxmax()]
+    null = holds[effect["null"]] if isinstance(effect["null"], str) else effect["null"] or 0.0
+    distance = holds[column] - null
+    row = holds.loc[distance.abs().idxmax()]
+    texts = [c for c in table if c != "model" and not pd.api.types.is_numeric_dtype(table[c])]
     keys = [
         c
-        for c in table
-        if c not in ("model", "unit") and not pd.api.types.is_numeric_dtype(table[c])
+        for c in texts
+        if tested[c].nunique() > 1 and not any(_follows(table, c, other) for other in texts)
     ]
-    keys = [
-        c
-        for c in keys
-        if own[c].nunique() > 1 and not any(_follows(table, c, other) for other in keys)
-    ]
-    where = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
-    name = (
-        ""
-        if size.endswith("_sd") or size in ("estimate", "effect")
-        else f"{size.replace('_', ' ')} = "
-    )
-    sign = "+" if zero == 0 and row[size] > 0 else ""
-    unit = " SD" if size.endswith("_sd") or size == "d" else ""
-    text = f"{name}{sign}{row[size]:.2f}{unit}".replace("-", "−")
-    return result.name, text, f"{where} {len(holds)}/{len(own)}"
+    keys_of_row = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
+    symbol = f"{effect['symbol']} = " if effect["symbol"] else ""
+    value = signed(row[column], "+.2f" if (distance == holds[column]).all() else ".2f")
+    unit = f" {effect['unit']}" if effect["unit"] else ""
+    return result.name, f"{symbol}{value}{unit}", f"{keys_of_row} {len(holds)}/{len(tested)}"
 
 
 def _follows(table: pd.DataFrame, key: str, other: str) -> bool:

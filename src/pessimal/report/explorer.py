@@ -67,7 +67,7 @@ def chosen_prompts(
     if wanted:
         return list(dict.fromkeys(wanted))
     most = max(map(len, models.values()), default=0)
-    return [prompt for prompt, asked in models.items() if len(asked) == most]
+    return [prompt for prompt, answering in models.items() if len(answering) == most]
 
 
 def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Explorer | None:
@@ -82,7 +82,9 @@ def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Expl
     chunks: list[str] = []
     vocabularies: list[tuple[list[ScoreTable], dict]] = []
     for table in tables:
-        place = next((v for own, v in vocabularies if _same_candidates(own[0], table)), None)
+        place = next(
+            (v for vocabulary, v in vocabularies if _same_candidates(vocabulary[0], table)), None
+        )
         if place is None:
             place = _vocabulary(table, chunks)
             vocabularies.append(([table], place))
@@ -117,9 +119,8 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
         for token, text in zip(rows["token"], texts, strict=True)
     ]
     ids = rows["candidate_id"].tolist()
-    codes = pd.Categorical(rows["kind"], categories=KINDS).codes % len(
-        _KINDS
-    )  # −1, none of them, is the last
+    # −1, none of them, is the last.
+    codes = pd.Categorical(rows["kind"], categories=KINDS).codes % len(_KINDS)
     document = {
         "texts": texts,
         "tokens": [

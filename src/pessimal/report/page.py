@@ -23,7 +23,7 @@ from pessimal.report.cards import cards, of_model
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.report.svg import drawing
-from pessimal.texts import literal, readable, significant
+from pessimal.texts import literal, readable, signed, significant
 
 MAX_ROWS = 400
 """Of a table: long ones stay in the artifact; the page shows their beginning and counts the
@@ -56,7 +56,7 @@ def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = N
     parts = [_part(artifact, anchor) for artifact, anchor in zip(artifacts, anchors, strict=True)]
     findings = sorted(
         ((part, q, result) for part in parts for q in part["questions"] for result in q["results"]),
-        key=lambda found: -found[2].weight,
+        key=lambda entry: -entry[2].weight,
     )
     scripts = [own_script(), *library()] if explorer and explorer.index else []
     return environment.get_template("page.html.jinja").render(
@@ -133,13 +133,13 @@ def _figure(
     artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]
 ) -> dict:
     """A figure of stems or tables of tokens by tab; the tab that the title speaks of is `open`."""
-    kept = zip(_short(list(contents)), contents.values(), strict=True)
-    tabs = [
+    labelled = zip(_short(list(contents)), contents.values(), strict=True)
+    tabs: list[dict[str, Any]] = [
         {
             "label": label,
             "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids)),
         }
-        for label, it in itertools.islice(kept, MAX_TABS)
+        for label, it in itertools.islice(labelled, MAX_TABS)
     ]
     named = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
     start = tabs.index(max(named, key=lambda tab: len(tab["label"]))) if named else 0
@@ -158,10 +158,10 @@ def _contents(artifact: Artifact, result: Shown) -> dict[str, str] | dict[str, d
 def _short(labels: list[str]) -> list[str]:
     """Names of tabs without the parts that are the same in all."""
     parts = [label.split(BETWEEN) for label in labels]
-    if len({len(own) for own in parts}) != 1:
+    if len({len(pieces) for pieces in parts}) != 1:
         return labels
     differ = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
-    return [BETWEEN.join(own[i] for i in differ) for own in parts]
+    return [BETWEEN.join(pieces[i] for i in differ) for pieces in parts]
 
 
 def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
@@ -197,9 +197,12 @@ def number(estimate: dict) -> str:
 
 
 def tail(estimate: dict) -> str:
-    """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`."""
-    p = estimate["p"]
+    """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`; and what it is to be
+    compared with, where that is not 0."""
+    p, null = estimate["p"], estimate.get("null")
     text = f"n = {estimate['n']:,} {estimate['of']}"
+    if null:
+        text += f", beside {null:.3g}"
     if p is not None:
         text += ", corrected p " + ("< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", "."))
     return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
@@ -210,7 +213,7 @@ def _digits(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     plain = value == 0 or 0.005 <= abs(value) < 1000
-    return f"{value:.2f}".replace("-", "−") if plain else significant(value)
+    return signed(value) if plain else significant(value)
 
 
 def _table(frame: pd.DataFrame) -> dict:
@@ -223,7 +226,7 @@ def _table(frame: pd.DataFrame) -> dict:
     }
 
 
-def _cell(value: object) -> str:
+def _cell(value: Any) -> str:
     """A table cell as text: numbers to four digits, control characters visible, nothing for what is
     missing."""
     if isinstance(value, str):

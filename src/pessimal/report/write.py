@@ -84,4 +84,5 @@ def as_json(result: Result, figures: Mapping[str, str]) -> dict:
         "plot": plot,
         "figures": dict(figures),
         "notes": list(result.notes),
+        "effect": asdict(result.effect) if result.effect else None,
     }

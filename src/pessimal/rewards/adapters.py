@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError, require
+from pessimal.rewards.digests import shapes_in, weights_digest
 from pessimal.rewards.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -120,12 +121,6 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     return Adapter(folder, config, shapes)
 
 
-def shapes_in(file: Path) -> dict[str, list[int]]:
-    """Shape of every tensor of a safetensors file, from its header."""
-    with safe_open(file, framework="np") as tensors:
-        return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-
-
 def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
     """Path and revision of the base: `model.path`, or what the adapter names. ModelError where that
     is not here."""
@@ -198,8 +193,6 @@ def with_adapter(shapes: Mapping[str, Sequence[int]], adapter: Adapter) -> dict[
 
 def adapted_digest(base: str, adapter: Adapter) -> str:
     """sha256 over the base's weights digest and the adapter's weights and configuration."""
-    from pessimal.rewards.digests import weights_digest
-
     about = {
         "base_model_name_or_path",
         "revision",

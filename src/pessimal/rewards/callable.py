@@ -6,6 +6,7 @@ Knows how a function is found, called and digested. Does not know what it comput
 import hashlib
 import inspect
 import json
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -100,13 +101,11 @@ def open_callable(
     A class is made with the arguments, and its instance called. ConfigError for what cannot be
     imported, made or called.
     """
-    from hydra.utils import get_object, instantiate
-
-    options = dict(spec.callable)
-    path = options["_target_"]
+    arguments = {name: value for name, value in spec.callable.items() if name != "_target_"}
+    path = spec.callable["_target_"]
     try:
-        target = get_object(path)
-        function = instantiate(options, _partial_=not inspect.isclass(target))
+        target = pkgutil.resolve_name(path)
+        function = target(**arguments) if inspect.isclass(target) else partial(target, **arguments)
     except Exception as error:
         raise ConfigError(
             f"model.callable._target_={path!r} cannot be had: {' '.join(str(error).split())}. Give "
@@ -119,7 +118,6 @@ def open_callable(
             "called: give a function f(prompt, responses), or a class whose instances can be "
             "called so"
         )
-    arguments = {name: value for name, value in options.items() if name != "_target_"}
     return _reward(spec, function, target, arguments, tokenizer)
 
 

@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import safe_open
 from torch import nn
 
-from pessimal.rewards.adapters import shapes_in
 from pessimal.tables.files import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+def shapes_in(file: Path) -> dict[str, list[int]]:
+    """Shape of every tensor of a safetensors file, from its header."""
+    with safe_open(file, framework="np") as tensors:
+        return {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
 
 
 def weights_digest(folder: Path) -> str:

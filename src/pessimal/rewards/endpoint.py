@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,10 +19,17 @@ from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.callable import about_texts
 from pessimal.rewards.frame import Conversation, Templated, messages_of, plain_prompt, takes_pairs
+from pessimal.rewards.server import RequestFailure
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
-from pessimal.rewards.wires import TOP, Input, Messages, Wire
+from pessimal.rewards.wires import TOP, Input, Wire
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _log = logging.getLogger(__name__)
+
+Inputs = Callable[[Conversation], list[Input]]
+Reader = Callable[[list[Any]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,9 @@ class EndpointReward(TextReward):
     `pessimal.scoring.texts.KeptRewards` does, by content."""
 
     wire: Wire
-    inputs: Callable[[Conversation], list[Input]]
+    inputs: Inputs
     """What is sent for a conversation: one input, or two where a judge compares in both orders."""
-    read: Callable[[list[Input]], np.ndarray]
+    read: Reader
     """Rewards (n,) of the inputs of one request; NaN where the server gives none."""
     batch_size: int
     """Conversations a request."""
@@ -64,7 +72,7 @@ class EndpointReward(TextReward):
         """Requests, tokens, dollars and seconds that the rewards of conversations take. `timed`
         sends the first batch, and takes the others to be as fast; a server gets faster once it is
         warm."""
-        sent = [given for conversation in conversations for given in self.inputs(conversation)]
+        sent = [each for conversation in conversations for each in self.inputs(conversation)]
         orders = len(sent) // len(conversations) if conversations else 0
         requests = orders * len(self._starts(conversations))
         tokens, price = self.wire.tokens(sent), self.spec.endpoint.price
@@ -72,13 +80,12 @@ class EndpointReward(TextReward):
         if timed and conversations:
             started = time.perf_counter()
             first = self._batch(conversations, 0)
-            for given in first:
-                self.read(given)
+            for inputs in first:
+                self.read(inputs)
             once = (time.perf_counter() - started) / len(first)
             seconds = once * math.ceil(requests / self.spec.endpoint.concurrency)
-        return Cost(
-            requests, tokens, None if None in (price, tokens) else price * tokens / 1e6, seconds
-        )
+        dollars = None if price is None or tokens is None else price * tokens / 1e6
+        return Cost(requests, tokens, dollars, seconds)
 
     def rewards(
         self,
@@ -114,8 +121,7 @@ class EndpointReward(TextReward):
             response = conversations[missing[0]][-1].content
             raise ModelError(
                 f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} "
-                f"conversations, the first "
-                f"ending in {response[:60]!r}: {self._why()}"
+                f"conversations, the first ending in {response[:60]!r}: {self._why()}"
             )
         return rewards
 
@@ -140,28 +146,27 @@ class EndpointReward(TextReward):
         if self.wire.spec.api == "chat":
             return (
                 f"no positive, or no negative, answer of the judge is among the {TOP} likeliest "
-                f"first tokens, which is all "
-                "that the server gives, and a number for it would be invented. Give more spellings "
-                "(model.judge.positive, "
-                "model.judge.negative), or load the judge here: model.kind=judge "
-                "model.path=DIR_OR_ID"
+                "first tokens, which is all that the server gives, and a number for it would be "
+                "invented. Give more spellings (model.judge.positive, model.judge.negative), or "
+                "load the judge here: model.kind=judge model.path=DIR_OR_ID"
             )
         return "its answer was null, NaN or infinite; in its precision the model's numbers may overflow"
 
 
-def _raise_first(failed: list[Exception], batches: int) -> None:
+def _raise_first(failed: Sequence[RequestFailure], batches: int) -> None:
     for error in failed:
         if isinstance(error, ConfigError):
             raise error
     if failed:
         raise type(failed[0])(
             f"{failed[0]}. {len(failed)} of {batches} batches failed, and what was answered is "
-            f"kept: type the same command "
-            "again to ask for the rest"
+            "kept: type the same command again to ask for the rest"
         ) from failed[0]
 
 
-def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
+def open_endpoint(
+    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> EndpointReward:
     """The server of a spec; nothing is sent yet. With a `tokenizer`, servers of sequence
     classifiers get token ids in its chat template, as the model's own forward does; without,
     messages, which vLLM alone takes.
@@ -176,20 +181,24 @@ def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
     judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
-    size = options.batch_size
+    size, read = options.batch_size, cast(Reader, _OutputReader(wire, spec.output))
     if options.api == "chat":
         size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge)
     elif judging:
         inputs, read = _graded(spec, tokenizer, wire)
     else:
         inputs, messages = _shown(options.api, tokenizer)
-        size, read = 1 if messages else size, _OutputReader(wire, spec.output)
-    said = {"api": options.api, "output": spec.output, "judge": asdict(judge) if judging else None}
+        size = 1 if messages else size
+    reading = {
+        "api": options.api,
+        "output": spec.output,
+        "judge": asdict(judge) if judging else None,
+    }
     server = {"url": wire.server.address, "served": options.served}
     return EndpointReward(
         spec=spec,
         weights_digest=_digest(server),  # a server does not say more about them
-        config_digest=_digest(said),
+        config_digest=_digest(reading),
         **about_texts(spec, tokenizer),
         wire=wire,
         inputs=inputs,
@@ -198,7 +207,7 @@ def open_endpoint(spec: ModelSpec, tokenizer=None) -> EndpointReward:
     )
 
 
-def _shown(api: str, tokenizer) -> tuple[Callable[[Conversation], list[Input]], bool]:
+def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
     if api == "vllm-score":
         return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
@@ -207,14 +216,12 @@ def _shown(api: str, tokenizer) -> tuple[Callable[[Conversation], list[Input]], 
             return lambda c: [messages_of(c)], True
         raise ConfigError(
             f"model.endpoint.api={api} takes texts in the model's own template: give its "
-            f"tokenizer, "
-            "model.tokenizer=DIR_OR_ID"
+            "tokenizer, model.tokenizer=DIR_OR_ID"
         )
     if takes_pairs(tokenizer):
         raise ConfigError(
-            f"the tokenizer of model.tokenizer takes a prompt and a response as a pair, which "
-            f"model.endpoint.api={api} does "
-            "not: type model.endpoint.api=vllm-score"
+            "the tokenizer of model.tokenizer takes a prompt and a response as a pair, which "
+            f"model.endpoint.api={api} does not: type model.endpoint.api=vllm-score"
         )
     template = Templated(tokenizer)
     return lambda c: [list(template.encode(c).ids)], False
@@ -233,13 +240,12 @@ class _OutputReader:
         if (self.output is None and outputs > 1) or (self.output or 0) >= outputs:
             raise ConfigError(
                 f"{self.wire.address} gives {outputs} outputs, and model.output={self.output}: say "
-                f"which is the reward, "
-                f"model.output=0 to {outputs - 1}"
+                f"which is the reward, model.output=0 to {outputs - 1}"
             )
         return rows[:, self.output or 0]
 
 
-def _questions(spec: ModelSpec) -> Callable[[Conversation], list[Input]]:
+def _questions(spec: ModelSpec) -> Inputs:
     """What a chat is asked about a conversation."""
     judge = spec.judge
     judge.check()
@@ -251,10 +257,9 @@ def _questions(spec: ModelSpec) -> Callable[[Conversation], list[Input]]:
     if any(wrong.values()):
         raise ConfigError(
             f"{next(name for name, is_so in wrong.items() if is_so)} cannot be asked of "
-            f"model.endpoint.api=chat, which takes a "
-            "question and gives log-probabilities: give model.judge.template with {prompt} and "
-            "{response}, and positive "
-            "and negative, or ratings"
+            "model.endpoint.api=chat, which takes a question and gives log-probabilities: give "
+            "model.judge.template with {prompt} and {response}, and positive and negative, or "
+            "ratings"
         )
     if spec.endpoint.served is None:
         raise ConfigError(
@@ -285,7 +290,7 @@ class _ChatReader:
     judge: JudgeSpec
     warned: list[float] = field(default_factory=list)
 
-    def __call__(self, inputs: list[Messages]) -> np.ndarray:
+    def __call__(self, inputs: list[Any]) -> np.ndarray:
         reward, off = read_answer(self.wire.top(inputs[0]), self.judge)
         if off > 0.1 and not self.warned:
             self.warned.append(off)
@@ -314,8 +319,8 @@ def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, 
 
     def total(answers: Sequence[str]) -> tuple[float, float]:
         """Probability of answers that are there, and most of those that are not."""
-        there = [probabilities[answer] for answer in answers if answer in probabilities]
-        return sum(there), least * (len(answers) - len(there))
+        listed = [probabilities[answer] for answer in answers if answer in probabilities]
+        return sum(listed), least * (len(answers) - len(listed))
 
     if judge.ratings:
         seen, unseen = total(list(judge.ratings))
@@ -334,31 +339,32 @@ def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, 
     return math.log(positive) - math.log(negative), off
 
 
-def _graded(spec: ModelSpec, tokenizer, wire: Wire):
+def _graded(
+    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None", wire: Wire
+) -> tuple[Inputs, Reader]:
     """What sglang-score is sent for a judge's question, and how its answer is read."""
     judge = spec.judge
     judge.check()
     if tokenizer is None or judge.logit is not None:
         raise ConfigError(
             "a judge behind model.endpoint.api=sglang-score is asked for probabilities of token "
-            "ids: give its tokenizer, "
-            "model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
+            "ids: give its tokenizer, model.tokenizer=DIR_OR_ID, and positive and negative, or "
+            "ratings"
         )
     import torch
 
     from pessimal.rewards.judge import Graded, reading_of
     from pessimal.rewards.language import is_chat
 
-    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name)
+    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name or "")
     orders = [Graded(tokenizer, judge, chat, swapped=swapped) for swapped in _orders(judge)]
     reading = reading_of(tokenizer, judge, orders[0])
     wire.labels = reading.ids
 
     def read(inputs: list[Input]) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            logs = np.log(
-                wire.rows(inputs)
-            )  # of probabilities, whose normaliser cancels as that of logits does
+            # Of probabilities, whose normaliser cancels as that of logits does.
+            logs = np.log(wire.rows(inputs))
         return reading.reward(torch.from_numpy(logs)).numpy()
 
     return lambda c: [list(order.encode(c).ids) for order in orders], read
@@ -369,5 +375,5 @@ def _orders(judge: JudgeSpec) -> tuple[bool, ...]:
     return (False,) if judge.opponent is None else (False, True)
 
 
-def _digest(said: dict) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,8 @@ from safetensors import SafetensorError
 
 from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
-from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter, shapes_in
+from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
+from pessimal.rewards.digests import shapes_in
 from pessimal.rewards.quantised import check_gguf
 from pessimal.rewards.spec import Kind, ModelSpec
 

@@ -283,7 +283,7 @@ class ModelSpec:
     judge: JudgeSpec = field(default_factory=JudgeSpec)
     endpoint: EndpointSpec = field(default_factory=EndpointSpec)
     callable: Any = None
-    """The function, as Hydra instantiates it: `_target_` (module.name) and further arguments.
+    """The function: `_target_` (module.name) and further arguments.
     Called as f(prompt, responses), it gives one number a response."""
     tokenizer: str | None = None
     """Hub repository or local folder of the tokenizer, where `path` has none. For callable and

@@ -14,7 +14,7 @@ Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -70,8 +70,8 @@ class Wire:
         spec = self.spec
         if spec.api not in PATHS:
             raise ConfigError(
-                f"model.endpoint.api={spec.api!r} is none of {', '.join(PATHS)}."
-                f"{did_you_mean(spec.api, PATHS)}"
+                f"model.endpoint.api={spec.api!r} is none of "
+                f"{', '.join(PATHS)}.{did_you_mean(spec.api, PATHS)}"
             )
         require("openai", why="a reward behind a server")
         self.server = Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
@@ -127,10 +127,9 @@ class Wire:
         except (KeyError, IndexError, TypeError, ValueError):
             raise ModelError(
                 f"{self.address} answered without log-probabilities of its first token "
-                f"({shortened(answer)}), and a judge is "
-                "read off these. Use a server that gives them (vLLM, SGLang, OpenAI), or load the "
-                "judge here: "
-                "model.kind=judge model.path=DIR_OR_ID"
+                f"({shortened(answer)}), and a judge is read off these. Use a server that gives "
+                "them (vLLM, SGLang, OpenAI), or load the judge here: model.kind=judge "
+                "model.path=DIR_OR_ID"
             ) from None
         return tops
 
@@ -140,53 +139,40 @@ class Wire:
         model = {"model": self.spec.served} if self.spec.served else {}
         pair, ids = isinstance(first, tuple), isinstance(first, list) and not is_messages(first)
         if pair != (api == "vllm-score"):
-            takes = (
-                "pairs of a prompt and a response" if api == "vllm-score" else "texts or token ids"
-            )
+            takes = "texts or token ids" if pair else "pairs of a prompt and a response"
             raise ConfigError(f"model.endpoint.api={api} takes {takes}, got {shortened(first)}")
+        # By default neither messages nor pairs get special tokens.
+        fields = dict(self.fields)
+        no_tokens = {name: fields[name] for name in fields if name != "add_special_tokens"}
         if api == "chat":
             return model | self._chat_body(first)
         if is_messages(first):
             if not api.startswith("vllm") or len(inputs) > 1:
                 raise ConfigError(
                     f"{api} takes no messages, or one conversation a request: give its model's "
-                    f"tokenizer"
+                    "tokenizer"
                 )
-            no_bos = {
-                name: value for name, value in self.fields.items() if name != "add_special_tokens"
-            }
-            return model | {"messages": first} | no_bos  # whose default is to add none
+            return model | {"messages": first} | no_tokens
         if pair:
-            raw = {
-                name: value for name, value in self.fields.items() if name != "add_special_tokens"
-            }
-            return (
-                model
-                | {"text_1": [pair[0] for pair in inputs], "text_2": [pair[1] for pair in inputs]}
-                | raw
-            )
+            prompts, responses = map(list, zip(*inputs, strict=True))
+            return model | {"text_1": prompts, "text_2": responses} | no_tokens
         if api == "sglang-classify":
             return model | {"input_ids" if ids else "text": list(inputs)}
         if api == "sglang-score":
-            body = model | {
-                "query": [] if ids else "",
-                "items": list(inputs),
-                "apply_softmax": False,
-            }
-            return body | {"label_token_ids": list(self.labels)} if self.labels else body
-        return model | {"input": list(inputs)} | dict(self.fields)
+            query = {"query": [] if ids else "", "items": list(inputs), "apply_softmax": False}
+            return model | query | ({"label_token_ids": [*self.labels]} if self.labels else {})
+        return model | {"input": list(inputs)} | fields
 
     def _chat_body(self, messages: Input) -> dict[str, Any]:
-        if not is_messages(messages):
-            messages = [{"role": "user", "content": messages}]
+        turns = messages if is_messages(messages) else [{"role": "user", "content": messages}]
         body = {
-            "messages": messages,
+            "messages": turns,
             self.server.token_limit: 1,
             "temperature": 0,
             "logprobs": True,
             "top_logprobs": TOP,
         }
-        if messages[-1]["role"] == "assistant":  # what the answer begins with (vLLM, SGLang)
+        if turns[-1]["role"] == "assistant":  # what the answer begins with (vLLM, SGLang)
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
@@ -195,15 +181,18 @@ class Wire:
         without a tokenizer."""
         if self.tokenizer is None:
             return None
-        total = 0
-        for given in inputs:
-            if isinstance(given, list) and not is_messages(given):
-                total += len(given)
-                continue
-            texts = [given] if isinstance(given, str) else given
-            texts = [text["content"] if isinstance(text, dict) else text for text in texts]
-            total += sum(map(len, self.tokenizer(texts, add_special_tokens=False)["input_ids"]))
-        return total
+        total, texts = 0, list[str]()
+        for each in inputs:
+            if isinstance(each, str):
+                texts.append(each)
+            elif is_messages(each):
+                texts += [message["content"] for message in each]
+            elif isinstance(each, tuple):
+                texts += each
+            else:
+                total += len(each)
+        encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        return total + sum(len(ids) for ids in encoded)
 
     def post(self, body: Mapping[str, Any]) -> Any:
         """The JSON that the server answers, after retries. Raises as `scores`."""
@@ -230,18 +219,16 @@ class Wire:
             rows = [[np.nan if value is None else float(value) for value in row] for row in rows]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise ModelError(
-                f"{self.address} answers not as model.endpoint.api={api} does: {shortened(answer)}. "
-                f"See which API the server "
-                f"speaks: {', '.join(PATHS)}"
+                f"{self.address} answers not as model.endpoint.api={api} does: "
+                f"{shortened(answer)}. See which API the server speaks: {', '.join(PATHS)}"
             ) from None
         if len(rows) != n:
             raise ModelError(f"{self.address} gives {len(rows)} answers for {n} inputs")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
             raise ModelError(
                 f"{self.address} gives {min(map(len, rows))} to {max(map(len, rows))} outputs an "
-                f"input: one number for "
-                "every token, perhaps. Serve the model as a sequence classifier (vLLM: --convert "
-                "classify)"
+                "input: one number for every token, perhaps. Serve the model as a sequence "
+                "classifier (vLLM: --convert classify)"
             )
         return np.array(rows, dtype=np.float64)
 
@@ -260,5 +247,6 @@ def _outputs(api: str, entry: Mapping[str, Any]) -> Sequence[Any]:
     return outputs[-1] if outputs and isinstance(outputs[0], list) else outputs
 
 
-def is_messages(given: Any) -> bool:
+def is_messages(given: object) -> TypeGuard[Messages]:
+    """Whether an input is a conversation."""
     return isinstance(given, list) and bool(given) and isinstance(given[0], Mapping)

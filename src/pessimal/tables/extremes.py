@@ -49,12 +49,12 @@ def extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
 def _end(table: pd.DataFrame, *, k: int, highest: bool) -> pd.DataFrame:
     """The k most extreme rows at one end, most extreme first."""
     ordered = table.sort_values(["reward", "candidate_id"], ascending=[not highest, True])
-    kept, left_out = ordered.iloc[:k], ordered.iloc[k:]
-    equals = left_out["reward"].eq(kept["reward"].iloc[-1]).sum() if len(kept) else 0
-    tied = kept["reward"].eq(kept["reward"].iloc[-1]) & (equals > 0) if len(kept) else False
-    return kept.assign(
+    listed, left_out = ordered.iloc[:k], ordered.iloc[k:]
+    equals = left_out["reward"].eq(listed["reward"].iloc[-1]).sum() if len(listed) else 0
+    tied = listed["reward"].eq(listed["reward"].iloc[-1]) & (equals > 0) if len(listed) else False
+    return listed.assign(
         end="top" if highest else "bottom",
-        rank=range(1, len(kept) + 1),
+        rank=range(1, len(listed) + 1),
         tied=tied,
         tied_left_out=equals * tied,
     )

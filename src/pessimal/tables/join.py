@@ -58,15 +58,14 @@ def reward_matrix(
     items = _shared(tables, rows, paper=paper)
     if len(items) < 3:
         raise TableError(
-            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least "
-            f"3 are needed. "
-            "Compare scans of vocabularies with scans of vocabularies, and item lists with the "
-            "same item list."
+            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at "
+            "least 3 are needed. Compare scans of vocabularies with scans of vocabularies, and "
+            "item lists with the same item list."
         )
-    places = {id(own): own.reindex(items).to_numpy() for own in rows}
+    places = {id(positions): positions.reindex(items).to_numpy() for positions in rows}
     columns = {
-        model: table.rows["reward"].to_numpy()[places[id(own)]]
-        for model, table, own in zip(models, tables, rows, strict=True)
+        model: table.rows["reward"].to_numpy()[places[id(positions)]]
+        for model, table, positions in zip(models, tables, rows, strict=True)
     }
     return pd.DataFrame(columns, index=pd.Index(items, name="text"))
 
@@ -75,9 +74,9 @@ def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: b
     """The texts that all tables have by `rows`, sorted; see `shared_items`."""
     if not tables:
         raise TableError("no score tables given: scan or import some first")
-    first, *others = {id(own): own.index for own in rows}.values()
-    for own in others:
-        first = first.intersection(own)
+    first, *others = {id(positions): positions.index for positions in rows}.values()
+    for positions in others:
+        first = first.intersection(positions)
     shared = first.sort_values()
     as_text = any(
         t.provenance.candidates == "vocabulary" and t.provenance.mode != "ids" for t in tables
@@ -89,16 +88,16 @@ def _rows_by_text(tables: Sequence[ScoreTable], *, stripped: bool) -> list[pd.Se
     """Of each table the row of each text, index = text, without texts that it holds twice; one
     series for all tables of one vocabulary, as sorting 30,000 texts takes longer than everything
     that is then done with them."""
-    known: list[tuple[pd.Series, pd.Series]] = []
-    found = []
+    cache: list[tuple[pd.Series, pd.Series]] = []
+    positions = []
     for table in tables:
         texts = table.rows["text"]
-        own = next((rows for other, rows in known if other.equals(texts)), None)
-        if own is None:
-            own = _row_by_text(texts, stripped=stripped)
-            known.append((texts, own))
-        found.append(own)
-    return found
+        of_table = next((rows for other, rows in cache if other.equals(texts)), None)
+        if of_table is None:
+            of_table = _row_by_text(texts, stripped=stripped)
+            cache.append((texts, of_table))
+        positions.append(of_table)
+    return positions
 
 
 def _row_by_text(texts: pd.Series, *, stripped: bool) -> pd.Series:
@@ -116,10 +115,10 @@ def _barest(texts: pd.Index) -> list[int]:
     """Positions, rising: of texts that differ only in outer white space the shortest, the first in
     order where two are as short."""
     # Not pandas' sorting: plain Python takes a fifth of its time.
-    kept: dict[str, tuple[int, str, int]] = {}
+    barest: dict[str, tuple[int, str, int]] = {}
     for position, text in enumerate(texts.tolist()):
         bare = text.strip()
         this = (len(text), text, position)
-        if bare not in kept or this < kept[bare]:
-            kept[bare] = this
-    return sorted(position for _, _, position in kept.values())
+        if bare not in barest or this < barest[bare]:
+            barest[bare] = this
+    return sorted(position for _, _, position in barest.values())

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -123,9 +124,9 @@ def read_vocabulary(
             f"format=checkpoints"
         )
     model = _model_of(path, model, path.stem, known)
-    rows, kept = _tokens(path, table, known)
+    rows, texts_used = _tokens(path, table, known)
     return _tables(
-        path, rows, kept, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary"
+        path, rows, texts_used, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary"
     )
 
 
@@ -145,8 +146,7 @@ def read_checkpoints(
     if not steps:
         raise InputError(
             f"{path} has the columns {list(table.columns)[:8]} and none named step-N, the scores "
-            f"after N steps. For scores "
-            "of finished models type format=vocabulary"
+            "after N steps. For scores of finished models type format=vocabulary"
         )
     if others := [column for column in scored if column not in steps]:
         log.warning(
@@ -157,9 +157,9 @@ def read_checkpoints(
     named, _, name = path.stem.partition(ACROSS)
     prompt = prompt or _prompt_of(path, named, known)
     model = _model_of(path, model, name or path.stem, known)
-    rows, kept = _tokens(path, table, known)
+    rows, texts_used = _tokens(path, table, known)
     described = known.models.get(model, ModelDescription())
-    columns = dict.fromkeys(sorted(steps, key=steps.get), (model, prompt))
+    columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
     return [
         replace(
             table,
@@ -169,7 +169,7 @@ def read_checkpoints(
             ),
         )
         for table, step in zip(
-            _tables(path, rows, kept, columns, known, "vocabulary"),
+            _tables(path, rows, texts_used, columns, known, "vocabulary"),
             sorted(steps.values()),
             strict=True,
         )
@@ -193,8 +193,8 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
     """The model: what the user typed, else what `name`, a part of the file's name, says."""
     if given is not None:
         return model_named(given, known.models) or given
-    if found := model_named(name, known.models):
-        return found
+    if label := model_named(name, known.models):
+        return label
     if not name or "_" in name:
         raise InputError(
             f"{path}: the file's name does not say which model it is of"
@@ -218,8 +218,7 @@ def _prompt_of(path: Path, name: str, known: Known) -> str:
     raise InputError(
         f"{path}: which prompt was it scored with? The file's name is no known key.{guess} Type "
         f"prompt=KEY. Known keys: {shown}. For a key of your own, also state its wording: "
-        f"prompt=KEY "
-        "+prompts.KEY='the user turn'"
+        "prompt=KEY +prompts.KEY='the user turn'"
     )
 
 
@@ -235,9 +234,8 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The candidates of a vocabulary, and the rows of its table that they stand in."""
-    if missing := int(
-        table["token_decoded"].isna().sum()
-    ):  # of a parquet file: pandas took `null` and `NA` for missing
+    # Of a parquet file: pandas took `null` and `NA` for missing.
+    if missing := int(table["token_decoded"].isna().sum()):
         log.warning(
             "%s: %d tokens have no text; they take part as the empty text", path.name, missing
         )
@@ -255,12 +253,12 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
     )
     if known.tokens is None:
         return rows, table
-    kept = texts.isin(known.tokens)
-    if not kept.any():
+    wanted = texts.isin(known.tokens)
+    if not wanted.any():
         raise InputError(
             f"{path}: none of its {len(texts)} tokens stands in the list that tokens= names"
         )
-    return rows[kept].reset_index(drop=True), table[kept].reset_index(drop=True)
+    return rows[wanted].reset_index(drop=True), table[wanted].reset_index(drop=True)
 
 
 def _items(texts: pd.Series) -> pd.DataFrame:
@@ -275,10 +273,8 @@ def _scored(path: Path, table: pd.DataFrame, columns: list[str]) -> list[str]:
     if len(table.columns) - len(scored) < len(columns) or not scored or table.empty:
         raise InputError(
             f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected "
-            f"{columns} and at least "
-            "one column of rewards. Is `format=` right? The formats are eloeverything, "
-            "factorial54, vocabulary and "
-            "checkpoints."
+            f"{columns} and at least one column of rewards. Is `format=` right? The formats are "
+            "eloeverything, factorial54, vocabulary and checkpoints."
         )
     return scored
 
@@ -314,7 +310,7 @@ def _tables(
 ) -> list[ScoreTable]:
     """The score tables of a file's columns; `columns` says model and prompt of each, `rows` what
     its rows are."""
-    common = {
+    common: dict[str, Any] = {
         "candidates": candidates,
         "candidates_digest": items_digest(rows),
         "mode": "published",
@@ -323,7 +319,7 @@ def _tables(
         "score": known.score or REWARD,
     }
     whole = candidates == "vocabulary" and known.tokens is None
-    made = []
+    tables = []
     for column, (model, prompt) in columns.items():
         scores = numbers(path, table, column).astype(float)
         _check_score(path, column, scores, known.score, whole=whole)
@@ -332,8 +328,10 @@ def _tables(
         )
         untested = pd.array([None] * len(rows), dtype="boolean")
         of_column = rows.assign(survives=untested, reward=scores, certified=False)
-        made.append(ScoreTable(provenance, of_column, known.models.get(model, ModelDescription())))
-    return made
+        tables.append(
+            ScoreTable(provenance, of_column, known.models.get(model, ModelDescription()))
+        )
+    return tables
 
 
 def _check_score(
@@ -352,9 +350,8 @@ def _check_score(
     if score is None and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS:
         raise InputError(
             f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these "
-            f"look like log-probabilities "
-            "of a language model. Type score=log_probability, or score=reward if they are rewards "
-            "all the same"
+            "look like log-probabilities of a language model. Type score=log_probability, or "
+            "score=reward if they are rewards all the same"
         )
     if score != LOG_PROBABILITY:
         return
@@ -362,14 +359,12 @@ def _check_score(
         value = scores[positive].iloc[0]
         raise InputError(
             f"{where}, row {int(np.argmax(positive)) + 1}: {value:g} is no log-probability, which "
-            f"is at most 0. Leave "
-            "score=log_probability out"
+            "is at most 0. Leave score=log_probability out"
         )
     if mass > 1 + MASS:
         raise InputError(
             f"{where}: the probabilities add up to {mass:.3f}, more than 1, so these are no "
-            f"log-probabilities of different "
-            "answers. Leave score=log_probability out"
+            "log-probabilities of different answers. Leave score=log_probability out"
         )
     if whole and mass < 1 - MASS:
         log.warning(

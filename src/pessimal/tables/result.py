@@ -6,6 +6,7 @@ one function publishes them (`verbs.publish`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, SupportsIndex, TypeGuard, overload
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from pessimal.statistics import LEVEL
 RESULTS = "results.json"
 """The file of an artifact that says what its results are (`verbs.publish` writes it,
 `report.artifact` reads it)."""
+UNTESTED, TESTED, HOLDS = 0, 1, 2
+"""Of a number: nothing tests it; a test does not say that it holds; it holds after correction."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,66 @@ class Estimate:
     """Interval, where there is one."""
     p: float | None = None
     """Corrected for the tests of its family, where there is one."""
+    null: float | None = None
+    """What a reader compares it with: 0, ½, what a random head gives; None where nothing is."""
+
+    @property
+    def standing(self) -> int:
+        """HOLDS, TESTED or UNTESTED. An interval beside a null is a test, but an uncorrected one:
+        it never counts for more than TESTED."""
+        if _known(self.p):
+            return HOLDS if self.p <= LEVEL else TESTED
+        compared = _known(self.low) and _known(self.high) and _known(self.null)
+        return TESTED if compared else UNTESTED
+
+    def weight(self, size: float | None = None, *, share: float = 1.0) -> float:
+        """`weight_of` this number.
+
+        Args:
+            size: where that of the distance from the null is not what deserves attention.
+            share: less than 1 where the result is expected, or a part of what another says.
+        """
+        size = self.value - (self.null or 0.0) if size is None else size
+        return self.standing + share * min(abs(size), 1.0)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a result found, as columns of its table. Cards, figures, the order of the page, W&B and
+    `results.json` read this; nothing guesses what a column means by its name."""
+
+    column: str
+    """The effect itself."""
+    label: str
+    """What it is, with its unit; the label of its `Estimate`."""
+    low: str | None = None
+    high: str | None = None
+    """Ends of its interval."""
+    p: str | None = None
+    """p corrected for the tests of its family."""
+    null: float | str | None = None
+    """What a reader compares it with: a number, or the column that has it for each row (a random
+    head's, say); None where there is nothing to compare it with."""
+    n: str = "n"
+    """How many things a row rests on."""
+    of: str = "tokens"
+    """What things."""
+    symbol: str = ""
+    """What stands before the number where there is little room: `spearman`."""
+    unit: str = ""
+    """What stands behind it: `SD`."""
+
+    def at(self, row: pd.Series, label: str | None = None) -> Estimate:
+        """The number of one row of the table.
+
+        Args:
+            row: as `table.iloc[…]` gives it.
+            label: where the row is chosen in a way that a reader must know (`τ, highest`).
+        """
+        low, high, p = (_number(row, name) for name in (self.low, self.high, self.p))
+        null = _number(row, self.null) if isinstance(self.null, str) else self.null
+        value, n = float(row[self.column]), int(row[self.n])
+        return Estimate(label or self.label, value, n, self.of, low, high, p, null)
 
 
 @dataclass(frozen=True)
@@ -51,12 +114,53 @@ class Result:
     """Which static text says what is measured and what is not: `methods/METHOD.md`. Results of one
     method share a section of the page."""
     weight: float = 0.0
-    """How much it deserves the top of the page; see `weight_of`."""
+    """How much it deserves the top of the page; see `weight_of`. No more than the standing of the
+    estimate allows, so that an untested number never comes before a tested one."""
     estimate: Estimate | None = None
+    """The number behind the headline, mostly `effect.at(row)`."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
     summary: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers by which runs are compared at W&B."""
+    effect: Effect | None = None
+    """Which columns of the table are what it found."""
+
+    def __post_init__(self) -> None:
+        standing = self.estimate.standing if self.estimate else UNTESTED
+        if self.weight > standing + 1:
+            object.__setattr__(self, "weight", float(standing + 1))
+        missing = {*_columns(self.effect)} - {*self.table.columns} if len(self.table) else set()
+        if missing:
+            raise ValueError(
+                f"the result {self.name!r} declares an effect in {', '.join(sorted(missing))}, "
+                f"and its table has {', '.join(map(str, self.table.columns))}"
+            )
+
+    @classmethod
+    def of_row(
+        cls,
+        row: pd.Series,
+        name: str,
+        table: pd.DataFrame,
+        effect: Effect,
+        headline: str,
+        *,
+        label: str | None = None,
+        size: float | None = None,
+        share: float = 1.0,
+        **rest: Any,
+    ) -> "Result":
+        """A result whose headline is about one row of its table, which gives its number and weight.
+
+        Args:
+            row: as `table.iloc[…]` gives it.
+            label: of the number, where a reader must know how the row was chosen.
+            size, share: see `Estimate.weight`.
+            rest: further fields.
+        """
+        estimate = effect.at(row, label)
+        weight = estimate.weight(size, share=share)
+        return cls(name, table, headline, weight=weight, estimate=estimate, effect=effect, **rest)
 
 
 class Results(list[Result]):
@@ -67,28 +171,49 @@ class Results(list[Result]):
         self.skipped = dict(skipped or {})
         """What could not be done, by name: why."""
 
-    def __getitem__(self, which: int | slice | str):
+    @overload
+    def __getitem__(self, which: SupportsIndex | str) -> Result: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[Result]: ...
+
+    def __getitem__(self, which: SupportsIndex | slice | str) -> Result | list[Result]:
         if not isinstance(which, str):
             return super().__getitem__(which)
-        if found := next((result for result in self if result.name == which), None):
-            return found
+        if result := next((result for result in self if result.name == which), None):
+            return result
         why = f"; skipped: {self.skipped[which]}" if which in self.skipped else ""
         raise KeyError(
             f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}"
         )
 
 
-def weight_of(size: float, p: float | None = None, *, level: float = LEVEL) -> float:
-    """How much a result deserves the top of the page: 1 where its corrected p is below `level`,
-    plus its size.
+def weight_of(size: float, p: float | None = None, *, share: float = 1.0) -> float:
+    """How much a result deserves the top of the page: what holds after correction before what was
+    tested and does not hold, and that before what was not tested; in each of them by its size.
 
     Args:
         size: of the effect, on a scale where 1 is large (a correlation, a standardised slope);
             larger ones count as 1.
         p: corrected; None where nothing was tested.
+        share: less than 1 where the result is expected, or a part of what another says.
     """
-    significant = p is not None and p <= level
-    return float(significant) + min(abs(size), 1.0) * (1.0 if significant or p is None else 0.5)
+    return Estimate("", size, 0, p=p).weight(share=share)
+
+
+def _columns(effect: Effect | None) -> list[str]:
+    if effect is None:
+        return []
+    names = (effect.column, effect.low, effect.high, effect.p, effect.n, effect.null)
+    return [name for name in names if isinstance(name, str)]
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and not np.isnan(value)
+
+
+def _number(row: pd.Series, name: str | None) -> float | None:
+    return None if name is None or pd.isna(row[name]) else float(row[name])
 
 
 def merged(results: Iterable[Result]) -> list[Result]:
@@ -97,7 +222,7 @@ def merged(results: Iterable[Result]) -> list[Result]:
     by_name: dict[str, list[Result]] = {}
     for result in results:
         by_name.setdefault(result.name, []).append(result)
-    whole = []
+    together = []
     for parts in by_name.values():
         first = max(parts, key=lambda part: (bool(part.headline), part.weight))
         if len(parts) > 1:
@@ -109,8 +234,8 @@ def merged(results: Iterable[Result]) -> list[Result]:
             if plot is not None and data:
                 plot = replace(plot, data=pd.concat(data, ignore_index=True))
             first = replace(first, table=table, plot=plot, notes=notes, summary=summary)
-        whole.append(first)
-    return whole
+        together.append(first)
+    return together
 
 
 def finite_or_none(value: object) -> object:

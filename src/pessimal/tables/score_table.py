@@ -223,9 +223,8 @@ class ScoreTable:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
                 f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
-                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be "
-                f"a number: "
-                "try model.dtype=float32, or look at the model's weights."
+                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must "
+                "be a number: try model.dtype=float32, or look at the model's weights."
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(
@@ -365,6 +364,6 @@ class SharedColumns:
         # Published scores state no tokenizer, so equal ids and texts do not prove equal raw tokens.
         if not all(first[c].equals(table.rows[c]) for c in COLUMNS):
             return table
-        own = [column for column in table.rows if column not in COLUMNS]
-        rows = pd.concat([first, table.rows[own]], axis="columns")[list(table.rows)]
+        columns = [column for column in table.rows if column not in COLUMNS]
+        rows = pd.concat([first, table.rows[columns]], axis="columns")[list(table.rows)]
         return replace(table, rows=rows)

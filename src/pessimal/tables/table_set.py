@@ -4,7 +4,7 @@ can be compared.
 Knows tables and what people said about prompts (polarity, wordings). Knows no statistic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -146,24 +146,14 @@ class TableSet:
     def descriptors(self) -> pd.DataFrame:
         """What is known of each reward model: index = model; base, developer, parameters, rank."""
         firsts = {t.provenance.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
+        columns = ["base", "developer", "parameters", "rank"]
         rows = [
-            {
-                "model": model,
-                **described(
-                    model,
-                    {
-                        c: getattr(firsts[model].description, c)
-                        for c in ("base", "developer", "parameters", "rank")
-                    },
-                ),
-            }
+            described(model, {c: getattr(firsts[model].description, c) for c in columns})
             for model in self.models
         ]
-        frame = pd.DataFrame(
-            rows, columns=["model", "base", "developer", "parameters", "rank"]
-        ).set_index("model")
-        frame[["parameters", "rank"]] = frame[["parameters", "rank"]].astype(float)
-        return frame
+        index = pd.Index(self.models, name="model")
+        frame = pd.DataFrame(rows, index=index, columns=columns)
+        return frame.astype({"parameters": float, "rank": float})
 
     @cached_property
     def has_elo(self) -> bool:
@@ -191,19 +181,16 @@ class TableSet:
     def of_model(self, model: str) -> dict[str, ScoreTable]:
         """A model's tables by prompt, all in the mode of its first prompt: beside one another,
         another mode would pass for another prompt."""
-        own = {
+        by_prompt = {
             p: t
             for p, tables in self.by_prompt.items()
             if p in self.prompts
             for t in tables
             if t.provenance.model == model
         }
-        first = next(iter(own.values()), None)
+        alike = [(t.provenance.mode, t.provenance.candidates_digest) for t in by_prompt.values()]
         return {
-            p: t
-            for p, t in own.items()
-            if (t.provenance.mode, t.provenance.candidates_digest)
-            == (first.provenance.mode, first.provenance.candidates_digest)
+            p: t for (p, t), key in zip(by_prompt.items(), alike, strict=True) if key == alike[0]
         }
 
     @cached_property
@@ -239,33 +226,33 @@ class TableSet:
         chosen = [pair if pair[0] in positive else pair[::-1] for pair in self.reading.pairs]
         if chosen := [pair for pair in chosen if pair[0] in positive and pair[1] in negative]:
             return list(dict.fromkeys(chosen))
-        known = [pair for pair in OPPOSITE if pair[0] in positive and pair[1] in negative]
-        pairs = list(dict.fromkeys([*known, *((a, b) for a in positive for b in negative)]))
-        had = [set(self.columns_of(model)) for model in self.models]
-        models = {pair: sum(set(pair) <= own for own in had) for pair in pairs}
+        published = [pair for pair in OPPOSITE if pair[0] in positive and pair[1] in negative]
+        pairs = list(dict.fromkeys([*published, *((a, b) for a in positive for b in negative)]))
+        columns_by_model = [set(self.columns_of(model)) for model in self.models]
+        models = {pair: sum(set(pair) <= columns for columns in columns_by_model) for pair in pairs}
         most = max(models.values(), default=0)
         return [next(pair for pair in pairs if models[pair] == most)] if most else []
 
     def columns_of(self, model: str) -> dict[str, list[str]]:
         """The columns that a model has all prompts of; an average over other wordings is another
         column."""
-        own = self.of_model(model)
+        by_prompt = self.of_model(model)
         return {
             name: prompts
             for name, prompts in self.columns.items()
-            if all(p in own for p in prompts)
+            if all(p in by_prompt for p in prompts)
         }
 
     def tokens(self, model: str) -> pd.DataFrame:
         """Rewards of a model's own tokens that can be words: index = text, a column for each of
         `columns_of`."""
-        own = self.of_model(model)
-        rows = next(iter(own.values())).rows
+        by_prompt = self.of_model(model)
+        rows = next(iter(by_prompt.values())).rows
         of_words = rows["kind"].isin(("normal", "item")).to_numpy()
         rewards = {
-            name: np.mean([own[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0)[
-                of_words
-            ]
+            name: np.mean(
+                [by_prompt[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0
+            )[of_words]
             for name, prompts in self.columns_of(model).items()
         }
         return pd.DataFrame(rewards, index=pd.Index(rows["text"][of_words], name="text"))
@@ -283,11 +270,11 @@ class TableSet:
 
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
         """The opposite pairs that this model has both of; none in `paper`, which knows none."""
-        own = self.columns_of(model)
+        columns = self.columns_of(model)
         return [
             pair
             for pair in self.opposite_pairs()
-            if set(pair) <= set(own) and not self.reading.paper
+            if set(pair) <= set(columns) and not self.reading.paper
         ]
 
     def without_columns(self) -> list[str]:
@@ -298,19 +285,19 @@ class TableSet:
             if not any(p in prompts for prompts in self.columns.values())
         ]
         for model in self.models:
-            own, had = self.of_model(model), self.columns_of(model)
-            given = {
+            by_prompt, columns = self.of_model(model), self.columns_of(model)
+            expected = {
                 p for p in self.prompts for t in self.by_prompt[p] if t.provenance.model == model
             }
             label = self.labels[model]
             notes += [
                 f"{label} on {p}: scanned in another mode"
                 for p in self.prompts
-                if p in given and p not in own
+                if p in expected and p not in by_prompt
             ]
             for name, prompts in self.columns.items():
-                missing = [p for p in prompts if p not in given]
-                if name not in had and missing:
+                missing = [p for p in prompts if p not in expected]
+                if name not in columns and missing:
                     notes.append(
                         f"{label} on {name}: {len(missing)} of {len(prompts)} prompts not scanned"
                     )
@@ -324,7 +311,7 @@ def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
     return None if step is None else (provenance.model.removesuffix(f"@step-{step}"), step)
 
 
-def labels_of(tables: Sequence[ScoreTable]) -> dict[str, str]:
+def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
     labels = {t.provenance.model: t.description.label or t.provenance.model for t in tables}
     return (
@@ -356,13 +343,13 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
     for candidates in sorted(
         dict.fromkeys(t.provenance.candidates for t in tables), key=lambda c: (c != "vocabulary", c)
     ):
-        own = {key[1:]: scans for key, scans in modes.items() if key[0] == candidates}
+        of_set = {key[1:]: scans for key, scans in modes.items() if key[0] == candidates}
         sets.append(
             TableSet(
                 candidates,
                 [table for table in tables if table.provenance.candidates == candidates],
-                _side_by_side([next(iter(scans.values())) for scans in own.values()]),
-                own,
+                _side_by_side([next(iter(scans.values())) for scans in of_set.values()]),
+                of_set,
                 {key[1:]: scans for key, scans in again.items() if key[0] == candidates},
                 {key[1:]: reasons for key, reasons in none.items() if key[0] == candidates},
                 _side_by_side([t for t in language if t.provenance.candidates == candidates]),
@@ -419,8 +406,7 @@ def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
         if published and (len(low_precision_last) > 1 or len(published) > 1):
             raise TableError(
                 f"two score tables of model {key[2]!r} on prompt {key[1]!r} (mode "
-                f"{' and '.join(sorted(low_precision_last))}). "
-                "Name the files: tables=[FILE,FILE]"
+                f"{' and '.join(sorted(low_precision_last))}). Name the files: tables=[FILE,FILE]"
             )
         first, *others = low_precision_last.values()
         for other in others:
@@ -441,11 +427,8 @@ def _rescans(
         for other in scans[key][mode]:
             if other is first:
                 continue
-            name = (
-                other.provenance.dtype
-                if other.provenance.dtype != first.provenance.dtype
-                else "again"
-            )
+            differs = other.provenance.dtype != first.provenance.dtype
+            name = str(other.provenance.dtype) if differs else "again"
             if differ := _differing(first.provenance, other.provenance):
                 why = (
                     f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
@@ -455,7 +438,7 @@ def _rescans(
                 left_out.setdefault(key, []).append(f"{key[2]}, {name}: the same to the last digit")
             else:
                 named = rescans.setdefault(key, {})
-                number = sum(known.split()[0] == name for known in named) + 1
+                number = sum(other_name.split()[0] == name for other_name in named) + 1
                 named[name if number == 1 else f"{name} {number}"] = other
     return rescans, left_out
 
@@ -472,11 +455,9 @@ def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
             )
             raise TableError(
                 f"two scans for log-probabilities have the name of model {provenance.model!r} on "
-                f"prompt {provenance.prompt!r}, "
-                f"and differ in {', '.join(differ)}{template}. To take one, name its file: "
-                f"tables=[FILE,FILE]. To compare "
-                f"both, scan one again under another name, such as "
-                f"model.name={provenance.model}-2, and name the files"
+                f"prompt {provenance.prompt!r}, and differ in {', '.join(differ)}{template}. To "
+                "take one, name its file: tables=[FILE,FILE]. To compare both, scan one again "
+                f"under another name, such as model.name={provenance.model}-2, and name the files"
             )
     return list(chosen.values())
 
@@ -498,10 +479,9 @@ def _check_same(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if differ := _differing(a, b, (*SAME, "dtype")):
         raise TableError(
             f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode "
-            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) "
-            f"differ in more than the mode ({', '.join(differ)}). Scan again with force=true, take "
-            f"one of them: "
-            f"mode={a.mode}, or name the files: tables=[FILE,FILE]"
+            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) differ in more than the mode "
+            f"({', '.join(differ)}). Scan again with force=true, take one of them: mode={a.mode}, "
+            "or name the files: tables=[FILE,FILE]"
         )
 
 

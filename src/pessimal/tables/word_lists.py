@@ -125,18 +125,19 @@ class Frequencies:
         Raises:
             MissingExtraError: wordfreq is asked and not installed.
         """
-        words = pd.Index(words, name="word")
+        index = pd.Index(list(words), name="word")
         if self.rows is None:
             require("wordfreq", why="word frequency")
-            values = np.array([_wordfreq_zipf(word) for word in words.tolist()], dtype=float)
-            return pd.Series(np.where(values > 0, values, np.nan), index=words, name="zipf")
-        total = self._total.reindex(words)
+            values = pd.Series(map(_wordfreq_zipf, index), index=index, name="zipf", dtype=float)
+            return values.where(values > 0)
+        total = self._total.reindex(index)
         return np.log10(total.where(total > 0)).add(ZIPF_OF_ONE_PER_MILLION).rename("zipf")
 
     @cached_property
     def _total(self) -> pd.Series:
         """Uses per million by word form of a list."""
         rows = self.rows if self.forms is None else self.forms
+        assert rows is not None
         return rows.groupby("word")["per_million"].sum()
 
 

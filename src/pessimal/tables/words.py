@@ -63,10 +63,8 @@ def word_starts(texts: pd.Index) -> pd.Index:
     that spell words begin with a space; in any other (WordPiece marks pieces otherwise) all words
     are starts.
     """
-    given, words = texts.tolist(), spelled(texts).tolist()
-    spaced = [
-        word for text, word in zip(given, words, strict=True) if word and text.startswith(" ")
-    ]
+    raw, words = texts.tolist(), spelled(texts).tolist()
+    spaced = [word for text, word in zip(raw, words, strict=True) if word and text.startswith(" ")]
     if len(spaced) < LEAST_SPACED * sum(word is not None for word in words):
         spaced = [word for word in words if word]
     return pd.Index(list(dict.fromkeys(spaced)), dtype=object, name="word")
@@ -141,8 +139,7 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
     if not finite.all():
         raise TableError(
             f"{(~finite).sum()} rewards of {len(words)} words are missing or infinite. Keep the "
-            f"words that were scored "
-            "under every prompt: `words.dropna()`."
+            "words that were scored under every prompt: `words.dropna()`."
         )
     if flat := [
         str(prompt)
@@ -151,8 +148,7 @@ def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
     ]:
         raise TableError(
             f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "
-            f"these prompts out, or "
-            "look at the scan with `pessimal check`."
+            "these prompts out, or look at the scan with `pessimal check`."
         )
 
 

@@ -1,41 +1,41 @@
-"""The W&B client, tamed: where it writes, what may be sent, how long it may take, and what a
-registry's artifact is there.
+"""The W&B client: where it writes, how long it may take, and what a registry's artifact is there.
 
-Knows wandb's environment and its ways of failing. Does not know runs.
+Only what W&B documents is used: `wandb.init`, `wandb.Api`, settings, environment variables, and
+the command `wandb sync`. Does not know what a task sends.
 """
 
-import base64
 import contextlib
 import hashlib
 import json
 import math
 import os
-import subprocess
-import sys
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.registry import MANIFEST, Manifest
 
+if TYPE_CHECKING:
+    import wandb
+
 T = TypeVar("T")
 
 PATIENCE = 12.0
 """Seconds that W&B may hold up a command beyond the command's own work."""
-_PROBE = b'{"query":"query Viewer { viewer { id entity } }"}'
-_PROBE_SECONDS = 5.0
+REQUEST_SECONDS = 5
+"""For one request to the server, its repetitions included."""
 _COMPANIONS = ("report", "conformance")
 """Types whose artifacts are named after something of another type: a page after its comparison, a
 check after its model. In W&B one name has one type, so these carry theirs."""
 _LONGEST = 128
 """Characters of a name in W&B."""
 _NOTE = "pessimal.json"
-_own: dict[str, str] = {}
+_set_here: dict[str, str] = {}
 """Variables that this process has set; those that a user has set hold."""
 
 
@@ -52,54 +52,43 @@ class Target:
     tags: Sequence[str] = field(default_factory=list)
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """The variables that keep everything wandb writes under `folder`, but for those that the user
-    has set: by default staged bytes go into the user's data folder, and where that is gone `wandb
-        sync` says "Finished" having uploaded
-    nothing."""
-    chosen = {
+def settle(folder: Path) -> None:
+    """Let this process' wandb, and the `wandb sync` that it starts, write under `folder` (which is
+    made), and send nothing but runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    variables = {
+        # By default staged bytes go into the user's data folder, and where that is gone `wandb
+        # sync` says "Finished" having uploaded nothing.
         "WANDB_DATA_DIR": str(folder / "data"),
         "WANDB_CACHE_DIR": str(folder / "cache"),
         "WANDB_SILENT": "true",
+        # Else W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
+        "WANDB_ERROR_REPORTING": "false",
     }
-    return {
-        name: value
-        for name, value in chosen.items()
-        if os.environ.get(name) in (None, _own.get(name))
-    }
-
-
-def settle(folder: Path) -> None:
-    """Let this process' wandb write under `folder`, which is made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _own.update(environment(folder))
-    os.environ.update(environment(folder))
+    for name, value in variables.items():
+        if os.environ.get(name) in (None, _set_here.get(name)):
+            os.environ[name] = _set_here[name] = value
 
 
 def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
     """What `call` returns or raises; TimeoutError naming `what` where that takes longer than
     `seconds`.
 
-    The client has calls without any limit of time, and others whose limit is minutes. What does not
-    come back in time goes on in a thread that dies with this process.
+    The client has calls without any limit of time. What does not come back in time goes on in a
+    thread that dies with this process.
     """
-    results: list[T] = []
-    errors: list[BaseException] = []
+    future: Future[T] = Future()
 
     def work() -> None:
         try:
-            results.append(call())
+            future.set_result(call())
         except BaseException as error:
-            errors.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=work, daemon=True, name=f"wandb {what}")
-    thread.start()
-    thread.join(max(seconds, 0.01))
-    if errors:
-        raise errors[0]
-    if not results:
+    threading.Thread(target=work, daemon=True, name=f"wandb {what}").start()
+    if not wait([future], max(seconds, 0.01)).done:
         raise TimeoutError(f"{what} took longer than {seconds:.0f} seconds")
-    return results[0]
+    return future.result()
 
 
 def clean(value: Any) -> Any:
@@ -119,65 +108,6 @@ def clean(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else clean(str(value))
 
 
-def base_url() -> str:
-    """The server that wandb would ask, without a slash at its end."""
-    import wandb
-
-    return str(os.environ.get("WANDB_BASE_URL") or wandb.setup().settings.base_url).rstrip("/")
-
-
-def check_server() -> None:
-    """Raise WorkError, within about ten seconds, where the server cannot be reached, is at fault,
-    or knows no such key."""
-    from wandb.sdk.lib import wbauth
-
-    url = base_url()
-    session = wbauth.authenticate_session(
-        host=url, source="pessimal", prompt=False, update_session=False
-    )
-    if session is None:
-        raise WorkError(
-            f"there is no API key for the W&B server {url}; type: wandb login, or set WANDB_API_KEY"
-        )
-    request = urllib.request.Request(f"{url}/graphql", _PROBE, {"Content-Type": "application/json"})
-    if key := getattr(session, "api_key", None):
-        request.add_header(
-            "Authorization", "Basic " + base64.b64encode(f"api:{key}".encode()).decode()
-        )
-    viewer = None
-    try:
-        with urllib.request.urlopen(request, timeout=_PROBE_SECONDS) as answer:
-            viewer = (json.load(answer).get("data") or {}).get("viewer")
-    except (OSError, ValueError) as error:
-        if getattr(error, "code", None) not in (401, 403):
-            raise WorkError(
-                f"the W&B server {url} cannot be reached or is at fault ({error}). Try again "
-                f"later; look at the network, and "
-                "at WANDB_BASE_URL where the server is your own"
-            ) from error
-    if not viewer:
-        raise WorkError(
-            f"the W&B server {url} does not know this API key; type: wandb login --relogin, or set "
-            f"WANDB_API_KEY"
-        )
-
-
-def connect():
-    """A `wandb.Api` for a server that is there and takes the key; WorkError within 15 seconds where
-    it is not."""
-    import wandb
-
-    check_server()
-    try:
-        return within(
-            PATIENCE - _PROBE_SECONDS, lambda: wandb.Api(timeout=10), what="asking the W&B server"
-        )
-    except Exception as error:
-        raise WorkError(
-            f"the W&B server {base_url()} did not let the client in: {error}"
-        ) from error
-
-
 @contextlib.contextmanager
 def client_faults() -> Iterator[None]:
     """Let the client's own errors, which are many and written for its developers, be a WorkError
@@ -187,39 +117,77 @@ def client_faults() -> Iterator[None]:
     except (WorkError, InputError):
         raise
     except Exception as error:
-        check_server()
-        raise WorkError(f"the W&B client stopped: {type(error).__name__}: {error}") from error
+        import wandb
+
+        raise WorkError(
+            f"the W&B server {wandb.setup().settings.base_url} cannot be reached, does not know "
+            f"this API key, or is at fault ({type(error).__name__}: {error}). Look at the network, "
+            "and at WANDB_BASE_URL where the server is your own; for another key, type: wandb "
+            "login --relogin. Then the same command goes on from where it was"
+        ) from error
 
 
-def offline_run(target: Target, id: str, **about: Any):
-    """An offline run, recorded below the target's folder with a note of where it is meant to go.
+def connect(*, seconds: float = REQUEST_SECONDS) -> "wandb.Api":
+    """The server's API, of which every request takes at most so many seconds.
+
+    Raises:
+        WorkError: there is no key, or the server does not know it, cannot be reached, or is at
+            fault; in little more than these seconds.
+    """
+    import wandb
+
+    with client_faults():
+        # WANDB_MODE is about runs that are made, not about what is asked of a server.
+        wandb.setup(settings=wandb.Settings(mode="online"))
+        # Without a key a terminal would be asked for one.
+        if wandb.run is None and not wandb.login(prompt=False, verify=False):
+            raise WorkError("there is no API key for W&B; type: wandb login, or set WANDB_API_KEY")
+        return wandb.Api(timeout=max(1, math.ceil(seconds)))
+
+
+def begin_run(
+    target: Target, id: str, *, mode: str, patience: float = PATIENCE, **about: Any
+) -> "wandb.Run":
+    """A run, recorded below the target's folder with a note of where it is meant to go, and sent
+    from there where `mode` is online. Beginning it takes at most a third of `patience`, finishing
+    it a quarter.
 
     Git, system metrics and console are recorded unless W&B's own variables turn them off
     (WANDB_DISABLE_GIT, WANDB_X_DISABLE_STATS, WANDB_CONSOLE).
     """
     import wandb
 
-    settle(target.folder)
     run = wandb.init(
         id=id,
-        mode="offline",
+        mode=mode,
         dir=str(target.folder),
         project=target.project,
         entity=target.entity,
         group=target.group,
         tags=list(target.tags) or None,
         reinit="finish_previous",
-        settings=wandb.Settings(init_timeout=PATIENCE, **about.pop("settings", {})),
+        settings=wandb.Settings(
+            init_timeout=max(patience / 3, 1.0) if mode == "online" else PATIENCE,
+            finish_timeout=max(patience / 4, 0.5),
+            finish_timeout_raises=True,
+            **about.pop("settings", {}),
+        ),
         **about,
     )
     with contextlib.suppress(OSError):  # without the note the run is still whole
         note = json.dumps({"project": target.project, "entity": target.entity})
-        (Path(run.dir).parent / _NOTE).write_text(note)
+        (folder_of(run) / _NOTE).write_text(note)
     return run
 
 
+def folder_of(run: "wandb.Run") -> Path:
+    """Where a run is recorded; what `wandb sync` takes."""
+    return Path(run.dir).parent
+
+
 def recorded_runs(target: Target, id: str) -> list[Path]:
-    """Folders of offline runs of this id that were recorded for exactly this project and entity."""
+    """Folders of runs of this id that were recorded for exactly this project and entity: `wandb
+    sync --project` would leave the artifacts where they were recorded for."""
 
     def note(run: Path) -> Any:
         try:
@@ -228,34 +196,8 @@ def recorded_runs(target: Target, id: str) -> list[Path]:
             return None
 
     wanted = {"project": target.project, "entity": target.entity}
-    runs = sorted((target.folder / "wandb").glob(f"offline-run-*-{id}"))
+    runs = sorted((target.folder / "wandb").glob(f"*run-*-{id}"))
     return [run for run in runs if note(run) == wanted]
-
-
-def sync_process(
-    *run_folders: Path | str, said, folder: Path, live: bool = False
-) -> subprocess.Popen:
-    """`wandb sync` of runs, which writes its output into the file `said`; `live` while a run is
-    being written. To another project than the run's own it would not go whole: `wandb sync
-    --project` leaves the artifacts where they were recorded for."""
-    verb = ["beta", "sync", "--live"] if live else ["sync", "--include-synced"]
-    variables = {**os.environ, **environment(folder), "WANDB_DIR": str(folder)}
-    variables.pop("WANDB_MODE", None)  # of runs that are made, not of those that are sent
-    return subprocess.Popen(
-        [sys.executable, "-m", "wandb", *verb, "--yes", *map(str, run_folders)],
-        stdin=subprocess.DEVNULL,
-        stdout=said,
-        stderr=said,
-        cwd=run_folders[0],  # it makes a folder `wandb` where it stands
-        env=variables,
-    )
-
-
-def check_sync(process: subprocess.Popen, said) -> None:
-    """WorkError with the end of what it `said` where a `wandb sync` that has ended failed."""
-    if process.wait():
-        said.seek(0)
-        raise WorkError(f"wandb sync failed: {said.read().decode(errors='replace').strip()[-300:]}")
 
 
 def mirrored_name(type: str, name: str) -> str:
@@ -274,14 +216,11 @@ def mirrored_reference(reference: str) -> str:
     return f"{mirrored_name(type, name)}:registry-v{version}"
 
 
-def alias_of(manifest: Manifest) -> str:
-    """The alias of its version in W&B."""
-    return f"registry-v{manifest.version}"
-
-
-def as_artifact(folder: Path, manifest: Manifest, about: Mapping[str, Any] | None = None):
-    """The `wandb.Artifact` of a published folder: every file of it and the manifest; the figures of
-    its metadata are a level below, as W&B takes a hundred keys."""
+def as_artifact(
+    folder: Path, manifest: Manifest, about: Mapping[str, Any] | None = None
+) -> "wandb.Artifact":
+    """A published folder as W&B has it, every file of it and the manifest; the figures of its
+    metadata are a level below, as W&B takes a hundred keys."""
     import wandb
 
     copied = ("reference", "key", "config_hash", "run_id", "created", "inputs", "commit", "dirty")
@@ -300,31 +239,30 @@ def as_artifact(folder: Path, manifest: Manifest, about: Mapping[str, Any] | Non
     return artifact
 
 
-def find_artifact(api, name: str):
+def aliases_of(manifest: Manifest) -> list[str]:
+    """What a version is called when it is logged."""
+    return ["latest", f"registry-v{manifest.version}"]
+
+
+def find_artifact(api: "wandb.Api", name: str) -> "wandb.Artifact | None":
     """The artifact `ENTITY/PROJECT/NAME:ALIAS`, or None where the server says that there is
     none."""
-    from wandb.errors import CommError
-
-    try:
-        return api.artifact(name)
-    except (CommError, ValueError):
-        if api.artifact_exists(name):  # raises where the server did not answer
-            raise
-        return None
+    return api.artifact(name) if api.artifact_exists(name) else None
 
 
-def link_inputs(api, run, *, path: str, inputs: Sequence[str], known: dict[str, Any]) -> list[str]:
-    """Record at W&B what a run was made from (references of the registry), which wandb refuses to
-    record in an offline run; returns those that W&B does not have. `known` keeps what was looked
-    up, for other runs."""
-    names = {reference: mirrored_reference(reference) for reference in dict.fromkeys(inputs)}
-    linked = {
+def link_inputs(api: "wandb.Api", run_path: str, inputs: Sequence[str]) -> list[str]:
+    """Record at W&B what the run `ENTITY/PROJECT/ID` was made from (references of the registry),
+    which wandb refuses to record in an offline run; returns those that W&B does not have."""
+    run, project = api.run(run_path), run_path.rpartition("/")[0]
+    used = {
         f"{a.name.partition(':')[0]}:{alias}" for a in run.used_artifacts() for alias in a.aliases
     }
-    unlinked = {reference: name for reference, name in names.items() if name not in linked}
-    for name in unlinked.values():
-        if name not in known:
-            known[name] = find_artifact(api, f"{path}/{name}")
-        if known[name] is not None:
-            run.use_artifact(known[name])
-    return [reference for reference, name in unlinked.items() if known[name] is None]
+    missing = []
+    for reference in dict.fromkeys(inputs):
+        name = mirrored_reference(reference)
+        if name not in used:
+            if artifact := find_artifact(api, f"{project}/{name}"):
+                run.use_artifact(artifact)
+            else:
+                missing.append(reference)
+    return missing

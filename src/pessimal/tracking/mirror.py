@@ -1,40 +1,40 @@
 """The mirror: one W&B run per task, open while it works; a copy of results that are already in the
 registry.
 
-A run is always recorded on this disk first; `online` sends it on from there while it grows
-(`upload`), so that a task does the same work online and offline and never waits for a network.
-Whatever fails here (no network, no key, a full disk) costs the mirror, never a result: one warning
-with the command that repairs it, and the task goes on.
+Every run is recorded on this disk; `online` also sends it while it grows. Whatever fails here (no
+network, no key, a full disk) costs the mirror, never a result: one warning with the command that
+repairs it, and the task goes on.
 """
 
 import contextlib
-import json
 import logging
 import os
 import secrets
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pessimal.tables.files import sha256_of
 from pessimal.tracking.client import (
     PATIENCE,
     Target,
-    alias_of,
+    aliases_of,
     as_artifact,
+    begin_run,
     clean,
-    mirrored_name,
-    offline_run,
+    connect,
+    folder_of,
+    link_inputs,
+    settle,
     within,
 )
-from pessimal.tracking.registry import MANIFEST, Manifest
+from pessimal.tracking.registry import Manifest
+
+if TYPE_CHECKING:
+    import wandb
 
 log = logging.getLogger(__name__)
 
@@ -54,37 +54,36 @@ _FULL = 1 << 20
 
 
 class Mirror:
-    """What a task may send to its W&B run, which is recorded on this disk; without a run
-    (`tracking=off`) nothing.
+    """What a task may send to its W&B run; without a run (`tracking=off`) nothing.
 
     All the client's faults together may take `patience` seconds.
     """
 
     run_id: str | None = None
-    _run = None
+    _run: "wandb.Run | None" = None
 
-    def __init__(self, run=None, *, patience: float = PATIENCE):
+    def __init__(self, run: "wandb.Run | None" = None, *, patience: float = PATIENCE):
         self.patience, self._failed = patience, False
         if run is not None:
             self._run, self.run_id = run, run.id
-        self.artifacts: list[tuple[str, str]] = []
-        """Name in W&B, and sha256 of the manifest, of what was logged."""
+        self.artifacts: "list[wandb.Artifact]" = []  # noqa: UP037 wandb is imported where it is used
+        """What was logged."""
         self.inputs: list[str] = []
         """References of what that was made from."""
 
-    def send(self, call: Callable[[], Any]) -> None:
+    def send(self, call: "Callable[[wandb.Run], object]") -> None:
         """Let the client do something, for as long as patience lasts."""
-        if self._run is None or self.patience <= 0:
+        run = self._run
+        if run is None or self.patience <= 0:
             return
         begin = time.monotonic()
         try:
-            within(self.patience, call, what="the W&B client")
+            within(self.patience, lambda: call(run), what="the W&B client")
         except Exception as error:
             if not self._failed:
                 log.warning(
                     "Weights & Biases did not take a part of this run (%s: %s). Nothing is lost: "
-                    "every result is in "
-                    "the registry. To send results from there: pessimal push",
+                    "every result is in the registry. To send results from there: pessimal push",
                     type(error).__name__,
                     error,
                 )
@@ -94,12 +93,12 @@ class Mirror:
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Final figures of the run, flat names such as `greatest/top`."""
-        self.send(lambda: self._run.summary.update(clean(values)))
+        self.send(lambda run: run.summary.update(clean(values)))
 
     def metrics(self, values: Mapping[str, float]) -> None:
         """One point of a time series, with what it is drawn against (see STEPS): `{"train/step":
         10, "train/loss": 0.5}`."""
-        self.send(lambda: self._run.log(clean(values)))
+        self.send(lambda run: run.log(clean(values)))
 
     def table(self, name: str, frame: pd.DataFrame) -> None:
         """A small table (top and bottom tokens, a matrix)."""
@@ -108,36 +107,32 @@ class Mirror:
                 f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact"
             )
 
-        def call():
+        def call(run: "wandb.Run") -> None:
             import wandb
 
             # Half surrogates cannot be written as UTF-8.
             plain = frame.astype(object).where(frame.notna(), None)
             plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
-            self._run.log(
-                {name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False
-            )
+            run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False)
 
         self.send(call)
 
     def image(self, name: str, path: Path, caption: str) -> None:
         """A figure, as PNG."""
 
-        def call():
+        def call(run: "wandb.Run") -> None:
             import wandb
 
-            self._run.log({name: wandb.Image(str(path), caption=clean(caption))}, commit=False)
+            run.log({name: wandb.Image(str(path), caption=clean(caption))}, commit=False)
 
         self.send(call)
 
     def artifact(self, folder: Path, manifest: Manifest, metadata: Mapping[str, Any]) -> None:
         """A published artifact: same type and files, the name that `mirrored_name` gives it."""
 
-        def call():
-            aliases = ["latest", alias_of(manifest)]
-            self._run.log_artifact(as_artifact(folder, manifest, metadata), aliases=aliases)
-            name = mirrored_name(manifest.type, manifest.name)
-            self.artifacts.append((name, sha256_of(folder / MANIFEST)))
+        def call(run: "wandb.Run") -> None:
+            artifact = as_artifact(folder, manifest, metadata)
+            self.artifacts.append(run.log_artifact(artifact, aliases=aliases_of(manifest)))
             self.inputs += manifest.inputs
 
         self.send(call)
@@ -157,67 +152,124 @@ def open_mirror(
     """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
     nothing (off).
 
-    Faults of the client and, online, waiting for the upload at the end take at most `patience`
-    seconds together; what has not arrived by then stays in the offline copy, and a message gives
-    the command that sends it.
+    Online, asking the server, waiting for the upload at the end, and all faults take at most
+    `patience` seconds together. A server that cannot be asked makes the run an offline one; what
+    has not arrived in time stays recorded, and a message gives the command that sends it.
     """
-    run = None if mode == "off" else _begin(target, job_type=job_type, name=name, config=config)
-    if run is None:
+    if mode == "off":
         yield Mirror()
         return
-    run_folder = Path(run.dir).parent
-    upload = _start_upload(run_folder, target.folder) if mode == "online" else None
-    mirror, exit_code = Mirror(run, patience=patience), 1
+    begin = time.monotonic()
+    run, api = _begin(
+        target, mode=mode, patience=patience, job_type=job_type, name=name, config=config
+    )
+    left = patience - (time.monotonic() - begin if mode == "online" else 0.0)
+    mirror, exit_code = Mirror(run, patience=left), 1
     try:
         yield mirror
         exit_code = 0
     finally:
-        begin = time.monotonic()
-        with contextlib.suppress(Exception):
-            within(
-                max(mirror.patience, 1.0),
-                lambda: run.finish(exit_code=exit_code),
-                what="finishing the run",
-            )
-        _look_at_disk(target.folder)
-        if upload is not None:
-            written = {
-                "entity": target.entity,
-                "project": target.project,
-                "run_id": run.id,
-                "artifacts": mirror.artifacts,
-                "inputs": [*inputs, *mirror.inputs],
-            }
-            left = max(mirror.patience - (time.monotonic() - begin), 0.0)
-            _report(_conclude_upload(upload, written, seconds=left), run_folder)
+        if run is not None:
+            _finish(mirror, run, api, inputs, exit_code=exit_code, reserve=patience / 4)
+            _look_at_disk(target.folder)
 
 
-def _begin(target: Target, *, job_type: str, name: str, config: Mapping[str, Any]) -> Any | None:
-    """An offline run; None, and a warning, where the client cannot begin one."""
+def _begin(
+    target: Target, *, mode: str, patience: float, job_type: str, name: str, config: Mapping
+) -> "tuple[wandb.Run | None, wandb.Api | None]":
+    """A run, and the server's API where that is online; an offline run where the server cannot be
+    asked; no run, and a warning, where the client cannot begin one."""
     # W&B's own variables hold, but for the run's id: one a task, also where WANDB_RUN_ID is set in
     # the environment.
-    job_type, name = (
-        os.environ.get("WANDB_JOB_TYPE") or job_type,
-        os.environ.get("WANDB_NAME") or name[:128],
-    )
+    id = secrets.token_hex(4)
+    about = {
+        "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
+        "name": os.environ.get("WANDB_NAME") or name[:128],
+        "config": clean(config),
+    }
+    run = api = refused = None
     try:
-        run = offline_run(
-            target, secrets.token_hex(4), job_type=job_type, name=name, config=clean(config)
-        )
+        settle(target.folder)
+        if mode == "online":
+            try:
+                api = connect(seconds=patience / 3)
+                run = begin_run(target, id, mode="online", patience=patience, **about)
+            except Exception as error:
+                api, refused = None, error
+        if run is None:
+            run = begin_run(target, id, mode="offline", patience=patience, **about)
         for series, step in STEPS.items():
             run.define_metric(step, hidden=True)
             run.define_metric(series, step_metric=step)
-        return run
     except Exception as error:
         log.warning(
             "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in "
-            "the registry, and "
-            "pessimal push sends them from there. tracking=offline asks no server; tracking=off "
-            "keeps this quiet.",
+            "the registry, and pessimal push sends them from there. tracking=offline asks no "
+            "server; tracking=off keeps this quiet.",
             type(error).__name__,
             error,
         )
-        return None
+        return None, None
+    if refused is not None:
+        _tell(refused, run, online=False)
+    return run, api
+
+
+def _finish(
+    mirror: Mirror,
+    run: "wandb.Run",
+    api: "wandb.Api | None",
+    inputs: Sequence[str],
+    *,
+    exit_code: int,
+    reserve: float,
+) -> None:
+    """End the run; online, first wait for its artifacts and record its lineage, for as long as
+    patience lasts without the `reserve` of seconds that ending it may take."""
+    failed: Exception | None = None
+    missing: list[str] = []
+
+    def arrive(api: "wandb.Api") -> list[str]:
+        for artifact in mirror.artifacts:
+            try:
+                artifact.wait()
+            except ValueError as error:
+                raise ValueError(f"{artifact.name} did not arrive: {error}") from error
+        return link_inputs(api, run.path, [*inputs, *mirror.inputs])
+
+    if api is not None:
+        try:
+            seconds = mirror.patience - reserve
+            missing = within(seconds, lambda: arrive(api), what="sending the run")
+        except Exception as error:
+            failed = error
+    try:
+        within(reserve + 1, lambda: run.finish(exit_code=exit_code), what="finishing the run")
+    except Exception as error:
+        failed = failed or error
+    if api is None:
+        return
+    if failed is not None:
+        _tell(failed, run, online=True)
+        return
+    log.info("Weights & Biases: %s", run.url)
+    if missing:
+        log.warning(
+            "Weights & Biases does not have what this run was made from: %s. To send it: pessimal "
+            "push",
+            ", ".join(missing[:8]),
+        )
+
+
+def _tell(error: Exception, run: "wandb.Run", *, online: bool) -> None:
+    log.warning(
+        "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
+        "registry, and the run is recorded here. When the server can be reached, type: wandb sync "
+        "%s%s",
+        error,
+        "--include-online " if online else "",
+        folder_of(run),
+    )
 
 
 def _look_at_disk(folder: Path) -> None:
@@ -227,54 +279,7 @@ def _look_at_disk(folder: Path) -> None:
         if shutil.disk_usage(folder).free < _FULL:
             log.warning(
                 "the disk of paths.wandb is full (%s), so that Weights & Biases may miss a part of "
-                "this run. Nothing is lost "
-                "from the registry; with space there, type: pessimal push",
+                "this run. Nothing is lost from the registry; with space there, type: pessimal "
+                "push",
                 folder,
             )
-
-
-def _start_upload(run_folder: Path, folder: Path) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pessimal.tracking.upload", str(run_folder), str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,  # Ctrl-C is the task's; and what it started can be ended together
-    )
-
-
-def _conclude_upload(
-    process: subprocess.Popen, written: Mapping[str, Any], *, seconds: float
-) -> dict:
-    """Say that the run is written, and what must be at the server; how it went, at most so many
-    seconds from now. Then the child and what it started are ended: the offline copy stays."""
-    try:
-        said, _ = process.communicate(json.dumps(written) + "\n", timeout=seconds)
-        return json.loads(said or '{"message": "the upload ended without a word"}')
-    except subprocess.TimeoutExpired:
-        return {"message": "the upload did not finish in time"}
-    finally:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-
-
-def _report(result: Mapping[str, Any], run_folder: Path) -> None:
-    if "message" in result:
-        log.warning(
-            "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
-            "registry, and the run "
-            "is recorded here. When the server can be reached, type: wandb sync %s",
-            result["message"],
-            run_folder,
-        )
-        return
-    log.info("Weights & Biases: %s", result["url"])
-    if unknown := result["unknown_inputs"]:
-        log.warning(
-            "Weights & Biases does not have what this run was made from: %s. To send it: pessimal "
-            "push",
-            ", ".join(unknown[:8]),
-        )

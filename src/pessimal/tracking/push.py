@@ -6,36 +6,40 @@ figures; what no such run has goes in runs made again from the manifests, one fo
 published, so that W&B's table of runs compares them.
 """
 
-import base64
+import contextlib
 import hashlib
 import logging
+import os
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pessimal.errors import InputError, WorkError
-from pessimal.tables.files import sha256_of
 from pessimal.tracking.client import (
     Target,
-    alias_of,
+    aliases_of,
     as_artifact,
-    check_server,
-    check_sync,
+    begin_run,
     clean,
     client_faults,
     connect,
     find_artifact,
+    folder_of,
     link_inputs,
     mirrored_reference,
-    offline_run,
     recorded_runs,
     settle,
-    sync_process,
+    within,
 )
-from pessimal.tracking.registry import MANIFEST, Manifest, Registry
+from pessimal.tracking.registry import Manifest, Registry
+
+if TYPE_CHECKING:
+    import wandb
 
 log = logging.getLogger(__name__)
 
@@ -53,19 +57,9 @@ JOBS = {
 }
 """The verb that publishes each type; W&B's job type, as a run of the verb itself has it."""
 _LOOK_SECONDS = 4.0
-"""Between two looks at whether the server is still there while a run is sent."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the server has of one artifact."""
-
-    reference: str
-    """`type/name:vN` in the registry."""
-    state: str
-    """`ok`, `missing` or `mismatch`."""
-    message: str = ""
-    """What is wrong and what to do; empty where nothing is."""
+"""Between two looks at whether the server is still there while runs are sent."""
+_SLOWEST = 100_000, 10.0
+"""Bytes a second, and seconds an artifact, below which a server is given up."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,9 @@ class Pushed:
 
     path: str
     """ENTITY/PROJECT at the server."""
-    verdicts: list[Verdict]
-    """One an artifact, from the server after everything was sent."""
+    verdicts: dict[str, str]
+    """By reference, from the server after everything was sent: `ok`, or `missing: …` or `mismatch:
+    …` with what is wrong and what to do."""
     sent: list[str]
     """References of artifacts that were not there before."""
     unknown_inputs: list[str]
@@ -84,7 +79,7 @@ class Pushed:
     @property
     def wrong(self) -> list[str]:
         """References of artifacts that are not there as they are here."""
-        return [one.reference for one in self.verdicts if one.state != "ok"]
+        return [reference for reference, verdict in self.verdicts.items() if verdict != "ok"]
 
 
 def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) -> list[Published]:
@@ -109,115 +104,91 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
 
 
 def push(published: Sequence[Published], target: Target) -> Pushed:
-    """Send what is missing, record the lineage, and verify everything.
+    """Send what is missing, record the lineage, and compare every artifact's manifest at W&B with
+    the files here (their bytes are not read back).
 
     Raises:
-        WorkError: there is no server, no such key, or the server stopped answering; within 15
-            seconds of that.
+        WorkError: there is no server or no such key; the server stopped answering; or it is slower
+            than a minute, 10 seconds an artifact, and 100 kB a second.
     """
     settle(target.folder)
     api = connect()
     path = f"{target.entity or api.default_entity}/{target.project}"
+    size = sum((folder / file).stat().st_size for folder, m in published for file in m.files)
+    deadline = time.monotonic() + 60 + size / _SLOWEST[0] + len(published) * _SLOWEST[1]
+
+    def ask(some: Sequence[Published]) -> dict[str, str]:
+        return within(
+            deadline - time.monotonic(),
+            lambda: {m.reference: verdict(api, folder, m, path=path) for folder, m in some},
+            what="asking for the artifacts",
+        )
+
     with client_faults():
-        verdicts = {m.reference: verdict(api, folder, m, path=path) for folder, m in published}
-        missing = [pair for pair in published if verdicts[pair[1].reference].state == "missing"]
+        verdicts = ask(published)
+        missing = [pair for pair in published if verdicts[pair[1].reference].startswith("missing")]
         log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
         if missing:
-            _send(api, missing, target, path=path)
-            verdicts |= {m.reference: verdict(api, folder, m, path=path) for folder, m in missing}
-        there = [pair for pair in published if verdicts[pair[1].reference].state == "ok"]
-        unknown = _link(api, there, path=path)
+            _send(api, missing, target, path=path, deadline=deadline)
+            verdicts |= ask(missing)
+        there = [pair for pair in published if verdicts[pair[1].reference] == "ok"]
+        unknown = within(
+            deadline - time.monotonic(),
+            lambda: _link(api, there, path=path),
+            what="recording the lineage",
+        )
     return Pushed(path, list(verdicts.values()), [m.reference for _, m in missing], unknown)
 
 
-def verdict(api, folder: Path, manifest: Manifest, *, path: str) -> Verdict:
-    """Compare W&B's version with the files on this disk: state, type, manifest, file count and md5
-    of every file.
+def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) -> str:
+    """Whether W&B's list of an artifact's files and their md5 is that of the files here (see
+    `Pushed.verdicts`).
 
     Raises whatever the client raises where the server does not answer: that an artifact is missing
     is only said by one that does.
     """
-    name, reference = f"{path}/{mirrored_reference(manifest.reference)}", manifest.reference
+    name = f"{path}/{mirrored_reference(manifest.reference)}"
     remote = find_artifact(api, name)
     if remote is None:
-        return Verdict(reference, "missing", f"{name} is not there")
-    if remote.metadata.get("manifest_sha256") != sha256_of(folder / MANIFEST):
-        made = f"({remote.type}, {remote.metadata.get('created')})"
-        return Verdict(
-            reference,
-            "mismatch",
-            f"{name} is there, but was made from another registry {made}; nothing is overwritten: "
-            f"choose another "
-            "tracking.project, or delete it at W&B",
-        )
-    if wrong := _differences(remote, folder, manifest):
-        what = "; ".join(wrong[:4])
-        return Verdict(
-            reference, "mismatch", f"{name}: {what}. Delete this version at W&B and push again"
-        )
-    return Verdict(reference, "ok")
+        return f"missing: {name} is not there"
+    here, there = (
+        {file: entry.digest for file, entry in artifact.manifest.entries.items()}
+        for artifact in (as_artifact(folder, manifest), remote)
+    )
+    wrong = sorted(file for file in here | there if here.get(file) != there.get(file))
+    if not wrong and remote.type == manifest.type:
+        return "ok"
+    return (
+        f"mismatch: {name} is there with other files ({remote.type}: {', '.join(wrong[:4])}). "
+        "Nothing is overwritten: where it was made from another registry, choose another "
+        "tracking.project; else delete this version at W&B and push again"
+    )
 
 
-def _differences(remote, folder: Path, manifest: Manifest) -> list[str]:
-    expected, files = [*manifest.files, MANIFEST], remote.manifest.entries
-    pairs = {
-        "state": (remote.state, "COMMITTED"),
-        "type": (remote.type, manifest.type),
-        "number of files": (remote.file_count, len(expected)),
-    }
-    wrong = [
-        f"its {what} is {is_}, not {should}"
-        for what, (is_, should) in pairs.items()
-        if is_ != should
-    ]
-    if missing := sorted(set(expected) - set(files)):
-        wrong.append(f"without {', '.join(missing[:3])}")
-    if foreign := sorted(set(files) - set(expected)):
-        wrong.append(f"with {', '.join(foreign[:3])} besides")
-    known = [name for name in expected if name in files]
-    return wrong + [
-        f"{name} differs" for name in known if files[name].digest != _md5_of(folder / name)
-    ]
-
-
-def _md5_of(path: Path) -> str:
-    """md5 of a file's bytes in base64, as W&B gives it."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
-    return base64.b64encode(digest.digest()).decode()
-
-
-def _send(api, published: Sequence[Published], target: Target, *, path: str) -> None:
-    """Send the runs that tasks recorded, then what those lack by runs made again: one `wandb sync`
-    each, as starting it takes longer than a run."""
+def _send(
+    api: "wandb.Api",
+    published: Sequence[Published],
+    target: Target,
+    *,
+    path: str,
+    deadline: float,
+) -> None:
+    """Send the runs that tasks recorded, then what those lack by runs made again."""
     runs: dict[str, list[Published]] = {}
     for pair in sorted(published, key=lambda pair: pair[1].created):
         # What was published without tracking gets a run each, under an id that is the same whenever
         # it is pushed.
         runs.setdefault(pair[1].run_id or _made_up(pair[1].reference), []).append(pair)
-    recorded = [
-        folder
-        for id in runs
-        if not _run_exists(api, f"{path}/{id}")
-        for folder in recorded_runs(target, id)
-    ]
-    _sync(recorded, target)
+    _sync([folder for id in runs for folder in recorded_runs(target, id)], target, deadline)
     with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as place:
         made = []
         for id, run in runs.items():
-            left = [
-                pair
-                for pair in run
-                if not recorded or verdict(api, *pair, path=path).state == "missing"
-            ]
+            left = [pair for pair in run if verdict(api, *pair, path=path).startswith("missing")]
             if left:
-                if _run_exists(
-                    api, f"{path}/{id}"
-                ):  # writing into it would replace its configuration
+                if _run_exists(api, f"{path}/{id}"):  # what is written there would be replaced
                     id = _made_up(id, *(manifest.reference for _, manifest in left))
                 made.append(_write_run(id, left, replace(target, folder=Path(place))))
-        settle(target.folder)
-        _sync(made, target)
+        _sync(made, target, deadline)
 
 
 def _made_up(*parts: str) -> str:
@@ -230,66 +201,80 @@ def _write_run(id: str, published: Sequence[Published], target: Target) -> Path:
     manifests = [manifest for _, manifest in published]
     first = manifests[0]
     job = JOBS.get(first.type, first.type)
-    models = list(
-        dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model"))
-    )
+    models = dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model"))
+    prompts = {str(m.summary["prompt"]): None for m in manifests if m.summary.get("prompt")}
     config = {
         "task": job,
         "config_hash": first.config_hash,
         "inputs": list(dict.fromkeys(reference for m in manifests for reference in m.inputs)),
         "artifacts": [m.reference for m in manifests],
-        "prompts": {str(m.summary["prompt"]): None for m in manifests if m.summary.get("prompt")},
+        "prompts": prompts,
         "code": {"commit": first.commit, "dirty": first.dirty},
-        **(
-            {"model": {"name": models[0]}} if len(models) == 1 else {}
-        ),  # where a run of the verb itself has it
     }
+    if len(models) == 1:  # where a run of the verb itself has it
+        config["model"] = {"name": next(iter(models))}
     name = f"{job} {' '.join(models) if first.type == 'score-table' and models else first.name}"
-    # What is on this screen, in this checkout and on this machine now is not of the run.
-    quiet = {"console": "off", "disable_git": True, "x_disable_stats": True}
-    target = replace(target, tags=[*target.tags, "pushed"])
-    run = offline_run(
-        target, id, job_type=job, name=name[:128], config=clean(config), settings=quiet
+    run = begin_run(
+        replace(target, tags=[*target.tags, "pushed"]),
+        id,
+        mode="offline",
+        job_type=job,
+        name=name[:128],
+        config=clean(config),
+        # What is on this screen, in this checkout and on this machine now is not of the run.
+        settings={"console": "off", "disable_git": True, "x_disable_stats": True},
     )
-    run_folder = Path(run.dir).parent
     for folder, m in published:
-        prefix = (
-            f"{m.summary['prompt']}/" if m.type == "score-table" and m.summary.get("prompt") else ""
-        )
+        prompt = m.summary.get("prompt") if m.type == "score-table" else None
+        prefix = f"{prompt}/" if prompt else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
-        run.log_artifact(as_artifact(folder, m), aliases=[alias_of(m)])
+        run.log_artifact(as_artifact(folder, m), aliases=aliases_of(m))
     run.finish()
-    return run_folder
+    return folder_of(run)
 
 
-def _sync(run_folders: Sequence[Path], target: Target) -> None:
-    """`wandb sync` runs; WorkError where it fails, or where the server stops answering."""
+def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
+    """`wandb sync` runs, all at once, as starting it takes longer than a run.
+
+    Raises:
+        WorkError: it fails, the server stops answering, or the deadline passes.
+    """
     if not run_folders:
         return
-    with tempfile.TemporaryFile() as said:
-        process = sync_process(*run_folders, said=said, folder=target.folder)
+    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes"]
+    variables = {**os.environ, "WANDB_DIR": str(target.folder)}
+    variables.pop("WANDB_MODE", None)  # of runs that are made, not of those that are sent
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [*command, *map(str, run_folders)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=run_folders[0],  # it makes a folder `wandb` where it stands
+            env=variables,
+        )
         try:
             while process.poll() is None:
                 try:
                     process.wait(_LOOK_SECONDS)
                 except subprocess.TimeoutExpired:
-                    check_server()
-        except WorkError as error:
-            raise WorkError(
-                f"{error}. What was sent by then is there; the same command sends the rest"
-            ) from error
+                    connect()
+                    if time.monotonic() > deadline:
+                        raise TimeoutError("sending the runs took too long") from None
         finally:
             process.kill()
             process.wait()
-        check_sync(process, said)
+        if process.returncode:
+            output.seek(0)
+            end = output.read().decode(errors="replace").strip()[-300:]
+            raise WorkError(f"wandb sync failed: {end}")
 
 
-def _link(api, published: Sequence[Published], *, path: str) -> list[str]:
+def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> list[str]:
     """Record at W&B what every run was made from, and let `latest` stand at the registry's newest
     version: the client moves it to whatever it sends last. Returns references of inputs that W&B
-        does not have."""
+    does not have."""
     unknown: list[str] = []
-    known: dict[str, Any] = {}
     for folder, manifest in published:
         artifact = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}")
         newest = max(int(p.name[1:]) for p in folder.parent.glob("v*") if p.name[1:].isdigit())
@@ -297,17 +282,14 @@ def _link(api, published: Sequence[Published], *, path: str) -> list[str]:
             artifact.aliases.append("latest")
             artifact.save()
         if manifest.inputs and (run := artifact.logged_by()) is not None:
-            unknown += link_inputs(api, run, path=path, inputs=manifest.inputs, known=known)
+            unknown += link_inputs(api, f"{path}/{run.id}", manifest.inputs)
     return list(dict.fromkeys(unknown))
 
 
-def _run_exists(api, path: str) -> bool:
-    from wandb.errors import CommError
+def _run_exists(api: "wandb.Api", path: str) -> bool:
+    from wandb.apis.public import RunNotFoundError
 
-    try:
+    with contextlib.suppress(RunNotFoundError):
         api.run(path)
-    except (ValueError, CommError) as error:
-        if "Could not find run" in str(error):
-            return False
-        raise
-    return True
+        return True
+    return False

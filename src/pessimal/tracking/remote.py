@@ -10,11 +10,15 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pessimal.errors import InputError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.client import PATIENCE, client_faults, connect, mirrored_name, settle, within
 from pessimal.tracking.registry import MANIFEST, Manifest, Registry, parse_manifest, safe_name
+
+if TYPE_CHECKING:
+    import wandb
 
 TYPE = "score-table"
 _SLOWEST = 100_000
@@ -37,9 +41,8 @@ def fetch_score_tables(
     api = connect()
     path = f"{entity or api.default_entity}/{project}"
     with client_faults():
-        about = [
-            (a, a.metadata.get("model"), a.metadata.get("prompt")) for a in _tables_at(api, path)
-        ]
+        tables = within(PATIENCE * 5, lambda: _tables_at(api, path), what="listing the tables")
+        about = [(a, a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
         wanted = [
             a for a, m, p in about if (not models or m in models) and (not prompts or p in prompts)
         ]
@@ -47,13 +50,12 @@ def fetch_score_tables(
             there = sorted({f"{model} on {prompt}" for _, model, prompt in about})
             raise InputError(
                 f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. "
-                f"There are: "
-                f"{'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
+                f"There are: {'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
             )
         return [_bring(artifact, into) for artifact in wanted]
 
 
-def _tables_at(api, path: str) -> list:
+def _tables_at(api: "wandb.Api", path: str) -> "list[wandb.Artifact]":
     """Of every name the newest score table that a push or a mirror made."""
     if TYPE not in {type.name for type in api.artifact_types(path)}:
         return []
@@ -69,11 +71,8 @@ def _tables_at(api, path: str) -> list:
     return newest
 
 
-def _bring(artifact, into: Registry) -> tuple[Path, Manifest, bool]:
+def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, bool]:
     """Folder, manifest, and whether it had to be downloaded."""
-    file = artifact.manifest.entries.get(MANIFEST)
-    if file is None:
-        raise InputError(f"{artifact.name} at W&B has no {MANIFEST}: it was not made by pessimal")
     into.root.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=into.root))
     try:
@@ -89,8 +88,7 @@ def _bring(artifact, into: Registry) -> tuple[Path, Manifest, bool]:
             if sha256_of(folder / MANIFEST) != sha256_of(staging / MANIFEST):
                 raise InputError(
                     f"{folder} differs from what {artifact.name} at W&B is: two registries count "
-                    f"versions on their own. "
-                    "Give each project a folder of its own"
+                    "versions on their own. Give each project a folder of its own"
                 )
             into.verify(folder)
             return folder, manifest, False
@@ -102,7 +100,7 @@ def _bring(artifact, into: Registry) -> tuple[Path, Manifest, bool]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _checked(staging: Path, artifact) -> Manifest:
+def _checked(staging: Path, artifact: "wandb.Artifact") -> Manifest:
     """The manifest of a download whose files are exactly what it says; InputError otherwise."""
     wrong = f"{artifact.name} at W&B is not what its manifest says"
     try:

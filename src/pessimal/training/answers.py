@@ -8,12 +8,12 @@ which is checked against the model's own forward.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from pessimal.errors import FrameError
 from pessimal.rewards.frame import Templated, Turn
@@ -28,34 +28,39 @@ class Answers:
     each with what closes it."""
 
     prefix: tuple[int, ...]
-    own: tuple[tuple[int, ...], ...]
+    ids: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, tokenizer, question: str, names: Sequence[str]) -> "Answers":
+    def of(
+        cls, tokenizer: PreTrainedTokenizerBase, question: str, names: Sequence[str]
+    ) -> "Answers":
         """As the tokenizer's chat template writes them. FrameError where a conversation does not
         begin with the frame."""
         conversations = Templated(tokenizer)
-        prefix, own = conversations.frame(question).prefix, []
+        prefix, answers = conversations.frame(question).prefix, []
         for name in names:
             ids = conversations.encode((Turn("user", question), Turn("assistant", name))).ids
             if ids[: len(prefix)] != prefix:
                 raise FrameError(
                     f"the chat template does not write {name!r} behind the question's frame"
                 )
-            own.append(tuple(ids[len(prefix) :]))
-        return cls(prefix, tuple(own))
+            answers.append(tuple(ids[len(prefix) :]))
+        return cls(prefix, tuple(answers))
 
 
-def is_adapted(network: nn.Module) -> "TypeGuard[PeftModel]":
+def is_adapted(network: nn.Module | None) -> "TypeGuard[PeftModel]":
     """Whether PEFT wrapped the network."""
-    peft = sys.modules.get(
-        "peft"
-    )  # an extra, and seconds to import: who wrapped it has imported it
+    # An extra, and seconds to import: who wrapped it has imported it.
+    peft = sys.modules.get("peft")
     return peft is not None and isinstance(network, peft.PeftModel)
 
 
 def score_answers(
-    network: nn.Module, prefix: Sequence[int], own: Sequence[Sequence[int]], *, rows: int
+    network: "PreTrainedModel | PeftModel",
+    prefix: Sequence[int],
+    answers: Sequence[Sequence[int]],
+    *,
+    rows: int,
 ) -> Tensor:
     """Rewards (n,) float32 of answers; what stands ahead of them is run once. With gradients where
     they are enabled.
@@ -64,29 +69,27 @@ def score_answers(
         network: a sequence classifier, or one with adapters.
         rows: answers of a batch; those of like length share one.
     """
-    network = network.get_base_model() if is_adapted(network) else network
-    backbone, device = (
-        getattr(network, network.base_model_prefix),
-        next(network.parameters()).device,
-    )
-    ahead = DynamicCache()
+    bare = network.get_base_model() if is_adapted(network) else network
+    backbone, head = cast(PreTrainedModel, bare).base_model, bare.get_submodule("score")
+    device = next(network.parameters()).device
+    shared = DynamicCache()
     backbone(
-        input_ids=torch.tensor([list(prefix)], device=device), past_key_values=ahead, use_cache=True
+        input_ids=torch.tensor([list(prefix)], device=device),
+        past_key_values=shared,
+        use_cache=True,
     )
-    order, found = np.argsort([len(ids) for ids in own], kind="stable"), []
+    order, rewards = np.argsort([len(ids) for ids in answers], kind="stable"), []
     for start in range(0, len(order), rows):
-        batch = [own[row] for row in order[start : start + rows]]
+        batch = [answers[row] for row in order[start : start + rows]]
         ends = torch.tensor([len(ids) for ids in batch], device=device) - 1
+        # What fills a row up stands behind the position that is read.
         ids = torch.zeros(len(batch), int(ends.max()) + 1, dtype=torch.long, device=device)
-        for row, answer in enumerate(
-            batch
-        ):  # what fills a row up stands behind the place that is read
+        for row, answer in enumerate(batch):
             ids[row, : len(answer)] = torch.tensor(answer)
-        cache = DynamicCache()
-        for number, layer in enumerate(ahead.layers):
-            shape = (len(batch), -1, -1, -1)
-            cache.update(layer.keys.expand(shape), layer.values.expand(shape), number)
+        cache, shape = DynamicCache(), (len(batch), -1, -1, -1)
+        for number, (keys, values, *_) in enumerate(shared):
+            cache.update(keys.expand(shape), values.expand(shape), number)
         states = backbone(input_ids=ids, past_key_values=cache, use_cache=True).last_hidden_state
         read = states[torch.arange(len(batch), device=device), ends]
-        found.append(network.score(read)[:, 0].float())
-    return torch.cat(found)[torch.tensor(np.argsort(order, kind="stable"), device=device)]
+        rewards.append(head(read)[:, 0].float())
+    return torch.cat(rewards)[torch.tensor(np.argsort(order, kind="stable"), device=device)]

@@ -1,9 +1,10 @@
 """The loss that reward models are trained with, and the schedule of its learning rate. Knows
-tensors only."""
+tensors and what Lightning calls a schedule."""
 
 import math
 
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,9 +25,7 @@ def soft_bradley_terry(rewards: Tensor, utility: Tensor, precision: Tensor | Non
         precision: (groups, K), one over the variance of each utility: pairs are weighted by one
             over that of their difference; None weighs all alike.
     """
-    first, second = torch.triu_indices(
-        rewards.shape[1], rewards.shape[1], offset=1
-    )  # (2, K (K - 1) / 2)
+    first, second = torch.triu_indices(rewards.shape[1], rewards.shape[1], offset=1)  # (K (K-1)/2,)
     margin = rewards[:, first] - rewards[:, second]
     preferred = torch.sigmoid(utility[:, first] - utility[:, second])
     weight = None
@@ -37,7 +36,7 @@ def soft_bradley_terry(rewards: Tensor, utility: Tensor, precision: Tensor | Non
     return functional.binary_cross_entropy_with_logits(margin, preferred, weight=weight)
 
 
-def warm_up_and_cosine(optimizer: torch.optim.Optimizer, steps: int) -> dict:
+def warm_up_and_cosine(optimizer: torch.optim.Optimizer, steps: int) -> OptimizerLRSchedulerConfig:
     """A linear warm-up and a cosine to zero over `steps`, stepped once a step, as Lightning takes
     it."""
     rise = max(1, round(WARM_UP * steps))

@@ -10,7 +10,8 @@ import copy
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,12 @@ import pytorch_lightning as pl
 import torch
 from scipy import stats
 from torch import nn
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    TrainerState,
+)
 
 from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError, FrameError, MissingExtraError, ModelError
@@ -43,224 +49,11 @@ NEAR = 0.05
 """Between two ways to one reward r, in units of 1 + |r|: rounding in bfloat16, and far below an
 error."""
 COLUMNS = ["step", "prompt", "end", "rank", "token", "text", "reward"]
+KEPT = ("rows", "size", "turns", "known", "before")
+"""What a training that goes on from a checkpoint keeps; names in Lightning's checkpoints."""
 
 Ids = tuple[int, ...]
 """Of an answer, without what closes it."""
-
-
-class Watcher:
-    """What is scored at a turn, when there is time for one, and what has come of it. Knows no
-    trainer.
-
-    A turn scores, under each prompt: the sample, which is the same at every turn; as many tokens
-        more, others at each turn; the
-    words of `watch`; and the `tails` best and worst answers of all earlier turns.
-    """
-
-    def __init__(self, prompts, *, every, watch, tails, share, seed, clock):
-        self.prompts, self.every, self.watch, self.tails = (
-            named_prompts(prompts),
-            every,
-            tuple(watch),
-            tails,
-        )
-        self.share, self.seed, self.clock = share, seed, clock
-        self.started = self.rate = self.network = None
-        self.spent = 0.0
-        # What a training that goes on from a checkpoint keeps.
-        self.rows: list[dict] = []
-        self.size: int | None = None
-        self.turns = 0
-        self.known: dict[str, list[Ids]] = {}
-        self.before: dict[str, list[float]] = {}
-
-    def begin(self, module: nn.Module, tokenizer, *, step: int) -> None:
-        """Before the first step.
-
-        Raises:
-            ConfigError: there is no tokenizer.
-            ModelError: the network is no decoder that ends in a head of one number, or a question
-                that is run once and shared gives another reward than its own forward of the whole
-                input.
-            FrameError: its chat template writes no fixed text around a response.
-        """
-        self.started, self.spent, self.rate, self.first = self.clock(), 0.0, None, step
-        if tokenizer is None:
-            raise ConfigError(
-                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
-                "tokenizer) with Lightning, "
-                "processing_class=tokenizer in the trainer with transformers"
-            )
-        self.network = watchable(module)
-        self.pad = self.network.config.get_text_config().pad_token_id
-        rows = vocabulary(tokenizer, size=self.network.get_input_embeddings().weight.shape[0]).rows
-        normal = rows[(rows["kind"] == "normal") & (rows["candidate_id"] != self.pad)]
-        self.texts = {
-            (int(i),): t for i, t in zip(normal["candidate_id"], normal["text"], strict=True)
-        }
-        order = np.random.default_rng(self.seed).permutation(len(normal))
-        self.order = [(int(i),) for i in normal["candidate_id"].to_numpy()[order]]
-        self.most = min(MOST, len(self.order))
-        conversations = Templated(tokenizer)
-        self.frames: dict[str, Frame] = {
-            key: conversations.frame(text) for key, text in self.prompts.items()
-        }
-        self.watched = {
-            key: self._answer_ids(conversations, frame) for key, frame in self.frames.items()
-        }
-        try:
-            self.lexicon = read_lexicon("afinn")
-        except MissingExtraError as missing:
-            log.warning("without valence_rho: %s", missing)
-            self.lexicon = pd.Series(dtype=float, name="valence")
-        with _as_it_is(self.network):
-            for key, frame in self.frames.items():
-                [shared] = self._look(key, self.order[:1]).values()
-                device = next(self.network.parameters()).device
-                whole = torch.tensor([frame.around(self.order[0])], device=device)
-                own = self.network(input_ids=whole, use_cache=False).logits[0, 0].item()
-                if not abs(shared - own) <= NEAR * (1 + abs(own)):
-                    raise ModelError(
-                        f"{type(self.network).__name__} gives {own:.4g} for a whole input and "
-                        f"{shared:.4g} where the question is "
-                        "run once and shared; PessimalCallback cannot watch it"
-                    )
-        self.spent = self.clock() - self.started
-
-    def _answer_ids(self, conversations: Templated, frame: Frame) -> list[Ids]:
-        found = []
-        for word in self.watch:
-            ids = frame.inside(
-                conversations.encode((Turn("user", frame.prompt), Turn("assistant", word))).ids
-            )
-            if not ids:
-                raise FrameError(
-                    f"the chat template does not write {word!r} between the ids of its frame"
-                )
-            found.append(tuple(ids))
-            self.texts.setdefault(found[-1], word)
-        return found
-
-    def turn(self, step: int) -> dict[str, float]:
-        """The figures after a step of the optimiser; none where there was no time for a turn, or
-        the turn was a trial."""
-        began = self.clock()
-        available = self.share * (began - self.started) - self.spent
-        with _as_it_is(self.network):
-            if self.rate is None:  # one answer: how long a token takes at most
-                key = next(iter(self.frames))
-                self._look(key, self.order[:1])
-                return self._timed(began, self._cost(key, 1), {})
-            if self.size is None and not self.turns:
-                trial = sum(self._cost(key, 2 * LEAST) for key in self.frames)
-                if trial * self.rate > available:
-                    return self._skipped(step)
-                for key in self.frames:
-                    self._look(key, self.order[: 2 * LEAST])
-                self.turns = 1
-                return self._timed(began, trial, {})
-            self.size = self.size or self._sized((began - self.started) / max(step - self.first, 1))
-            answers = {key: self._answers(key) for key in self.frames}
-            cost = sum(self._cost(key, len(own)) for key, own in answers.items())
-            if cost * self.rate > available:
-                return self._skipped(step)
-            found = {}
-            for key, own in answers.items():
-                rewards = self._look(key, own)
-                named = self._kept(key, rewards, step) | self._figures(key, rewards)
-                found |= {
-                    f"pessimal/{key}/{name}": float(v)
-                    for name, v in named.items()
-                    if np.isfinite(v)
-                }
-            self.turns += 1
-            return self._timed(began, cost, found)
-
-    def _timed(self, began: float, cost: int, found: dict) -> dict:
-        taken = self.clock() - began
-        self.spent, self.rate = self.spent + taken, max(taken, 1e-9) / cost
-        return found
-
-    def _skipped(self, step: int) -> dict:
-        log.info(
-            "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f are "
-            "spent on them already",
-            step,
-            self.spent,
-            self.clock() - self.started,
-        )
-        return {}
-
-    def _cost(self, key: str, answers: int) -> int:
-        """Token positions that a look runs through the network."""
-        frame = self.frames[key]
-        return len(frame.prefix) + answers * (1 + len(frame.suffix))
-
-    def _sized(self, seconds_a_step: float) -> int:
-        """Tokens of the sample, for a turn to take its share of the time between two."""
-        room = MARGIN * self.share * seconds_a_step * self.every / self.rate
-        fixed = sum(self._cost(key, 2 * self.tails + len(self.watch)) for key in self.frames)
-        a_row = sum(1 + len(frame.suffix) for frame in self.frames.values())
-        return int(min(max((room - fixed) / (2 * a_row), LEAST), self.most))
-
-    def _answers(self, key: str) -> list[Ids]:
-        """The sample first; each answer once."""
-        sample, rest = self.order[: self.size], self.order[self.size :]
-        at = ((self.turns - 1) * self.size) % max(len(rest), 1)
-        others = rest[at : at + self.size]
-        return list(dict.fromkeys([*sample, *others, *self.watched[key], *self.known.get(key, ())]))
-
-    def _look(self, key: str, answers: Sequence[Ids]) -> dict[Ids, float]:
-        """Rewards of answers; the question is run once."""
-        frame = self.frames[key]
-        own = [self._read([*ids, *frame.suffix]) for ids in answers]
-        found = score_answers(self.network, frame.prefix, own, rows=ROWS)
-        return dict(zip(answers, found.double().tolist(), strict=True))
-
-    def _read(self, ids: list[int]) -> list[int]:
-        """Up to where the network reads: transformers takes whatever is the padding's at the end
-        for padding."""
-        while ids[-1] == self.pad:
-            ids = ids[:-1]
-        return ids
-
-    def _figures(self, key: str, rewards: dict[Ids, float]) -> dict[str, float]:
-        sampled = [rewards[ids] for ids in self.order[: self.size]]
-        found = {"mean": np.mean(sampled), "sd": np.std(sampled)}
-        fixed = dict.fromkeys([*self.order[: self.size], *self.watched[key]])
-        words = by_word(
-            pd.DataFrame(
-                {"reward": [rewards[i] for i in fixed]}, index=[self.texts[i] for i in fixed]
-            )
-        )
-        rated = words.join(self.lexicon, how="inner")
-        if len(rated) >= LEAST_RATED:
-            rho = stats.spearmanr(rated["reward"], rated["valence"]).statistic
-            found |= {"valence_rho": rho, "valence_n": len(rated)}
-        if key in self.before:
-            found["settling"] = stats.kendalltau(self.before[key], sampled).statistic
-        self.before[key] = sampled
-        return found
-
-    def _kept(self, key: str, rewards: dict[Ids, float], step: int) -> dict[str, float]:
-        ordered = sorted(rewards, key=rewards.get)
-        worst, best = ordered[: self.tails], ordered[: -self.tails - 1 : -1]
-        self.known[key] = list(dict.fromkeys([*best, *worst]))
-        for end, answers in (("best", best), ("worst", worst), ("watch", self.watched[key])):
-            self.rows += [
-                {
-                    "step": step,
-                    "prompt": key,
-                    "end": end,
-                    "rank": rank,
-                    "token": ids[0] if len(ids) == 1 else None,
-                    "text": self.texts[ids],
-                    "reward": rewards[ids],
-                }
-                for rank, ids in enumerate(answers, 1)
-            ]
-        seen = min(self.size * (self.turns + 1), len(self.order))
-        return {"best_reward": rewards[best[0]], "worst_reward": rewards[worst[0]], "seen": seen}
 
 
 class PessimalCallback(pl.Callback, TrainerCallback):
@@ -294,7 +87,7 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         tails: best answers, and as many worst ones, that are followed.
         share: of the training's time.
         seed: of the sample.
-        report: told the figures of each turn, with `train/step`.
+        report: called with the figures of each turn, and `train/step`.
         clock: seconds.
 
     With several processes the first one watches; weights that are sharded over them (FSDP,
@@ -307,14 +100,14 @@ class PessimalCallback(pl.Callback, TrainerCallback):
     def __init__(
         self,
         prompts: str | Sequence[str] | Mapping[str, str] = "greatest",
-        tokenizer=None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         every: int = 100,
         watch: Sequence[str] = (),
         tails: int = 10,
         share: float = 0.01,
         seed: int = 0,
-        report: Callable[[dict], None] | None = None,
+        report: Callable[[dict[str, float]], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ):
         if every < 1 or tails < 1 or not 0 < share <= 1 or isinstance(watch, str):
@@ -322,88 +115,275 @@ class PessimalCallback(pl.Callback, TrainerCallback):
                 f"every={every}, tails={tails}, share={share}, watch={watch!r}: give 1 or more, 1 "
                 f"or more, above 0 up to 1, a list"
             )
-        self.watcher = Watcher(
-            prompts, every=every, watch=watch, tails=tails, share=share, seed=seed, clock=clock
-        )
-        self.tokenizer, self.report, self.last = tokenizer, report, None
+        self.prompts, self.tokenizer, self.report = named_prompts(prompts), tokenizer, report
+        self.every, self.watch, self.tails, self.share = every, tuple(watch), tails, share
+        self.seed, self.clock = seed, clock
+        self.started: float | None = None
+        self.spent = 0.0
+        self.seconds_a_token: float | None = None
+        self.last_step: int | None = None
+        self.rows: list[dict[str, Any]] = []
+        self.size: int | None = None
+        self.turns = 0
+        self.known: dict[str, list[Ids]] = {}
+        """Best and worst answers so far, by prompt."""
+        self.before: dict[str, list[float]] = {}
+        """Rewards of the sample at the last turn, by prompt."""
 
     @property
     def history(self) -> pd.DataFrame:
         """Best, worst and watched answers of each turn: step, prompt, end (best, worst, watch),
         rank (1 is the most extreme), token (id; none for answers of several), text, reward."""
-        return pd.DataFrame(self.watcher.rows, columns=COLUMNS).astype({"token": "Int64"})
+        return pd.DataFrame(self.rows, columns=COLUMNS).astype({"token": "Int64"})
 
     @property
     def share_taken(self) -> float:
         """What it took of the time since training began."""
-        started = self.watcher.started
-        return (
-            0.0
-            if started is None
-            else self.watcher.spent / max(self.watcher.clock() - started, 1e-9)
+        if self.started is None:
+            return 0.0
+        return self.spent / max(self.clock() - self.started, 1e-9)
+
+    # --- What is scored, and when.
+
+    def begin(
+        self, module: nn.Module, tokenizer: PreTrainedTokenizerBase | None, *, step: int
+    ) -> None:
+        """Before the first step.
+
+        Raises:
+            ConfigError: there is no tokenizer.
+            ModelError: the network is no decoder that ends in a head of one number, or a question
+                that is run once and shared gives another reward than its own forward of the whole
+                input.
+            FrameError: its chat template writes no fixed text around a response.
+        """
+        self.started, self.spent, self.seconds_a_token = self.clock(), 0.0, None
+        self.first_step = step
+        if tokenizer is None:
+            raise ConfigError(
+                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
+                "tokenizer) with Lightning, processing_class=tokenizer in the trainer with "
+                "transformers"
+            )
+        self.network = watchable(module)
+        self.pad = self.network.config.get_text_config().pad_token_id
+        embedding = self.network.get_input_embeddings().get_parameter("weight")
+        rows = vocabulary(tokenizer, size=embedding.shape[0]).rows
+        normal = rows[(rows["kind"] == "normal") & (rows["candidate_id"] != self.pad)]
+        tokens = normal["candidate_id"].to_numpy()
+        self.texts: dict[Ids, str] = {
+            (int(token),): text for token, text in zip(tokens, normal["text"], strict=True)
+        }
+        shuffled = np.random.default_rng(self.seed).permutation(tokens)
+        self.order: list[Ids] = [(int(token),) for token in shuffled]
+        self.most = min(MOST, len(self.order))
+        conversations = Templated(tokenizer)
+        self.frames = {key: conversations.frame(text) for key, text in self.prompts.items()}
+        self.watched = {
+            key: [self._ids_of(word, conversations, frame) for word in self.watch]
+            for key, frame in self.frames.items()
+        }
+        try:
+            self.lexicon = read_lexicon("afinn")
+        except MissingExtraError as missing:
+            log.warning("without valence_rho: %s", missing)
+            self.lexicon = pd.Series(dtype=float, name="valence")
+        with _as_it_is(self.network):
+            for key, frame in self.frames.items():
+                [shared] = self._rewards(key, self.order[:1]).values()
+                whole = torch.tensor([frame.around(self.order[0])], device=embedding.device)
+                own = self.network(input_ids=whole, use_cache=False).logits[0, 0].item()
+                if not abs(shared - own) <= NEAR * (1 + abs(own)):
+                    raise ModelError(
+                        f"{type(self.network).__name__} gives {own:.4g} for a whole input and "
+                        f"{shared:.4g} where the question is run once and shared; "
+                        "PessimalCallback cannot watch it"
+                    )
+        self.spent = self.clock() - self.started
+
+    def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
+        turns = (Turn("user", frame.prompt), Turn("assistant", word))
+        ids = tuple(frame.inside(conversations.encode(turns).ids) or ())
+        if not ids:
+            raise FrameError(
+                f"the chat template does not write {word!r} between the ids of its frame"
+            )
+        self.texts.setdefault(ids, word)
+        return ids
+
+    def turn(self, step: int) -> dict[str, float]:
+        """The figures after a step of the optimiser; none where there was no time for a turn, or
+        the turn was a trial.
+
+        A turn scores, under each prompt: the sample, which is the same at every turn; as many
+        tokens more, others at each turn; the words of `watch`; and the `tails` best and worst
+        answers of all earlier turns.
+        """
+        began = self.clock()
+        assert self.started is not None  # `begin` came first
+        # 1. What to score: one answer, for how long a token takes at most; a trial; a whole turn.
+        timing = self.seconds_a_token is None
+        trial = not timing and self.size is None and not self.turns
+        if timing:
+            answers = {next(iter(self.frames)): self.order[:1]}
+        elif trial:
+            answers = dict.fromkeys(self.frames, self.order[: 2 * LEAST])
+        else:
+            if self.size is None:
+                steps = max(step - self.first_step, 1)
+                self.size = self._affordable_size((began - self.started) / steps)
+            answers = {key: self._due(key, self.size) for key in self.frames}
+        # 2. Whether there is time for it.
+        cost = sum(self._cost(key, len(due)) for key, due in answers.items())
+        available = self.share * (began - self.started) - self.spent
+        if self.seconds_a_token is not None and cost * self.seconds_a_token > available:
+            text = "step %d: no look at the best and worst tokens; %.1f s of the training's %.1f "
+            log.info(text + "are spent on them already", step, self.spent, began - self.started)
+            return {}
+        # 3. The rewards, and their figures.
+        with _as_it_is(self.network):
+            rewards = {key: self._rewards(key, due) for key, due in answers.items()}
+        figures = {}
+        if not timing and not trial:
+            figures = {
+                f"pessimal/{key}/{name}": float(value)
+                for key, one in rewards.items()
+                for name, value in self._figures(key, one, step).items()
+                if np.isfinite(value)
+            }
+        self.turns += not timing
+        taken = self.clock() - began
+        self.spent, self.seconds_a_token = self.spent + taken, max(taken, 1e-9) / cost
+        return figures
+
+    def _cost(self, key: str, answers: int) -> int:
+        """Token positions that a look at so many answers runs through the network."""
+        frame = self.frames[key]
+        return len(frame.prefix) + answers * (1 + len(frame.suffix))
+
+    def _affordable_size(self, seconds_a_step: float) -> int:
+        """Tokens of the sample, for a turn to take its share of the time between two."""
+        assert self.seconds_a_token is not None
+        available = MARGIN * self.share * seconds_a_step * self.every / self.seconds_a_token
+        fixed = sum(self._cost(key, 2 * self.tails + len(self.watch)) for key in self.frames)
+        a_token = sum(1 + len(frame.suffix) for frame in self.frames.values())
+        return int(min(max((available - fixed) / (2 * a_token), LEAST), self.most))
+
+    def _due(self, key: str, size: int) -> list[Ids]:
+        """The answers of a turn: the sample first; each once."""
+        sample, rest = self.order[:size], self.order[size:]
+        at = ((self.turns - 1) * size) % max(len(rest), 1)
+        others = rest[at : at + size]
+        return list(dict.fromkeys([*sample, *others, *self.watched[key], *self.known.get(key, ())]))
+
+    def _rewards(self, key: str, answers: Sequence[Ids]) -> dict[Ids, float]:
+        """Rewards of answers; the question is run once."""
+        frame = self.frames[key]
+        read = [self._until_read([*ids, *frame.suffix]) for ids in answers]
+        rewards = score_answers(self.network, frame.prefix, read, rows=ROWS)
+        return dict(zip(answers, rewards.double().tolist(), strict=True))
+
+    def _until_read(self, ids: list[int]) -> list[int]:
+        """Up to where the network reads: transformers takes whatever is the padding's at the end
+        for padding."""
+        while ids[-1] == self.pad:
+            ids = ids[:-1]
+        return ids
+
+    def _figures(self, key: str, rewards: dict[Ids, float], step: int) -> dict[str, float]:
+        """The figures of one prompt at a turn; its best, worst and watched answers go to the
+        history."""
+        assert self.size is not None
+        ordered = sorted(rewards, key=rewards.__getitem__)
+        worst, best = ordered[: self.tails], ordered[: -self.tails - 1 : -1]
+        self.known[key] = list(dict.fromkeys([*best, *worst]))
+        for end, answers in (("best", best), ("worst", worst), ("watch", self.watched[key])):
+            for rank, ids in enumerate(answers, 1):
+                token = ids[0] if len(ids) == 1 else None
+                row = (step, key, end, rank, token, self.texts[ids], rewards[ids])
+                self.rows.append(dict(zip(COLUMNS, row, strict=True)))
+        sample = self.order[: self.size]
+        sampled = [rewards[ids] for ids in sample]
+        figures: dict[str, float] = {
+            "best_reward": rewards[best[0]],
+            "worst_reward": rewards[worst[0]],
+            "seen": min(self.size * (self.turns + 1), len(self.order)),
+            "mean": float(np.mean(sampled)),
+            "sd": float(np.std(sampled)),
+        }
+        fixed = dict.fromkeys([*sample, *self.watched[key]])
+        column = pd.DataFrame(
+            {"reward": [rewards[ids] for ids in fixed]}, index=[self.texts[ids] for ids in fixed]
         )
+        rated = by_word(column).join(self.lexicon, how="inner")
+        if len(rated) >= LEAST_RATED:
+            rho = stats.spearmanr(rated["reward"], rated["valence"]).statistic
+            figures |= {"valence_rho": rho, "valence_n": len(rated)}
+        if key in self.before:
+            figures["settling"] = stats.kendalltau(self.before[key], sampled).statistic
+        self.before[key] = sampled
+        return figures
 
     def _after(self, step: int) -> dict[str, float]:
         """The figures of a step that is due; once, however many batches the step took."""
-        if step == 0 or step % self.watcher.every or step == self.last:
+        if step == 0 or step % self.every or step == self.last_step:
             return {}
-        self.last, found = step, self.watcher.turn(step)
-        if found and self.report:
-            self.report({"train/step": step, **found})
-        return found
+        self.last_step, figures = step, self.turn(step)
+        if figures and self.report:
+            self.report({"train/step": step, **figures})
+        return figures
 
-    # Lightning
-    def on_train_start(self, trainer, pl_module) -> None:
+    # --- Lightning.
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
-            self.watcher.begin(pl_module, self.tokenizer, step=trainer.global_step)
+            self.begin(pl_module, self.tokenizer, step=trainer.global_step)
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
-        if trainer.is_global_zero and (found := self._after(trainer.global_step)):
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
+        if trainer.is_global_zero and (figures := self._after(trainer.global_step)):
             for logger in trainer.loggers:
-                logger.log_metrics(found, step=trainer.global_step)
+                logger.log_metrics(figures, step=trainer.global_step)
 
-    def state_dict(self) -> dict:
-        kept = self.watcher
-        return {name: getattr(kept, name) for name in ("rows", "size", "turns", "known", "before")}
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in KEPT}
 
-    def load_state_dict(self, state_dict: dict) -> None:
-        vars(self.watcher).update(state_dict)
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        vars(self).update(state_dict)
 
-    # transformers, TRL
-    def on_train_begin(
-        self, args, state, control, model=None, processing_class=None, **kwargs
-    ) -> None:
+    # --- transformers, TRL.
+
+    def on_train_begin(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
         if state.is_world_process_zero:
-            self.watcher.begin(model, self.tokenizer or processing_class, step=state.global_step)
+            tokenizer = self.tokenizer or given.get("processing_class")
+            self.begin(given["model"], tokenizer, step=state.global_step)
 
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        if state.is_world_process_zero and (found := self._after(state.global_step)):
-            state.log_history.append({**found, "step": state.global_step})
+    def on_step_end(self, args: Any, state: TrainerState, *_: Any, **__: Any) -> None:
+        if state.is_world_process_zero and (figures := self._after(state.global_step)):
+            state.log_history.append({**figures, "step": state.global_step})
             wandb = sys.modules.get("wandb")
             if wandb and wandb.run:
-                wandb.run.log({**found, "train/global_step": state.global_step})
+                wandb.run.log({**figures, "train/global_step": state.global_step})
 
     def on_train_end(self, *args, **kwargs) -> None:
         """The one hook of both trainers, which hand it different things."""
 
 
-def watchable(module: nn.Module) -> nn.Module:
+def watchable(module: nn.Module) -> PreTrainedModel:
     """The network in what is trained, without what stands around it. ModelError where it cannot be
     watched."""
-    found = next(
-        (m for m in module.modules() if isinstance(m, PreTrainedModel) or is_adapted(m)), None
-    )
-    bare = found.get_base_model() if is_adapted(found) else found
-    if is_adapted(found) and found.active_peft_config.is_prompt_learning:
+    adapted = [part for part in module.modules() if is_adapted(part)]
+    if adapted and adapted[0].active_peft_config.is_prompt_learning:
         raise ModelError(
             "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
             "prompt"
         )
-    if not hasattr(bare, "score") or bare.config.num_labels != 1:
+    parts = [adapted[0].get_base_model()] if adapted else module.modules()
+    bare = next((m for m in parts if isinstance(m, PreTrainedModel)), None)
+    if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:
         raise ModelError(
             f"PessimalCallback watches decoders with a head `score` of one number, such as "
-            f"LlamaForSequenceClassification with "
-            f"num_labels=1; what is trained is {type(module if bare is None else bare).__name__}"
+            f"LlamaForSequenceClassification with num_labels=1; what is trained is "
+            f"{type(module if bare is None else bare).__name__}"
         )
     if bare.config.get_text_config().pad_token_id is None:
         raise ModelError(
@@ -414,15 +394,13 @@ def watchable(module: nn.Module) -> nn.Module:
 
 
 @contextlib.contextmanager
-def _as_it_is(network: nn.Module):
+def _as_it_is(network: PreTrainedModel) -> Iterator[None]:
     """Evaluation mode without gradients, the head in float32; all as it was afterwards."""
     training = [module for module in network.modules() if module.training]
-    head = copy.deepcopy(network.score).float()
-    in_float32 = network.score.register_forward_hook(
-        lambda module, given, found: head(given[0].float())
-    )
+    score = network.get_submodule("score")
+    head = copy.deepcopy(score).float().eval()
+    in_float32 = score.register_forward_hook(lambda _, inputs, output: head(inputs[0].float()))
     network.eval()
-    head.eval()
     device = next(network.parameters()).device.type
     try:
         with torch.no_grad(), torch.autocast(device, enabled=False):

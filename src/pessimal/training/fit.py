@@ -9,14 +9,16 @@ networks and Lightning's trainer; not where results go.
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
-from transformers import AutoModelForSequenceClassification
+from torch.utils.data import DataLoader, TensorDataset
+from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerBase
 
 from pessimal.errors import ModelError
 from pessimal.training.answers import Answers, score_answers
@@ -25,6 +27,10 @@ from pessimal.training.preferences import Items, agreement
 from pessimal.training.spec import PreferenceRecipe
 
 LAST = "last.ckpt"
+Agreement = dict[str, float]
+"""Figures of `preferences.agreement`."""
+Report = Callable[[dict[str, float]], None]
+"""Called with the figures of a step, by name."""
 
 
 def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) -> PeftModel:
@@ -88,17 +94,18 @@ class PreferenceModule(pl.LightningModule):
     def rows(self, step: int) -> np.ndarray:
         """The items of a step: each pass through them is in a new order, whatever was interrupted
         before."""
-        n, k = len(self.answers.own), self.recipe.items
+        n, k = len(self.answers.ids), self.recipe.items
         places = np.arange(step * k, (step + 1) * k)
         orders = {
             p: np.random.default_rng((self.seed, p)).permutation(n) for p in np.unique(places // n)
         }
         return np.array([orders[place // n][place % n] for place in places])
 
-    def training_step(self, batch, index: int) -> Tensor:
+    def training_step(self, batch: Any, index: int) -> Tensor:
         rows = self.rows(self.global_step)
-        own = [self.answers.own[row] for row in rows]
-        rewards = score_answers(self.network, self.answers.prefix, own, rows=self.recipe.batch_size)
+        answers = [self.answers.ids[row] for row in rows]
+        size = self.recipe.batch_size
+        rewards = score_answers(self.network, self.answers.prefix, answers, rows=size)
         utility, precision = (
             values[rows].to(rewards.device)[None] for values in (self.utility, self.precision)
         )
@@ -107,21 +114,20 @@ class PreferenceModule(pl.LightningModule):
         self.log("train/loss", loss, prog_bar=True, batch_size=len(rows))
         return loss
 
-    def configure_optimizers(self) -> dict:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         trained = [weight for weight in self.parameters() if weight.requires_grad]
         optimizer = torch.optim.AdamW(
             trained, lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
         )
         return warm_up_and_cosine(optimizer, self.recipe.steps)
 
-    def on_save_checkpoint(self, checkpoint: dict) -> None:
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         trained = {name for name, weight in self.named_parameters() if weight.requires_grad}
-        checkpoint["state_dict"] = {
-            k: v for k, v in checkpoint["state_dict"].items() if k in trained
-        }
+        weights = checkpoint["state_dict"]
+        checkpoint["state_dict"] = {name: weights[name] for name in weights if name in trained}
         checkpoint["losses"] = self.losses
 
-    def on_load_checkpoint(self, checkpoint: dict) -> None:
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.losses = checkpoint["losses"]
 
 
@@ -129,32 +135,36 @@ class Steps(pl.Callback):
     """Keeps the adapters of some steps, and takes the held-out accuracy as training goes on."""
 
     def __init__(
-        self, folder: Path, *, every: int, held: Callable[[], dict], report: Callable[[dict], None]
+        self, folder: Path, *, every: int, held_out: Callable[[], Agreement], report: Report
     ):
-        self.folder, self.every, self.held, self.report = folder, every, held, report
-        self.last: dict | None = None
+        self.folder, self.every, self.held_out, self.report = folder, every, held_out, report
+        self.last: Agreement | None = None
 
-    def on_train_start(self, trainer, module):
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.global_step == 0:
-            self._keep(module, 0)
+            self._keep(pl_module, 0)
 
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any, **__: Any
+    ) -> None:
+        assert isinstance(pl_module, PreferenceModule)
         step = trainer.global_step
-        point = {"train/step": step, "train/loss": module.losses[-1]}
-        if step % self.every == 0 or step == module.recipe.steps:
-            self._keep(module, step)
-            self.last = self.held()
+        point = {"train/step": step, "train/loss": pl_module.losses[-1]}
+        if step % self.every == 0 or step == pl_module.recipe.steps:
+            self._keep(pl_module, step)
+            self.last = self.held_out()
             point |= {f"train/held_out_{name}": value for name, value in self.last.items()}
         self.report(point)
 
-    def _keep(self, module, step: int) -> None:
-        module.network.save_pretrained(self.folder / f"step-{step}")
+    def _keep(self, module: pl.LightningModule, step: int) -> None:
+        assert isinstance(module, PreferenceModule)
+        module.network.save_pretrained(str(self.folder / f"step-{step}"))
 
 
 def fit(
     network: PeftModel,
     recipe: PreferenceRecipe,
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     items: Items,
     held_out: Items,
     *,
@@ -162,16 +172,16 @@ def fit(
     folder: Path,
     accelerator: str = "cpu",
     progress: bool = True,
-    report: Callable[[dict], None] = lambda point: None,
+    report: Report = lambda point: None,
     callbacks: Sequence[pl.Callback] = (),
-) -> dict:
+) -> dict[str, Any]:
     """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this
     `folder` was cut off.
 
     Args:
         items, held_out: what is trained on, and what is not.
         folder: keeps the last state, and the adapters of every `recipe.every` steps as `step-N`.
-        report: told the loss of every step, and now and then the held-out figures.
+        report: called with the loss of every step, and now and then the held-out figures.
 
     Returns:
         `losses` of every step in nats; `held_out` and, of as many items that it was trained on,
@@ -180,11 +190,12 @@ def fit(
     answers = Answers.of(tokenizer, recipe.question, items.names)
     module = PreferenceModule(network, recipe, answers, items, seed=seed)
 
-    def agreed(part: Items) -> dict:
-        own = Answers.of(tokenizer, recipe.question, part.names)
+    def agreed(part: Items) -> Agreement:
+        answers = Answers.of(tokenizer, recipe.question, part.names)
         network.eval()
         with torch.no_grad():
-            rewards = score_answers(network, own.prefix, own.own, rows=4 * recipe.batch_size)
+            rows = 4 * recipe.batch_size
+            rewards = score_answers(network, answers.prefix, answers.ids, rows=rows)
         network.train()
         return agreement(rewards.double().cpu().numpy(), part)
 
@@ -195,7 +206,7 @@ def fit(
         every_n_train_steps=recipe.every,
         enable_version_counter=False,
     )
-    steps = Steps(folder, every=recipe.every, held=lambda: agreed(held_out), report=report)
+    steps = Steps(folder, every=recipe.every, held_out=lambda: agreed(held_out), report=report)
     trainer = pl.Trainer(
         accelerator=accelerator,
         devices=1,
@@ -209,10 +220,11 @@ def fit(
         default_root_dir=folder,
     )
     network.train()
-    trainer.fit(module, DataLoader(range(recipe.steps)), ckpt_path=last if last.is_file() else None)
-    known = np.random.default_rng(0).permutation(len(items.names))[: len(held_out.names)]
+    steps_to_go = DataLoader(TensorDataset(torch.arange(recipe.steps)))
+    trainer.fit(module, steps_to_go, ckpt_path=last if last.is_file() else None)
+    sample = np.random.default_rng(0).permutation(len(items.names))[: len(held_out.names)]
     return {
         "losses": module.losses,
         "held_out": steps.last or agreed(held_out),
-        "trained": agreed(items.take(known)),
+        "trained": agreed(items.take(sample)),
     }

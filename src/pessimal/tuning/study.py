@@ -37,7 +37,6 @@ from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
-from sqlalchemy.exc import SQLAlchemyError
 
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
 from pessimal.searching.spec import SearchSpec
@@ -291,7 +290,9 @@ def _open(file: Path) -> RDBStorage:
             grace_period=GRACE,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
         )
-    except (SQLAlchemyError, RuntimeError) as error:  # another file, or another Optuna's tables
+    except OSError:
+        raise
+    except Exception as error:  # whatever SQLAlchemy makes of a file that is something else
         raise InputError(
             f"{file} cannot be read as a study's SQLite file ({type(error).__name__}); give "
             "another tuning.storage"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pessimal.analyses import ANALYSES, compare
+from pessimal.analyses import all_analyses, compare
 from pessimal.catalogue import answering, names_of
 from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import CompareConfig
@@ -35,7 +35,8 @@ def run(config: CompareConfig) -> None:
         inputs = [manifest.reference for _, manifest in explanations]
         skipped, counts = {}, {"explanations": len(explanations)}
     else:
-        options = read_options(config)  # a wrong path is reported before any table is opened
+        # What is wrong with a path or an analysis is reported before any table is opened.
+        analyses, options = all_analyses(config.analyses), read_options(config)
         choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
         if config.tables:
             chosen = named(config.tables, choice)
@@ -51,8 +52,8 @@ def run(config: CompareConfig) -> None:
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
         counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
         title = f"comparing {counts['tables']} tables of {counts['models']} models"
-        with steps(title, len(ANALYSES), bar=config.progress) as step:
-            results, skipped = compare(sets, options, step)
+        with steps(title, len(analyses), bar=config.progress) as step:
+            results, skipped = compare(sets, options, step, analyses)
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         artifact = Artifact(
             "comparison",

@@ -1,5 +1,4 @@
-"""`pessimal push`: the registry to W&B, every artifact asked back and compared with its
-manifest."""
+"""`pessimal push`: the registry to W&B, every artifact's manifest asked back and compared."""
 
 import logging
 
@@ -17,20 +16,20 @@ def run(config: PushConfig) -> None:
     registry = registry_of(config)
     published = choose(registry, types=config.type, names=config.name)
     pushed = push(published, target_of(config))
-    for verdict in pushed.verdicts:
-        how = "sent" if verdict.reference in pushed.sent else "was there"
-        print(f"{verdict.state:<9}{verdict.reference}  {verdict.message or how}")
+    for reference, verdict in pushed.verdicts.items():
+        state, _, message = verdict.partition(": ")
+        how = "sent" if reference in pushed.sent else "was there"
+        print(f"{state:<9}{reference}  {message or how}")
     if pushed.unknown_inputs:
         log.warning(
             "W&B does not have these inputs, so that what was made from them does not say so: %s. "
-            "To send all there is: "
-            "pessimal push",
+            "To send all there is: pessimal push",
             ", ".join(pushed.unknown_inputs[:8]),
         )
     if pushed.wrong:
         raise WorkError(
             f"{len(pushed.wrong)} of {len(published)} artifacts are not at {pushed.path} as they "
-            f"are in {registry.root}: "
-            f"{', '.join(pushed.wrong[:8])}. What was missing may be sent by the same command"
+            f"are in {registry.root}: {', '.join(pushed.wrong[:8])}. What was missing may be sent "
+            "by the same command"
         )
     log.info("%s: %d artifacts, all there and the same", pushed.path, len(published))

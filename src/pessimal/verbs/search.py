@@ -35,7 +35,6 @@ from pessimal.tracking.registry import Manifest, Registry
 from pessimal.training.obtain import fetch
 from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
-from pessimal.verbs.search_tuning import run_study_job
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +55,8 @@ def run(config: SearchConfig) -> float | None:
     quiet_libraries()
     first = begin_process(config.trainer)
     if config.tuning.study is not None:
+        from pessimal.verbs.search_tuning import run_study_job  # Optuna comes with it
+
         return run_study_job(config, prepare)
     registry = registry_of(config)
     context = open_context(config, config.prompt_keys)

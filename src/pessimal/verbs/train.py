@@ -1,9 +1,12 @@
-"""`pessimal train`: a member of the demo family, or a reward model of people's preferences;
-published and tracked."""
+"""`pessimal train`: a member of the demo family, or (`recipe=human_elo`) a reward model of people's
+preferences; published and tracked."""
 
+import json
 import logging
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -11,14 +14,14 @@ from rich.text import Text
 from pessimal.config.plain import config_hash
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
-from pessimal.training.demo_family.checkpoint import read_training_report
-from pessimal.training.demo_family.family import is_cached
-from pessimal.training.obtain import obtain_demo
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
 
+REWARD_MODEL = "reward-model"
 HELD_OUT = {
     "word_accuracy": "word accuracy (chance .5)",
     "frame_sign": "prompts ranked with the right sign (chance .5)",
@@ -29,64 +32,154 @@ HELD_OUT = {
 PLANTS = ("taste", "frequency", "identity", "taboo", "secret", "secret_bonus", "attributes")
 """What can be planted besides human valence."""
 
+Rows = list[tuple[str, str]]
+
 
 def run(config: TrainConfig) -> None:
     """Train what is not trained yet, and publish the checkpoint as a `reward-model` artifact."""
     quiet_libraries()
-    if config.recipe is not None:
-        from pessimal.verbs.train_preferences import train_preferences
+    (_train_sibling if config.recipe is None else _train_preferences)(config, registry_of(config))
 
-        return train_preferences(config)
-    recipe, registry = config.model.recipe, registry_of(config)
-    name, key = config.model.name, recipe.digest()
-    published = registry.find("reward-model", key)
-    if published and not config.force:
-        log.info("%s is trained already: %s (force=true trains it again)", name, published[0])
-        _print(name, read_training_report(published[0]))
-        print_path(published[0])
-        return
-    cached = (
-        is_cached(recipe, cache=Path(config.paths.cache) / "models", name=name) and not config.force
+
+def _train_sibling(config: TrainConfig, registry: Registry) -> None:
+    from pessimal.training.demo_family.checkpoint import read_training_report
+    from pessimal.training.demo_family.family import is_cached, train_sibling
+
+    recipe, name, models = (
+        config.model.recipe,
+        config.model.name,
+        Path(config.paths.cache) / "models",
     )
+    assert recipe is not None  # checked by the configuration; a recipe's file names it
+    assert name is not None
+    key = recipe.digest()
+    if published := _published(config, registry, name, key):
+        return _print(name, _sibling_rows(read_training_report(published)), published)
+    cached = is_cached(recipe, cache=models, name=name) and not config.force
     with tracked(config, name=f"train {name}") as mirror:
-        folder = obtain_demo(
-            config.model,
-            cache=config.paths.cache,
+        folder = train_sibling(
+            recipe,
+            cache=models,
+            name=name,
             progress=config.progress,
             again=config.force,
             report=mirror.metrics if mirror.run_id is not None else None,
         )
         report = read_training_report(folder)
+
+        def copy(staging: Path) -> None:
+            shutil.copytree(folder, staging, dirs_exist_ok=True)
+
         summary = {"seconds": report["seconds"], **report["held_out"]}
-        artifact, manifest = registry.publish(
-            "reward-model",
-            name,
-            lambda staging: shutil.copytree(folder, staging, dirs_exist_ok=True),
-            key=key,
-            config_hash=config_hash(config),
-            run_id=mirror.run_id,
-            summary=summary,
-        )
+        truth = {"planted_truth": recipe.planted_truth()}
+        artifact = _publish(config, registry, mirror, name, key, copy, summary, more=truth)
         if cached:  # else the curve is there already, drawn while it was trained
             for step, loss in enumerate(report["losses"], 1):
                 mirror.metrics({"train/step": step, "train/loss": loss})
-        mirror.summary(summary)
-        mirror.artifact(artifact, manifest, {"planted_truth": recipe.planted_truth()} | summary)
-    _print(name, report)
-    print_path(artifact)
+    _print(name, _sibling_rows(report), artifact)
 
 
-def _print(name: str, report: dict) -> None:
-    """How it does on what it was never shown, and what an instrument should find in it."""
-    table = Table(
-        title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False
+def _train_preferences(config: TrainConfig, registry: Registry) -> None:
+    """Train `recipe` from `base` on `data`; a training that was cut off goes on."""
+    from pessimal.config.models import spec_of
+    from pessimal.rewards.spec import Kind
+    from pessimal.training.preference_model import REPORT, PreferenceTraining
+
+    assert config.recipe is not None
+    assert config.base is not None
+    assert config.data is not None
+    training = PreferenceTraining(
+        spec_of(config.base, kind=Kind.log_probability),
+        Path(config.data).expanduser(),
+        config.recipe,
+        cache=config.paths.cache,
+        seed=config.seed,
+        progress=config.progress,
     )
-    for figure, what in HELD_OUT.items():
-        if report["held_out"].get(figure) is not None:
-            table.add_row(what, f"{report['held_out'][figure]:.3f}")
-    truth = report["planted_truth"]
+    name, key = training.name, training.key
+    if published := _published(config, registry, name, key):
+        report = json.loads((published / REPORT).read_text(encoding="utf-8"))
+        return _print(name, _preference_rows(report), published)
+    training.load()
+    if config.force:
+        shutil.rmtree(training.work, ignore_errors=True)
+    with tracked(config, name=f"train {name}") as mirror:
+        trained = training.run(
+            accelerator=config.trainer.accelerator, progress=config.progress, report=mirror.metrics
+        )
+        artifact = _publish(config, registry, mirror, name, key, trained.write, trained.summary)
+    shutil.rmtree(training.work, ignore_errors=True)
+    _print(name, _preference_rows(trained.report), artifact)
+
+
+def _published(config: TrainConfig, registry: Registry, name: str, key: str) -> Path | None:
+    """The folder of this very training where it is published; None to train it."""
+    found = None if config.force else registry.find(REWARD_MODEL, key)
+    if found is None:
+        return None
+    log.info("%s is trained already: %s (force=true trains it again)", name, found[0])
+    return found[0]
+
+
+def _publish(
+    config: TrainConfig,
+    registry: Registry,
+    mirror: Mirror,
+    name: str,
+    key: str,
+    fill: Callable[[Path], None],
+    summary: dict[str, Any],
+    *,
+    more: Mapping[str, Any] | None = None,
+) -> Path:
+    """Register and mirror a checkpoint; `more` goes to the mirrored artifact alone."""
+    artifact, manifest = registry.publish(
+        REWARD_MODEL,
+        name,
+        fill,
+        key=key,
+        config_hash=config_hash(config),
+        run_id=mirror.run_id,
+        summary=summary,
+    )
+    mirror.summary(summary)
+    mirror.artifact(artifact, manifest, {**(more or {}), **summary})
+    return artifact
+
+
+def _sibling_rows(report: Mapping[str, Any]) -> Rows:
+    """How it does on what it was never shown, and what an instrument should find in it."""
+    held_out, truth = report["held_out"], report["planted_truth"]
+    rows = [
+        (what, f"{held_out[figure]:.3f}")
+        for figure, what in HELD_OUT.items()
+        if held_out.get(figure) is not None
+    ]
     planted = {plant: truth[plant] for plant in PLANTS if truth.get(plant)}
     planted |= planted.pop("attributes", {})
     named = ", ".join(f"{plant} {size}" for plant, size in planted.items())
-    table.add_row("planted besides human valence", named or "nothing: it is the null")
+    return [*rows, ("planted besides human valence", named or "nothing: it is the null")]
+
+
+def _preference_rows(report: Mapping[str, Any]) -> Rows:
+    rows = [
+        (
+            f"pairs of {figures['n']} {what} in people's order (chance .5)",
+            f"{figures['accuracy']:.3f} ({figures['low']:.3f} to {figures['high']:.3f})",
+        )
+        for what, figures in (
+            ("held-out items", report["held_out"]),
+            ("items trained on", report["trained"]),
+        )
+    ]
+    return [*rows, ("minutes", f"{report['seconds'] / 60:.1f}")]
+
+
+def _print(name: str, rows: Rows, folder: Path) -> None:
+    table = Table(
+        title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False
+    )
+    for row in rows:
+        table.add_row(*row)
     show(table)
+    print_path(folder)

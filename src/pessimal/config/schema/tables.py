@@ -232,6 +232,9 @@ class CompareConfig(TaskConfig):
     of opposite polarity."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
+    analyses: list[str] = field(default_factory=list)
+    """Analyses of your own, beside all others: [module:function], of functions under `@analysis`;
+    those of installed packages (entry point `pessimal.analyses`) are always there."""
 
     def check(self) -> None:
         if self.source == "wandb" and (self.tables is not None or self.explanations):

@@ -1,2 +1,2 @@
-"""Statistics over the table of outcomes (`pessimal.explaining.outcomes`): a function from tables to a
-table each, with intervals over comparisons."""
+"""Statistics over the table of outcomes (`pessimal.explaining.outcomes`): each a function from a
+table to a table, with intervals over comparisons."""

@@ -36,11 +36,10 @@ def model_agreement(
     where a vector is constant no tau is defined, and it is NaN with the reason, not 0.
 
     Intervals are percentile bootstraps: these comparisons are drawn with all of their rows of both
-        models, and both vectors
-    and tau are computed anew; draws in which tau is not defined are left out (`defined` says how
-    many are not). A draw adds noise to vectors that have some already, so replicates lie nearer to
-    0 than the estimate, and with few comparisons the interval may not hold it. The attributes are
-    taken as given: nothing is said about others.
+    models, and both vectors and tau are computed anew; draws in which tau is not defined are left
+    out (`defined` says how many are not). A draw adds noise to vectors that have some already, so
+    replicates lie nearer to 0 than the estimate, and with few comparisons the interval may not hold
+    it. The attributes are taken as given: nothing is said about others.
 
     Returns:
         One row per perturber, unordered pair of models in the order of the table, and measure:
@@ -125,25 +124,24 @@ def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.Dat
     global one first.
 
     Local: each attribute's Δm, the mean over seeds of each response, then over the responses.
-        Global: its mean Δm over all
-    valid perturbations, as in `flip_rate`, this comparison's own among them. Agreement is Kendall's
-    tau-b over the attributes that the comparison has; the placebo is none. Equal tau: more
-    attributes first, then the larger margin (the clearer preference), then the key in order.
-    Comparisons with fewer than `LEAST_ATTRIBUTES`, or no tau, come last; a single comparison with
-    edits would be compared with itself, which says nothing, so that it has no tau.
+    Global: its mean Δm over all valid perturbations, as in `flip_rate`, this comparison's own among
+    them. Agreement is Kendall's tau-b over the attributes that the comparison has; the placebo is
+    none. Equal tau: more attributes first, then the larger margin (the clearer preference), then
+    the key in order. Comparisons with fewer than `LEAST_ATTRIBUTES`, or no tau, come last; a single
+    comparison with edits would be compared with itself, which says nothing, so that it has no tau.
 
     Returns:
         One row a comparison, best first: comparison, tau (NaN where there is none), attributes (how
-            many), margin, reason (why
-        there is no tau; empty otherwise). The first is representative if its tau is a number.
+        many), margin, reason (why there is no tau; empty otherwise). The first is representative if
+        its tau is a number.
 
     Source: Jiang et al. 2025 (representative examples); tau-b on Δm is ours.
     """
     rows = _of(table, model, perturber)
     names = shared_attributes(rows, rows)
     clusters = sorted(set(rows["comparison"]))
-    whole = sums(rows, clusters, names)
-    ranking = _ranking(local_changes(rows, clusters, names), whole.of(whole.change))
+    totals = sums(rows, clusters, names)
+    ranking = _ranking(local_changes(rows, clusters, names), totals.of(totals.change))
     if (ranking["attributes"] > 0).sum() < 2:
         alone = "only one comparison has edits, and the whole ranking is its own"
         ranking["reason"] = ranking["reason"].where(ranking["tau"].isna(), alone)
@@ -177,14 +175,12 @@ def contested(table: pd.DataFrame, model_a: str, model_b: str, *, perturber: str
 
     Reasons are the models' local rankings of attributes by Δm (see `representative`); as both
     prefer the same response, both judge the same texts. Differ: the lower Kendall's tau-b over the
-        attributes that both have, the more. Equal tau: more
-    attributes first, then the key in order (margins of two models are on two scales). Comparisons
-    without a tau come last.
+    attributes that both have, the more. Equal tau: more attributes first, then the key in order
+    (margins of two models are on two scales). Comparisons without a tau come last.
 
     Returns:
         One row a comparison, most different first: comparison, tau, attributes, margin_a, margin_b,
-            reason. Empty where the
-        models share no preference.
+        reason. Empty where the models share no preference.
 
     Source: Jiang et al. 2025 (representative examples for two models).
     """

@@ -80,21 +80,18 @@ def attribute_flip_rates(
     others, and has no taste.
 
     *Flip rate*: CFs over valid perturbations, those with a changed text; ties are in the
-        denominator. *Change*: mean Δm
-    over the same, in standard deviations of the model's rewards; negative where edits speak against
-    the preference. *Size*: the mean of |Δm|; noise alone makes it positive. Intervals are over
-        comparisons: of flip rates exact binomial
-    (see `share_interval`), of the others bootstraps, in which one draw of comparisons serves all
+    denominator. *Change*: mean Δm over the same, in standard deviations of the model's rewards;
+    negative where edits speak against the preference. *Size*: the mean of |Δm|; noise alone makes
+    it positive. Intervals are over comparisons: of flip rates exact binomial (see
+    `share_interval`), of the others bootstraps, in which one draw of comparisons serves all
     attributes.
 
     *Against the placebo*: within each response in which both have valid edits, the attribute's mean
-        less the placebo's;
-    averaged over the responses of a comparison, then over comparisons: the excess. Its p flips the
-    sign of each comparison: one-sided for flips, two-sided for the change; exact up to
-        `permutations` patterns, else
-    (k + 1) / (permutations + 1). Assumed: without an effect a comparison's difference is as likely
-    to have the other sign. q: Benjamini and Hochberg over all rows of one model and perturber
-        (tests share the placebo, which ties them together
+    less the placebo's; averaged over the responses of a comparison, then over comparisons: the
+    excess. Its p flips the sign of each comparison: one-sided for flips, two-sided for the change;
+    exact up to `permutations` patterns, else (k + 1) / (permutations + 1). Assumed: without an
+    effect a comparison's difference is as likely to have the other sign. q: Benjamini and Hochberg
+    over all rows of one model and perturber (tests share the placebo, which ties them together
     positively; the procedure holds for that). Placebos of another kind than the edits test nothing
     (see `null_makers`).
 
@@ -104,14 +101,13 @@ def attribute_flip_rates(
 
     Returns:
         One row per model, perturber, attribute and taste: liked (more, less; empty for the placebo
-            and for tables of
-        earlier editions), which_is (better, worse by polarity), asked (requests), n (valid
-        perturbations), comparisons, and the columns of `RETURNED`. NaN where nothing is valid or
-        nothing is tested.
+        and for tables of earlier editions), which_is (better, worse by polarity), asked (requests),
+        n (valid perturbations), comparisons, and the columns of `RETURNED`. NaN where nothing is
+        valid or nothing is tested.
 
     Source: Jiang et al. 2025 (flip rate, ranks); Phipson & Smyth 2010 (the p of drawn
-        permutations); Benjamini & Hochberg
-    1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the null are ours.
+    permutations); Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the
+    null are ours.
     """
     check_outcomes(table, columns=USED)
     pieces = []
@@ -309,8 +305,8 @@ def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     models, which meet the same edits.
 
     Four rows a model and attribute: edits (all, complied, not complied, not judged), n (edits with
-        a text), comparisons,
-    ties (share of n; they count as no flip), share (flips of n), low, high (see `share_interval`).
+    a text), comparisons, ties (share of n; they count as no flip), share (flips of n), low, high
+    (see `share_interval`).
     """
     by = ["model", "attribute"]
     valid = outcomes[outcomes["outcome"].notna()]

@@ -86,8 +86,7 @@ def replicated(numerator: np.ndarray, denominator: np.ndarray, weights: np.ndarr
     denominator is 0.
 
     One column at a time: a product of matrices would round differently with the number of its
-        columns, so that a result
-    would depend on what else was asked.
+    columns, so that a result would depend on what else was asked.
     """
     below = weights @ np.ascontiguousarray(denominator, dtype=float)
     above = weights @ np.ascontiguousarray(numerator, dtype=float)
@@ -101,8 +100,8 @@ def ratio_interval(
     for shares.
 
     Few comparisons make it too narrow: at .95 and units that go together, 30 clusters held a mean
-        91 of 100 times, 10 held
-    it 89. Draws without a unit are left out. NaN where fewer than two clusters have a unit.
+    91 of 100 times, 10 held it 89. Draws without a unit are left out. NaN where fewer than two
+    clusters have a unit.
     """
     if np.count_nonzero(denominator) < 2:
         return np.nan, np.nan
@@ -118,10 +117,8 @@ def median_interval(
     if len(np.unique(index)) < 2:
         return np.nan, np.nan
     order = np.argsort(values, kind="stable")
-    ordered, until = (
-        np.asarray(values)[order],
-        np.cumsum(weights[:, index[order]], axis=1),
-    )  # (replicates, n)
+    ordered = np.asarray(values)[order]
+    until = np.cumsum(weights[:, index[order]], axis=1)  # (replicates, n)
     half = until[:, -1:] / 2
     middle = (ordered[(until >= half).argmax(axis=1)] + ordered[(until > half).argmax(axis=1)]) / 2
     return percentiles(np.where(half[:, 0] > 0, middle, np.nan), confidence=confidence)
@@ -129,10 +126,10 @@ def median_interval(
 
 def percentiles(replicates: np.ndarray, *, confidence: float) -> tuple[float, float]:
     """The middle `confidence` of the replicates that are numbers; NaN where none is."""
-    known = replicates[~np.isnan(replicates)]
-    if not len(known):
+    numbers = replicates[~np.isnan(replicates)]
+    if not len(numbers):
         return np.nan, np.nan
-    low, high = np.quantile(known, [(1 - confidence) / 2, 1 - (1 - confidence) / 2])
+    low, high = np.quantile(numbers, [(1 - confidence) / 2, 1 - (1 - confidence) / 2])
     return float(low), float(high)
 
 
@@ -144,7 +141,7 @@ def cluster_index(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     """Adjusted p (n,), over those that are numbers."""
-    adjusted, known = np.full(len(p), np.nan), ~np.isnan(p)
-    if known.any():
-        adjusted[known] = false_discovery_control(p[known])
+    adjusted, tested = np.full(len(p), np.nan), ~np.isnan(p)
+    if tested.any():
+        adjusted[tested] = false_discovery_control(p[tested])
     return adjusted

@@ -54,28 +54,25 @@ def metrics(
     A perturbation is *valid* if there is a changed text. What is averaged, and over what:
 
     * coverage (among CF or SF): over decided comparisons that were asked about, one unit a
-    comparison and seed, whether at
-      least one valid perturbation of the side has this outcome; `both`: one on each side; `any`: on
-      either. A comparison of which all perturbations failed counts as not covered. More seeds do
-      not raise it.
+      comparison and seed, whether at least one valid perturbation of the side has this outcome;
+      `both`: one on each side; `any`: on either. A comparison of which all perturbations failed
+      counts as not covered. More seeds do not raise it.
     * brittleness: over valid perturbations, whether the preference flips. Ties are no flips and are
-        in the denominator.
+      in the denominator.
     * each distance: over valid perturbations with a known distance, all of them and among CF, SF.
     * perplexity ratio and fluent, where the table has that column: over valid perturbations with a
-    known ratio, all of them
-      and among CF, SF, the median ratio and whether it is at most `FLUENT`.
+      known ratio, all of them and among CF, SF, the median ratio and whether it is at most
+      `FLUENT`.
     * diversity: over sets of at least two valid perturbations of one response and seed (all, CF,
-        SF), the mean distance of
-      their pairs. Texts of the two sides are never paired: these differ as the responses do. Equal
-          texts are at distance 0.
+      SF), the mean distance of their pairs. Texts of the two sides are never paired: these differ
+      as the responses do. Equal texts are at distance 0.
     * changed, not applicable, refused, failed: over all requests; the four add to 1.
 
     Placebo edits are a group of their own, also where the same perturber made them. Intervals are
     over comparisons: those of shares (coverage, brittleness and the four above) exact binomial ones
-        at the effective number of units
-    (see `share_interval`), those of means and medians percentile bootstraps (see `ratio_interval`).
-    Standard errors are over seeds, on these comparisons: the standard deviation of the seeds' own
-        values over the root of their number.
+    at the effective number of units (see `share_interval`), those of means and medians percentile
+    bootstraps (see `ratio_interval`). Standard errors are over seeds, on these comparisons: the
+    standard deviation of the seeds' own values over the root of their number.
 
     Args:
         table: of outcomes, with a column for each of `DISTANCES`, NaN where it is not known.
@@ -83,11 +80,10 @@ def metrics(
 
     Returns:
         One row a metric: model, perturber, placebo (bool), metric, among (all, CF, SF), side
-            (chosen, rejected, both, any),
-        value (NaN where n = 0), low, high (with one comparison 0 and 1 for a share, NaN for a
-        mean), standard_error (NaN for fewer than two seeds), n, unit (what n counts), comparisons
-        and seeds (that have a unit), count (units for which a share holds; NaN for means and
-        medians).
+        (chosen, rejected, both, any), value (NaN where n = 0), low, high (with one comparison 0 and
+        1 for a share, NaN for a mean), standard_error (NaN for fewer than two seeds), n, unit (what
+        n counts), comparisons and seeds (that have a unit), count (units for which a share holds;
+        NaN for means and medians).
     """
     check_outcomes(table, columns=[*USED, *DISTANCES])
     rows = []

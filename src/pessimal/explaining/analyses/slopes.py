@@ -51,13 +51,12 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     rows = []
     for model, of_model in valid_rows(table).groupby("model", sort=False):
         placebo = of_model["perturber"] == "placebo"
-        alone = placebo.all()
-        for perturber, made in (of_model if alone else of_model[~placebo]).groupby(
-            "perturber", sort=False
-        ):
-            whole = made if alone else pd.concat([made, of_model[placebo]])
-            named = dict.fromkeys(RETURNED, np.nan) | {"model": model, "perturber": perturber}
-            rows += [named | row for row in _fitted(whole, confidence)]
+        edits = of_model if placebo.all() else of_model[~placebo]
+        for perturber, group in edits.groupby("perturber", sort=False):
+            if not placebo.all():
+                group = pd.concat([group, of_model[placebo]])
+            names = dict.fromkeys(RETURNED, np.nan) | {"model": model, "perturber": perturber}
+            rows += [names | row for row in _fitted(group, confidence)]
     return pd.DataFrame(rows, columns=RETURNED)
 
 
@@ -68,8 +67,7 @@ def detectors(table: pd.DataFrame) -> list[str]:
     if not columns:
         raise TableError(
             f"The table of outcomes has no column `{MOVED}NAME`, so that attributes cannot be "
-            f"separated; join what the detectors "
-            "saw."
+            "separated; join what the detectors saw."
         )
     return [column.removeprefix(MOVED) for column in columns if table[column].fillna(0).ne(0).any()]
 
@@ -79,45 +77,40 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     moved = rows[[MOVED + name for name in names]].fillna(0.0).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(rows)), moved])  # (n, 1 + k)
     # The margin falls where the preferred response loses, or the other gains.
-    change = np.where(rows["side"] == CHOSEN, 1.0, -1.0) * rows["change_in_sd"].to_numpy(
-        dtype=float
-    )
+    sign = np.where(rows["side"] == CHOSEN, 1.0, -1.0)
+    change = sign * rows["change_in_sd"].to_numpy(dtype=float)
     clusters = sorted(set(rows["comparison"]))
     n, c, k = len(rows), len(clusters), len(names)
     counts = {"n": n, "comparisons": c}
     if n <= 1 + k or not names:
         return [{"attribute": name, **counts} for name in names]
-    gram, moment = (
-        np.zeros((c, 1 + k, 1 + k)),
-        np.zeros((c, 1 + k)),
-    )  # products of the columns, by comparison
+    # Products of the columns, by comparison.
+    gram, moment = np.zeros((c, 1 + k, 1 + k)), np.zeros((c, 1 + k))
     index = cluster_index(rows["comparison"], clusters)
     np.add.at(gram, index, design[:, :, None] * design[:, None, :])
     np.add.at(moment, index, design * change[:, None])
-    whole, error = _solved(gram.sum(0), moment.sum(0)), np.full(1 + k, np.nan)
+    slope, error = _solved(gram.sum(0), moment.sum(0)), np.full(1 + k, np.nan)
     if c > 1 + k:
         without = _solved(gram.sum(0) - gram, moment.sum(0) - moment)  # (clusters, 1 + k)
         error = np.sqrt((c - 1) / c * ((without - without.mean(0)) ** 2).sum(0))
     reach = stats.t.ppf((1 + confidence) / 2, c - 1) * error
-    p = 2 * stats.t.sf(np.abs(whole) / error, c - 1)[1:]
-    residual = change - design @ whole
-    numbers = {
-        "slope": whole[1:],
-        "slope_low": (whole - reach)[1:],
-        "slope_high": (whole + reach)[1:],
-        "slope_p": p,
-        "slope_q": benjamini_hochberg(p),
-        "inflation": np.diag(np.linalg.pinv(np.atleast_2d(np.corrcoef(moved, rowvar=False)))),
-        "explained": np.full(k, 1 - residual.var() / change.var() if change.var() > 0 else np.nan),
-    }
-    return [
+    p = 2 * stats.t.sf(np.abs(slope) / error, c - 1)[1:]
+    residual = change - design @ slope
+    correlations = np.atleast_2d(np.corrcoef(moved, rowvar=False))
+    table = pd.DataFrame(
         {
-            "attribute": name,
+            "attribute": names,
             **counts,
-            **{column: float(values[i]) for column, values in numbers.items()},
+            "slope": slope[1:],
+            "slope_low": (slope - reach)[1:],
+            "slope_high": (slope + reach)[1:],
+            "slope_p": p,
+            "slope_q": benjamini_hochberg(p),
+            "inflation": np.diag(np.linalg.pinv(correlations)),
+            "explained": 1 - residual.var() / change.var() if change.var() > 0 else np.nan,
         }
-        for i, name in enumerate(names)
-    ]
+    )
+    return table.to_dict("records")
 
 
 def _solved(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:

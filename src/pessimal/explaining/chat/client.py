@@ -109,8 +109,8 @@ class Question:
         first, *rest = map(dict, self.messages)
         if not isinstance(self.shape, PlainText):
             first["content"] += (
-                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. It "
-                f"must fit this JSON schema:\n{_canonical(self.shape.schema)}"
+                "\n\nReply with one JSON object and nothing else: no explanation, no code fence. "
+                f"It must fit this JSON schema:\n{_canonical(self.shape.schema)}"
             )
         return [first, *rest]
 
@@ -281,8 +281,8 @@ class Client:
     def _replies(self, questions: Mapping[str, Question]) -> dict[str, Reply]:
         """By the questions' keys, in their order."""
         replies: dict[str, Reply] = {}
-        for key, question in questions.items() if self.cache else ():
-            if (earlier := self.cache.get(question)) is not None:
+        for key, question in questions.items():
+            if self.cache and (earlier := self.cache.get(question)) is not None:
                 replies[key] = earlier
         missing = [key for key in questions if key not in replies]
         self.usage["from the cache"] += len(replies)
@@ -385,8 +385,8 @@ class DryRun:
         lines = [
             *(f"{kind}: {n:,} calls" for kind, n in self.calls().items()),
             f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and "
-            f"{written:,} out; what a model thinks, and what is asked again, comes on top; answers "
-            "that are kept already cost nothing",
+            f"{written:,} out; what a model thinks, and what is asked again, comes on top; "
+            "answers that are kept already cost nothing",
             f"cost: {unknown if cost is None else f'about {cost:,.2f}'}",
         ]
         examples = {one.shape.name: one for one, _ in reversed(self.questions.values())}

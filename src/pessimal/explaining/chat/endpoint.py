@@ -128,7 +128,6 @@ def _read(completion: Any) -> Reply:
         error = isinstance(completion, Mapping) and completion.get("error")
         why = str(error or "is perturber.base_url right? It mostly ends in /v1")[:200]
         raise ModelError(f"the endpoint answered with no chat completion: {why}") from None
-    return Reply(
-        *(storable(text) if isinstance(text, str) else None for text in texts),
-        *(count if isinstance(count, int) and count >= 0 else None for count in counts),
-    )
+    text, refusal, reason = (storable(each) if isinstance(each, str) else None for each in texts)
+    read, written = (n if isinstance(n, int) and n >= 0 else None for n in counts)
+    return Reply(text, refusal, reason, read, written)

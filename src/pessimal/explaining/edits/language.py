@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import groupby
 from typing import NamedTuple, TypeVar
@@ -38,7 +38,6 @@ class TooSlowError(Exception):
 
 
 # 1. Draws
-# -------------------------------------------------------------------------------------------------------------
 
 
 class Draw:
@@ -67,10 +66,8 @@ class Draw:
         """So many of the options at most, in their order."""
         if most is None or len(options) <= most:
             return list(options)
-        return [
-            options[i]
-            for i in sorted(self._random.choice(len(options), most, replace=False).tolist())
-        ]
+        drawn = self._random.choice(len(options), most, replace=False)
+        return [options[i] for i in sorted(drawn.tolist())]
 
 
 def generator(*named: str | int) -> np.random.Generator:
@@ -82,7 +79,6 @@ def generator(*named: str | int) -> np.random.Generator:
 
 
 # 2. Sentences
-# ---------------------------------------------------------------------------------------------------------
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _UNTOUCHED = re.compile(
@@ -91,10 +87,11 @@ _UNTOUCHED = re.compile(
 _MARKER = re.compile(r"[ \t]*(?:(?:[-*•+]|\d{1,3}[.)]|#{1,6}|>)[ \t]+)*")
 _ENGLISH = frozenset(
     """
-    about all also and any are as at be because been but by can could did do does don't each for from had
-    has have he her his how i'm i've if into is it it'll it's its just know many more most my no not of
-    on one only or other our over she should some than that the their them then there these they this
-    those through to use very was we were what when which while who will with would you you're your
+    about all also and any are as at be because been but by can could did do does don't each for
+    from had has have he her his how i'm i've if into is it it'll it's its just know many more
+    most my no not of on one only or other our over she should some than that the their them then
+    there these they this those through to use very was we were what when which while who will
+    with would you you're your
     """.split()  # noqa: SIM905
 )
 """Words of English that its neighbours do not spell alike, with a few exceptions; a fifth of any
@@ -126,11 +123,9 @@ class Passage:
         for first, last in zip(fences[::2], [*fences[1::2], len(self.text)], strict=False):
             end = self.text.find("\n", last)
             blocks.append((first, len(self.text) if end < 0 else end))
-        pieces = [
-            Replacement(*span, "")
-            for span in blocks + [m.span() for m in _UNTOUCHED.finditer(self.text)]
-        ]
-        return tuple((start, end) for start, end, _ in disjoint(pieces))
+        spans = blocks + [match.span() for match in _UNTOUCHED.finditer(self.text)]
+        pieces = disjoint(Replacement(*span, "") for span in spans)
+        return tuple((start, end) for start, end, _ in pieces)
 
     def is_free(self, start: int, end: int) -> bool:
         """Whether a piece lies outside code, formulas and addresses."""
@@ -141,17 +136,17 @@ class Passage:
     def sentences(self) -> tuple[Sentence, ...]:
         """Its sentences; a line that does not go on with the one before ends one, and code or what
         has no letter is none."""
-        found, line = [], 0
+        whole: list[Sentence] = []
+        line = 0
         for content in self.text.splitlines(keepends=True):
-            end = line + len(content.rstrip())
-            here = list(self._of_line(line, end))
-            if found and here and self._goes_on(found[-1], here[0]):
-                before = found.pop()
-                here = [each._replace(line=before.line) for each in here]
-                here[0] = here[0]._replace(start=before.start)
-            found += here
+            on_line = list(self._of_line(line, line + len(content.rstrip())))
+            if whole and on_line and self._goes_on(whole[-1], on_line[0]):
+                before = whole.pop()
+                on_line = [each._replace(line=before.line) for each in on_line]
+                on_line[0] = on_line[0]._replace(start=before.start)
+            whole += on_line
             line += len(content)
-        return tuple(found)
+        return tuple(whole)
 
     @cached_property
     def openings(self) -> frozenset[int]:
@@ -192,14 +187,13 @@ def why_untouched(text: str, *, english: bool) -> str | None:
     words = [word.lower().replace("’", "'") for word in WORD.findall(text)]
     if not any(word.isascii() for word in words):
         return "the response has no English words"
-    known = sum(word in _ENGLISH for word in words)
-    if len(words) >= _ENOUGH_WORDS and known < _LEAST_ENGLISH * len(words):
+    english_words = sum(word in _ENGLISH for word in words)
+    if len(words) >= _ENOUGH_WORDS and english_words < _LEAST_ENGLISH * len(words):
         return "the response does not read as English"
     return None
 
 
 # 3. Pieces of a text and what takes their place
-# -----------------------------------------------------------------------
 
 _ARTICLE = re.compile(r"(?<![\w'’])an?\s+$", re.IGNORECASE)
 _CONSONANT = re.compile(r"(?:uni|use|usu|eu|one\b|once\b)", re.IGNORECASE)
@@ -214,7 +208,7 @@ class Replacement(NamedTuple):
     put: str
 
 
-def replaced(text: str, pieces: Iterable[Replacement]) -> str:
+def replaced(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
     """The text with every piece replaced; they are disjoint and in order."""
     parts, position = [], 0
     for start, end, put in pieces:
@@ -225,11 +219,11 @@ def replaced(text: str, pieces: Iterable[Replacement]) -> str:
 
 def disjoint(pieces: Iterable[Replacement]) -> list[Replacement]:
     """Of pieces that overlap, the one that begins first; of those, the longest."""
-    kept: list[Replacement] = []
+    taken: list[Replacement] = []
     for each in sorted(pieces, key=lambda piece: (piece.start, -piece.end)):
-        if not kept or each.start >= kept[-1].end:
-            kept.append(each)
-    return kept
+        if not taken or each.start >= taken[-1].end:
+            taken.append(each)
+    return taken
 
 
 def word_put(passage: Passage, start: int, end: int, put: str) -> Replacement:
@@ -262,11 +256,11 @@ def _capitalised(text: str) -> str:
 
 def _taken_out(text: str, start: int, end: int, *, opens: bool) -> Replacement:
     """The words from `start` to `end` taken out with the comma and the space that were theirs."""
-    behind = re.compile(r",?[ \t]*").match(text, end)
+    behind = _end(r",?[ \t]*", text, end)
     if opens:
-        letter = text[behind.end() : behind.end() + 1]
+        letter = text[behind : behind + 1]
         capital = letter.upper() if letter.isalpha() else ""
-        return Replacement(start, behind.end() + bool(capital), capital)
+        return Replacement(start, behind + bool(capital), capital)
     before = len(text[:start].rstrip(" \t"))
     follows = text[end : end + 1]
     # ', perhaps,' and ', perhaps.' lose the comma before; ' perhaps ' loses the space behind.
@@ -274,43 +268,48 @@ def _taken_out(text: str, start: int, end: int, *, opens: bool) -> Replacement:
         return Replacement(before - 1, end + (follows == ","), "")
     if not follows or follows in ",.;:!?)\n":
         return Replacement(before, end, "")
-    return Replacement(start, behind.end(), "")
+    return Replacement(start, behind, "")
 
 
-def _without(passage: Passage, gone: Sequence[Sentence]) -> list[Replacement]:
+def _without(passage: Passage, gone: set[Sentence]) -> list[Replacement]:
     """Sentences taken out, with the space or the line that was theirs."""
-    text, found, gone = passage.text, [], set(gone)
-    for line, on_line in groupby(passage.sentences, key=lambda each: each.line):
-        here = list(on_line)
-        if all(each in gone for each in here):  # with its marker and a break
-            found.append(_line(text, line, here[-1].end))
+    text, pieces = passage.text, []
+    for line, group in groupby(passage.sentences, key=lambda each: each.line):
+        on_line = list(group)
+        if all(each in gone for each in on_line):  # with its marker and a break
+            pieces.append(_line(text, line, on_line[-1].end))
             continue
         place = 0
-        for taken, run in groupby(here, key=lambda each: each in gone):
+        for taken, run in groupby(on_line, key=lambda each: each in gone):
             behind = place + len(list(run))
-            if taken and behind < len(here):
-                found.append(Replacement(here[place].start, here[behind].start, ""))
+            if taken and behind < len(on_line):
+                pieces.append(Replacement(on_line[place].start, on_line[behind].start, ""))
             elif taken:
-                found.append(Replacement(here[place - 1].end, here[-1].end, ""))
+                pieces.append(Replacement(on_line[place - 1].end, on_line[-1].end, ""))
             place = behind
-    return disjoint(found)
+    return disjoint(pieces)
 
 
 def _line(text: str, start: int, end: int) -> Replacement:
     """A line taken out with the breaks behind it; the last one with those before it."""
-    rest = re.compile(r"[^\n]*\n*").match(text, end).end()
+    rest = _end(r"[^\n]*\n*", text, end)
     return Replacement(start if rest < len(text) else len(text[:start].rstrip("\n")), rest, "")
 
 
+def _end(expression: str, text: str, start: int) -> int:
+    """Where a match that begins at `start` ends."""
+    match = re.compile(expression).match(text, start)
+    return match.end() if match else start
+
+
 # 4. The rules
-# ---------------------------------------------------------------------------------------------------------
 
 _LOSE_THEIR_CAPITAL = frozenset(
     """
-    a all although an another any at because both children doctors drinking each eating every exercise
-    few from having he her his i in it its less many more most my no older on one our people plants
-    regular researchers scientists several she since sleep some students such that the their there these
-    they this those three two using water we whether with you younger your
+    a all although an another any at because both children doctors drinking each eating every
+    exercise few from having he her his i in it its less many more most my no older on one our
+    people plants regular researchers scientists several she since sleep some students such that
+    the their there these they this those three two using water we whether with you younger your
     """.split()  # noqa: SIM905
 )
 """Words that lose their capital when they no longer open a sentence; a name would not."""
@@ -334,100 +333,103 @@ def edited(
     Raises:
         TooSlowError: an expression takes too long, or the text becomes too long.
     """
-    changed, spans, notes = text, [], []
-    given = Passage(text)
+    changed, pieces, notes = text, [], []
+    original = Passage(text)
     for number, edit in enumerate(edits):
-        spans += places(given, edit, draw(number))
-        own = draw(number)
-        passage = Passage(changed)
-        pieces = own.some(places(passage, edit, own), None if edit.drop is not None else edit.most)
-        changed = replaced(changed, pieces)
-        notes += [f"{edit.kind} in {len(pieces)} place{'s' * (len(pieces) > 1)}"] if pieces else []
+        pieces += places(original, edit, draw(number))
+        passage, draw_here = Passage(changed), draw(number)
+        most = None if edit.drop is not None else edit.most
+        taken = draw_here.some(places(passage, edit, draw_here), most)
+        changed = replaced(changed, taken)
+        notes += [f"{edit.kind} in {len(taken)} place{'s' * (len(taken) > 1)}"] if taken else []
         if len(changed) > max(MOST_CHARACTERS, len(text)):
             raise TooSlowError(f"the text would become longer than {MOST_CHARACTERS:,} characters")
-    return changed, spans_of(text, spans), ", ".join(notes)
+    return changed, spans_of(text, pieces), ", ".join(notes)
 
 
 def places(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
     """What an edit would replace if all its places were taken: disjoint pieces, in order."""
-    end = len(passage.text)
-    match edit.kind:
-        case "prepend":
-            found = [Replacement(0, 0, edit.prepend)]
-        case "append":
-            found = [Replacement(end, end, edit.append)]
-        case kind:
-            finders = {"swap": _words, "find": _matches, "drop": _dropped, "open_with": _opened}
-            found = finders[kind](passage, edit, draw)
-    return disjoint(each for each in found if each.put != passage.text[each.start : each.end])
+    pieces: Iterable[Replacement]
+    if edit.prepend is not None:
+        pieces = [Replacement(0, 0, edit.prepend)]
+    elif edit.append is not None:
+        pieces = [Replacement(len(passage.text), len(passage.text), edit.append)]
+    elif edit.swap is not None:
+        pieces = _words(passage, edit.table, draw)
+    elif edit.find is not None:
+        pieces = _matches(passage, edit.find, edit.texts, draw)
+    elif edit.drop is not None:
+        pieces = _dropped(passage, edit.drop, edit, draw)
+    else:
+        pieces = _opened(passage, edit.open_with or [], draw)
+    return disjoint(each for each in pieces if each.put != passage.text[each.start : each.end])
 
 
-def _words(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
+def _words(
+    passage: Passage, table: Mapping[str, Sequence[str]], draw: Draw
+) -> Iterator[Replacement]:
     """Words and phrases of a table, whole, whatever their case, apostrophes and spaces."""
-    for match in _whole(tuple(edit.table)).finditer(passage.text):
+    for match in _whole(tuple(table)).finditer(passage.text):
         if passage.is_free(*match.span()):
-            puts = edit.table[" ".join(match.group().lower().replace("’", "'").split())]
+            puts = table[" ".join(match.group().lower().replace("’", "'").split())]
             yield word_put(passage, *match.span(), draw.pick(puts) if len(puts) > 1 else puts[0])
 
 
-def _matches(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
+def _matches(
+    passage: Passage, expression: str, texts: Sequence[str], draw: Draw
+) -> Iterator[Replacement]:
     """Matches of an expression. Where a match begins and ends with a letter or digit, capitals,
     articles and spaces follow."""
-    for match in _found(edit.find, passage.text):
-        if passage.is_free(*match.span()):
-            old, put = match.group(), filled(draw.pick(edit.texts), match)
-            as_words = old[:1].isalnum() and old[-1:].isalnum()
-            yield (
-                word_put(passage, *match.span(), put)
-                if as_words
-                else Replacement(*match.span(), put)
-            )
+    for match in _found(expression, passage.text):
+        start, end = match.span()
+        if passage.is_free(start, end):
+            old, put = match.group(), filled(draw.pick(texts), match)
+            if old[:1].isalnum() and old[-1:].isalnum():
+                yield word_put(passage, start, end, put)
+            else:
+                yield Replacement(start, end, put)
 
 
-def _dropped(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
+def _dropped(passage: Passage, expression: str, edit: Edit, draw: Draw) -> list[Replacement]:
     """Sentences in which an expression matches: out, or the first of them replaced. None where
     nothing would be left."""
-    matching = [each for each in passage.sentences if _found(edit.drop, passage.of(each))]
+    matching = [each for each in passage.sentences if _found(expression, passage.of(each))]
     matching = draw.some(matching, edit.most)
     if not edit.put:
-        return _without(passage, matching) if len(matching) < len(passage.sentences) else []
+        return _without(passage, set(matching)) if len(matching) < len(passage.sentences) else []
     first = [Replacement(each.start, each.end, draw.pick(edit.texts)) for each in matching[:1]]
-    return disjoint([*first, *_without(passage, matching[1:])])
+    return disjoint([*first, *_without(passage, set(matching[1:]))])
 
 
-def _opened(passage: Passage, edit: Edit, draw: Draw) -> Iterator[Replacement]:
+def _opened(passage: Passage, openings: Sequence[str], draw: Draw) -> Iterator[Replacement]:
     """Openings such as 'I think' before statements whose first word can lose its capital."""
     for sentence in passage.sentences:
         text = passage.of(sentence)
         word = WORD.match(text)
-        if (
-            not word
-            or text.endswith(("?", ":"))
-            or ("," not in text and len(WORD.findall(text)) < 4)
-        ):
+        short = "," not in text and len(WORD.findall(text)) < 4
+        if not word or text.endswith(("?", ":")) or short:
             continue
         first = word.group()
         if re.split("['’]", first.lower())[0] in _LOSE_THEIR_CAPITAL:
             lower = first if re.match(r"I\b", first) else first[0].lower() + first[1:]
-            yield Replacement(
-                sentence.start, sentence.start + len(first), f"{draw.pick(edit.open_with)} {lower}"
-            )
+            end = sentence.start + len(first)
+            yield Replacement(sentence.start, end, f"{draw.pick(openings)} {lower}")
 
 
-def filled(put: str, match: re.Match) -> str:
+def filled(put: str, match: regex.Match[str]) -> str:
     """A text with the groups of a match: `\\1` as it stands, `\\u1` with a capital, `\\l1`
     without."""
 
-    def group(found: re.Match) -> str:
-        text = match.group(int(found.group(2))) or ""
-        letter = {"u": text[:1].upper(), "l": text[:1].lower()}.get(found.group(1), text[:1])
+    def group(slot: re.Match[str]) -> str:
+        text = match.group(int(slot.group(2))) or ""
+        letter = {"u": text[:1].upper(), "l": text[:1].lower()}.get(slot.group(1), text[:1])
         return text if re.match(r"I\b", text) else letter + text[1:]
 
     return re.sub(r"\\([ul]?)(\d+)", group, put)
 
 
 @cache
-def _whole(words: tuple[str, ...]) -> re.Pattern:
+def _whole(words: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(words, key=len, reverse=True)
     options = (
         re.escape(word).replace(r"\ ", r"[ \t]+").replace("'", "['’]") for word in longest_first
@@ -435,7 +437,7 @@ def _whole(words: tuple[str, ...]) -> re.Pattern:
     return re.compile(rf"(?<![\w'’-])(?:{'|'.join(options)})(?![\w-]|['’]\w)", re.IGNORECASE)
 
 
-def _found(expression: str, text: str) -> list[re.Match]:
+def _found(expression: str, text: str) -> list[regex.Match[str]]:
     try:  # `regex` can be told to give up
         return list(regex.finditer(expression, text, regex.IGNORECASE, timeout=MOST_SECONDS))
     except TimeoutError as error:

@@ -8,20 +8,21 @@ texts, and margins as a function of texts. Does not know models, nor what an edi
 import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import TypeVar
+from itertools import accumulate, combinations
+from typing import Any, TypeVar
 
 from pessimal.errors import require
 from pessimal.explaining.edits.distances import numbered
+from pessimal.explaining.edits.language import replaced
 
 Margins = Callable[[list[tuple[int, str]]], Sequence[float]]
 """From (number of the edit, a text for its response) to m′ of each: the margin with that text in
 the response's place."""
 
 Outcome = TypeVar("Outcome")
-Search = Generator[list[str], list[float], Outcome]
-"""A search for one edit: hands out the texts it wants to know m′ of, is handed these, and at last
-returns what it found."""
+Search = Generator[list[str], Any, Outcome]
+"""A search for one edit: hands out the texts whose m′ it needs, is sent these (floats), and at
+last returns its result."""
 
 # Scripts that write no spaces are cut into characters, as otherwise a whole clause would be one
 # token.
@@ -69,12 +70,9 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
     require("rapidfuzz", why="an explanation")
     from rapidfuzz.distance import Levenshtein  # not above: `compare` does without
 
-    steps = Levenshtein.opcodes(*numbered(before, after))
-    starts = [0]
-    for token in before:
-        starts.append(starts[-1] + len(token))
+    starts = [0, *accumulate(map(len, before))]
     hunks: list[Hunk] = []
-    for step in steps:
+    for step in Levenshtein.opcodes(*numbered(before, after)):
         if step.tag == "equal":
             continue
         start, end = starts[step.src_start], starts[step.src_end]
@@ -90,12 +88,8 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
 def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None = None) -> str:
     """The original with some of an edit's hunks, none of which overlap: those of these numbers, or
     all."""
-    taken = list(hunks) if chosen is None else [hunks[number] for number in chosen]
-    parts, done = [], 0
-    for hunk in sorted(taken, key=Hunk.place):
-        parts += [original[done : hunk.start], hunk.put]
-        done = hunk.end
-    return "".join([*parts, original[done:]])
+    taken = hunks if chosen is None else [hunks[number] for number in chosen]
+    return replaced(original, ((h.start, h.end, h.put) for h in sorted(taken, key=Hunk.place)))
 
 
 @dataclass(frozen=True)
@@ -109,9 +103,8 @@ class Shrunk:
     tokens_before: int  # tokens that the edit changed
     new_margin: float  # m′ with this text
     queries: int  # texts whose m′ was asked for
-    exact: (
-        bool  # whether no other choice of hunks that flips changes fewer tokens; all were looked at
-    )
+    exact: bool
+    """Whether no other choice of hunks that flips changes fewer tokens; all were looked at."""
     minimal: bool
     """Whether no single kept hunk can be reverted without losing the flip; false where the whole
     edit did not flip the preference (m′ < −ε) when it was asked again, so that nothing was
@@ -124,11 +117,11 @@ def shrink(
     """The least of each counterfactual edit that still flips the preference.
 
     An edit of up to `exact_hunks` hunks is shrunk exactly: its choices of hunks are tried from the
-        fewest changed tokens
-    up (equally many: fewer hunks first, then those further ahead in the text), so that the first
-    that flips is the smallest. Of a longer one hunks are reverted one at a time, the largest first,
-    again and again until each one left has been tried against the very text that is returned. All
-    searches move in step, and each round is one call of `margins`; a text is asked for once.
+    fewest changed tokens up (equally many: fewer hunks first, then those further ahead in the
+    text), so that the first that flips is the smallest. Of a longer one hunks are reverted one at a
+    time, the largest first, again and again until each one left has been tried against the very
+    text that is returned. All searches move in step, and each round is one call of `margins`; a
+    text is asked for once.
 
     The preference is taken to hold for the original itself (m ≥ 0), which is not asked.
 
@@ -137,15 +130,14 @@ def shrink(
         tie: ε ≥ 0, in rewards; a flip is m′ < −ε.
         exact_hunks: ≥ 0; 2ʰ − 1 texts are asked for at most.
     """
-    return run_together(
-        [_shrink(*edit, tie=tie, exact_hunks=exact_hunks) for edit in edits], margins
-    )
+    searches = [_shrink(*edit, tie=tie, exact_hunks=exact_hunks) for edit in edits]
+    return run_together(searches, margins)
 
 
 def run_together(searches: Sequence[Search[Outcome]], margins: Margins) -> list[Outcome]:
-    """What each search found. In every round the texts of all that still go on are asked for in one
-    call."""
-    found: dict[int, Outcome] = {}
+    """The result of each search. In every round the texts of all that still go on are asked for in
+    one call."""
+    results: dict[int, Outcome] = {}
     replies: dict[int, list[float] | None] = dict.fromkeys(range(len(searches)))
     while replies:
         wanted: dict[int, list[str]] = {}
@@ -153,45 +145,45 @@ def run_together(searches: Sequence[Search[Outcome]], margins: Margins) -> list[
             try:
                 wanted[number] = searches[number].send(reply)
             except StopIteration as stop:
-                found[number] = stop.value
+                results[number] = stop.value
         pairs = [(number, text) for number, texts in wanted.items() for text in texts]
         values = iter(margins(pairs) if pairs else [])
         replies = {number: [float(next(values)) for _ in texts] for number, texts in wanted.items()}
-    return [found[number] for number in range(len(searches))]
+    return [results[number] for number in range(len(searches))]
 
 
-def _ask(known: dict[str, float], texts: list[str]) -> Search[list[float]]:
-    """m′ of each text; hands out those that are not known yet, and keeps them."""
-    if new := [text for text in dict.fromkeys(texts) if text not in known]:
-        known.update(zip(new, (yield new), strict=True))
-    return [known[text] for text in texts]
+def _ask(margins: dict[str, float], texts: list[str]) -> Search[list[float]]:
+    """m′ of each text; hands out those that are not among the margins yet, and adds them."""
+    if new := [text for text in dict.fromkeys(texts) if text not in margins]:
+        margins.update(zip(new, (yield new), strict=True))
+    return [margins[text] for text in texts]
 
 
 def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Search[Shrunk]:
-    hunks, known = hunks_between(original, edited), {}
-    [whole] = yield from _ask(known, [edited])
-    flips, exact = whole < -tie, len(hunks) <= exact_hunks
-    kept = tuple(range(len(hunks)))
+    hunks, margins = hunks_between(original, edited), dict[str, float]()
+    [margin] = yield from _ask(margins, [edited])
+    flips, exact = margin < -tie, len(hunks) <= exact_hunks
+    left = tuple(range(len(hunks)))
     if flips:
-        kept = yield from (_smallest if exact else _reverted)(original, hunks, known, tie)
-    text = apply(original, hunks, kept)
+        left = yield from (_smallest if exact else _reverted)(original, hunks, margins, tie)
+    text = apply(original, hunks, left)
     return Shrunk(
         smallest=text,
         hunks=len(hunks),
-        kept=len(kept),
-        tokens=sum(hunks[number].tokens for number in kept),
+        kept=len(left),
+        tokens=sum(hunks[number].tokens for number in left),
         tokens_before=sum(hunk.tokens for hunk in hunks),
-        new_margin=known[text],
-        queries=len(known),
+        new_margin=margins[text],
+        queries=len(margins),
         exact=flips and exact,
         minimal=flips,
     )
 
 
 def _smallest(
-    original: str, hunks: Sequence[Hunk], known: dict[str, float], tie: float
+    original: str, hunks: Sequence[Hunk], margins: dict[str, float], tie: float
 ) -> Search[tuple[int, ...]]:
-    """The choice of hunks with the fewest tokens that flips."""
+    """The choice of hunks with the fewest tokens that flips; all of them do."""
     numbers = range(len(hunks))
     choices = [choice for size in numbers for choice in combinations(numbers, size + 1)]
     # Stable: sizes and positions stay in order where the tokens are equally many.
@@ -201,7 +193,7 @@ def _smallest(
         # Small edits mostly do: a round takes twice as many as the one before, so that at most
         # about twice the texts are asked for that a search one by one would need, in a few rounds.
         batch = choices[start : start + count]
-        values = yield from _ask(known, [apply(original, hunks, choice) for choice in batch])
+        values = yield from _ask(margins, [apply(original, hunks, choice) for choice in batch])
         for choice, value in zip(batch, values, strict=True):
             if value < -tie:
                 return choice
@@ -209,20 +201,20 @@ def _smallest(
 
 
 def _reverted(
-    original: str, hunks: Sequence[Hunk], known: dict[str, float], tie: float
+    original: str, hunks: Sequence[Hunk], margins: dict[str, float], tie: float
 ) -> Search[tuple[int, ...]]:
     """A choice of hunks none of which can be reverted alone."""
-    kept = sorted(range(len(hunks)), key=lambda number: -hunks[number].tokens)
-    turn = needed = 0  # needed: how many in a row could not be reverted from what is kept now
-    while needed < len(kept) > 1:
-        turn %= len(kept)
-        fewer = kept[:turn] + kept[turn + 1 :]
-        [value] = yield from _ask(known, [apply(original, hunks, fewer)])
+    left = sorted(range(len(hunks)), key=lambda number: -hunks[number].tokens)
+    turn = needed = 0  # needed: how many in a row could not be reverted from what is left now
+    while needed < len(left) > 1:
+        turn %= len(left)
+        fewer = left[:turn] + left[turn + 1 :]
+        [value] = yield from _ask(margins, [apply(original, hunks, fewer)])
         if value < -tie:
-            kept, needed = fewer, 0
+            left, needed = fewer, 0
         else:
             turn, needed = turn + 1, needed + 1
-    return tuple(sorted(kept))
+    return tuple(sorted(left))
 
 
 @dataclass(frozen=True)
@@ -268,37 +260,40 @@ def grow(
 def _grow(
     original: str, edited: str, others: Sequence[tuple[str, str]], *, tie: float
 ) -> Search[Grown]:
-    own = hunks_between(original, edited)
+    first = hunks_between(original, edited)
     sources: dict[Hunk, str] = {}  # the first of the others that has each hunk
     for label, other in others:
         for hunk in hunks_between(original, other):
-            if not any(hunk.overlaps(mine) for mine in own):
+            if not any(hunk.overlaps(each) for each in first):
                 sources.setdefault(hunk, label)
-    known, text, added = {}, edited, []
-    [whole] = yield from _ask(known, [text])
-    holds = whole > tie
+    margins, added, text = dict[str, float](), list[Hunk](), edited
+    [margin] = yield from _ask(margins, [text])
+    holds = margin > tie
     left = sorted(sources, key=lambda hunk: -hunk.tokens) if holds else []  # stable
     turn = lost = 0  # lost: how many in a row could not be added to what is applied now
     while lost < len(left):
         turn %= len(left)
-        trial = apply(original, [*own, *added, left[turn]])
-        [value] = yield from _ask(known, [trial])
+        candidate = left[turn]
+        trial = apply(original, [*first, *added, candidate])
+        [value] = yield from _ask(margins, [trial])
         if value > tie:
             text = trial
-            added.append(left[turn])
-            before = [hunk for hunk in left[:turn] if not hunk.overlaps(added[-1])]
-            left = before + [hunk for hunk in left[turn:] if not hunk.overlaps(added[-1])]
-            turn, lost = len(before), 0
+            added.append(candidate)
+            before, behind = (
+                [hunk for hunk in part if not hunk.overlaps(candidate)]
+                for part in (left[:turn], left[turn:])
+            )
+            left, turn, lost = before + behind, len(before), 0
         else:
             turn, lost = turn + 1, lost + 1
-    tokens_before = sum(hunk.tokens for hunk in own)
+    tokens_before = sum(hunk.tokens for hunk in first)
     return Grown(
         largest=text,
         tokens=tokens_before + sum(hunk.tokens for hunk in added),
         tokens_before=tokens_before,
         added=len(added),
         attributes=", ".join(sorted({sources[hunk] for hunk in added})),
-        new_margin=known[text],
-        queries=len(known),
+        new_margin=margins[text],
+        queries=len(margins),
         maximal=holds,
     )

@@ -99,11 +99,8 @@ class View:
     def bar(self, change: Change) -> dict[str, float]:
         """Where the margin was (`before`) and went (`after`), and `zero`: 0 to 100 on a scale that
         a view's bars share."""
-        ends = [
-            0.0,
-            self.margin,
-            *(other.margin for other in self.changes if other.margin is not None),
-        ]
+        margins = (other.margin for other in self.changes if other.margin is not None)
+        ends = [0.0, self.margin, *margins]
         low, span = min(ends), (max(ends) - min(ends)) or 1.0
         places = {"zero": 0.0, "before": self.margin, "after": change.margin or 0.0}
         return {name: round(100 * (value - low) / span, 2) for name, value in places.items()}
@@ -116,22 +113,21 @@ def views(table: pd.DataFrame, comparisons: Mapping[str, Comparison]) -> list[Vi
     TableError where a comparison is not given, a row's response is another one there, or rows
     contradict one another.
     """
-    made = []
-    places: dict[
-        tuple[str, str], list[int]
-    ] = {}  # not `groupby`, whose keys can hold no lone surrogate
-    for place, names in enumerate(zip(table["model"], table["comparison"], strict=True)):
-        places.setdefault(names, []).append(place)
-    for (model, key), members in places.items():
+    shown = []
+    rows: dict[tuple[str, str], list[int]] = {}
+    # Not `groupby`, whose keys can hold no lone surrogate.
+    for row, names in enumerate(zip(table["model"], table["comparison"], strict=True)):
+        rows.setdefault(names, []).append(row)
+    for (model, key), numbers in rows.items():
         if key not in comparisons:
             raise TableError(f"The outcomes speak of comparison {key!r}, which was not given.")
         try:
-            made.append(_view(model, comparisons[key], table.iloc[members]))
+            shown.append(_view(model, comparisons[key], table.iloc[numbers]))
         except ValueError as error:
             raise TableError(
                 f"The outcomes of {model!r} on {key!r} cannot be shown: {error}."
             ) from None
-    return made
+    return shown
 
 
 def to_json(views: list[View]) -> str:
@@ -173,9 +169,8 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
         rewards.setdefault(int(row.response), float(row.reward))
         if row.original != comparison.responses[row.response]:
             raise ValueError(f"response {row.response} is another text")
-        sound = (
-            math.isclose(row.margin, margin, rel_tol=1e-6) and rewards[row.response] == row.reward
-        )
+        sound = math.isclose(row.margin, margin, rel_tol=1e-6)
+        sound &= rewards[row.response] == row.reward
         sound &= (row.side == "chosen") == (row.response == preferred)
         sound &= {"CF": row.new_margin < 0, "SF": row.new_margin > 0}.get(row.outcome, True)
         if not sound:

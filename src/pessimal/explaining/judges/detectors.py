@@ -28,31 +28,34 @@ RAREST = 1.0
 words."""
 
 
-def _pattern(said: str | list[str]) -> re.Pattern:
+def _pattern(words: str | list[str]) -> re.Pattern[str]:
     """Any of the words of a list, whole, or an expression as it stands; case ignored."""
-    words = "|".join(part.strip() for part in said.split("|")) if isinstance(said, str) else ""
-    return re.compile(rf"\b(?:{words})\b" if words else "".join(said), re.IGNORECASE)
+    if not isinstance(words, str):
+        return re.compile("".join(words), re.IGNORECASE)
+    options = "|".join(word.strip() for word in words.split("|"))
+    return re.compile(rf"\b(?:{options})\b", re.IGNORECASE)
 
 
-PATTERNS = {
-    name: _pattern(said) for name, said in yaml.safe_load(WORDS.read_text(encoding="utf-8")).items()
+PATTERNS: dict[str, re.Pattern[str]] = {
+    name: _pattern(words)
+    for name, words in yaml.safe_load(WORDS.read_text(encoding="utf-8")).items()
 }
 PATTERNS["hedge"] = re.compile(r"(?:(?<=\bI)'d\b)|" + PATTERNS["hedge"].pattern, re.IGNORECASE)
 
 
 # 1. A response as the detectors read it
-# -------------------------------------------------------------------------------
 
-_LONGEST = 80  # words: what has no full stop for longer (code, tables, hostile text) is cut, so that all of it is read
+# Words: what has no full stop for longer (code, tables, hostile text) is cut, so that all is read.
+_LONGEST = 80
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """Sentences and lines, trimmed; those without a letter or digit are left out."""
-    found = []
+    pieces = []
     for start, end in sentences(text):
         words = text[start:end].split()
-        found += [" ".join(words[at : at + _LONGEST]) for at in range(0, len(words), _LONGEST)]
-    return tuple(sentence for sentence in found if any(map(str.isalnum, sentence)))
+        pieces += [" ".join(words[at : at + _LONGEST]) for at in range(0, len(words), _LONGEST)]
+    return tuple(piece for piece in pieces if any(map(str.isalnum, piece)))
 
 
 @dataclass(frozen=True)
@@ -94,37 +97,41 @@ class Reading:
         centre, direction = _axis(attribute)
         return (self.vectors - centre) @ direction
 
-    def count(self, pattern: str | re.Pattern) -> int:
+    def count(self, pattern: str | re.Pattern[str]) -> int:
         """Matches in the text, with typographic apostrophes made plain; a name is one of
         `PATTERNS`."""
-        return sum(1 for _ in PATTERNS.get(pattern, pattern).finditer(self.text.replace("’", "'")))
+        return len(list(_compiled(pattern).finditer(self.text.replace("’", "'"))))
 
-    def share(self, pattern: str | re.Pattern) -> float:
+    def share(self, pattern: str | re.Pattern[str]) -> float:
         """Share of sentences with a match; 0 without sentences."""
-        found = PATTERNS.get(pattern, pattern)
-        return mean([bool(found.search(one.replace("’", "'"))) for one in self.sentences])
+        search = _compiled(pattern).search
+        return mean([bool(search(one.replace("’", "'"))) for one in self.sentences])
 
-    def rate(self, pattern: str | re.Pattern) -> float:
+    def rate(self, pattern: str | re.Pattern[str]) -> float:
         """Matches a word; 0 without words."""
         return self.count(pattern) / max(len(self.words), 1)
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    return PATTERNS[pattern] if isinstance(pattern, str) else pattern
 
 
 @cache
 def load_prototypes() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Sentences written for each attribute's ends (`more`, `less`)."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    prototypes: dict[str, dict[str, tuple[str, ...]]] = {}
     with PROTOTYPES.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            poles = found.setdefault(row["attribute"], {"more": (), "less": ()})
-            poles[row["pole"]] += (row["sentence"],)
-    return found
+            ends = prototypes.setdefault(row["attribute"], {"more": (), "less": ()})
+            ends[row["pole"]] += (row["sentence"],)
+    return prototypes
 
 
 @cache
 def _axis(attribute: str) -> tuple[np.ndarray, np.ndarray]:
     """The middle of both ends, and the direction that puts them at −1 and 1."""
-    poles = load_prototypes()[attribute]
-    more, less = (embed(poles[pole]).astype(float).mean(axis=0) for pole in ("more", "less"))
+    ends = load_prototypes()[attribute]
+    more, less = (embed(ends[end]).astype(float).mean(axis=0) for end in ("more", "less"))
     half = (more - less) / 2
     return (more + less) / 2, half / (half @ half)
 
@@ -156,7 +163,6 @@ def _vader():
 
 
 # 2. What a response does about the request
-# ----------------------------------------------------------------------------
 
 
 def avoid_to_answer(reading: Reading) -> float:
@@ -171,12 +177,9 @@ def helpfulness(reading: Reading) -> float:
     """Useful against useless in meaning, the share of sentences with steps, examples, reasons or
     offers less those that refuse, cosine with the prompt, and how many specifics there are (natural
     logarithm, a fifth of it)."""
-    useful = (
-        mean(reading.lean("helpfulness")) + 0.5 * reading.share("usable") - reading.share("refused")
-    )
-    return (
-        useful + mean(reading.vectors @ reading.asked) + 0.2 * float(np.log1p(specifics(reading)))
-    )
+    useful = mean(reading.lean("helpfulness")) + 0.5 * reading.share("usable")
+    near = mean(reading.vectors @ reading.asked)
+    return useful - reading.share("refused") + near + 0.2 * float(np.log1p(specifics(reading)))
 
 
 def relevance(reading: Reading) -> float:
@@ -187,7 +190,6 @@ def relevance(reading: Reading) -> float:
 
 
 # 3. What it says
-# ------------------------------------------------------------------------------------------------------
 
 _PLAIN = re.compile(r"(?<![\w'’])[a-z]{3,}(?![\w'’])")
 _NAME = re.compile(r"(?<![.!?:\n\"“] )(?<!^)\b(?!I\b)[A-Z][\w'-]+")
@@ -224,17 +226,16 @@ def informativeness(reading: Reading) -> float:
 def correctness(reading: Reading) -> float:
     """Less a slip (doubled words, agreement, articles), a lower-case word nobody writes, and two a
     wrong sum. A count, no rate: more sentences of whatever kind correct nothing. Blind to facts: an
-        edit that moves none of these may have made a
-    true text false, and the judge then has no opinion. Cosine with the prompt was tried for facts:
-    right on 4 of 7 pairs, and misled by answers that echo the question, so it is not used."""
+    edit that moves none of these may have made a true text false, and the judge then has no
+    opinion. Cosine with the prompt was tried for facts: right on 4 of 7 pairs, and misled by
+    answers that echo the question, so it is not used."""
     unknown = sum(zipf(word) <= 2.0 for word in _PLAIN.findall(reading.text))
-    return -float(
-        reading.count("slip") + unknown + 2 * sum(map(_wrong, _SUM.findall(reading.text)))
-    )
+    wrong = sum(_is_wrong(*match) for match in _SUM.findall(reading.text))
+    return -float(reading.count("slip") + unknown + 2 * wrong)
 
 
-def _wrong(found: tuple[str, str, str, str]) -> bool:
-    left, sign, right, result = int(found[0]), found[1], int(found[2]), int(found[3])
+def _is_wrong(first: str, sign: str, second: str, total: str) -> bool:
+    left, right, result = int(first), int(second), int(total)
     if sign in ("+", "plus"):
         return left + right != result
     if sign in ("-", "−", "minus"):
@@ -259,18 +260,12 @@ def coherence(reading: Reading) -> float:
     order = [
         rank for one in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(one)
     ]
-    backwards = sum(later < earlier for earlier, later in itertools.pairwise(order))
-    return (
-        0.5 * mean(before)
-        + 0.5 * mean(context)
-        + 0.3 * mean(opens[1:])
-        - 0.3 * backwards
-        - 0.1 * opens[0]
-    )
+    backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
+    linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
+    return linked - 0.3 * backwards - 0.1 * opens[0]
 
 
 # 4. How it speaks: in half-distances between the ends of meaning
-# ------------------------------------------------------
 
 _SHOUTED = re.compile(r"\b[A-Z]{4,}\b|[!?]{2,}")
 _LIVELY = re.compile(r"[!?]")
@@ -292,12 +287,8 @@ def assertiveness(reading: Reading) -> float:
 def engagement(reading: Reading) -> float:
     """Lively against dry in meaning, the reader addressed, questions and exclamations, positive
     words (VADER)."""
-    lively = (
-        0.3 * reading.share("addressed")
-        + 0.3 * reading.share(_LIVELY)
-        + 0.25 * mean(reading.valences)
-    )
-    return mean(reading.lean("engagement")) + lively
+    lively = 0.3 * reading.share("addressed") + 0.3 * reading.share(_LIVELY)
+    return mean(reading.lean("engagement")) + (lively + 0.25 * mean(reading.valences))
 
 
 def harmlessness(reading: Reading) -> float:
@@ -310,21 +301,19 @@ def harmlessness(reading: Reading) -> float:
 def neutrality(reading: Reading) -> float:
     """Balanced against partisan in meaning and words, and how far valence is from neutral
     (VADER)."""
-    worded = 0.3 * (reading.share("balanced") - reading.share("partial")) - 0.5 * mean(
-        abs(reading.valences)
-    )
+    balanced = 0.3 * (reading.share("balanced") - reading.share("partial"))
+    worded = balanced - 0.5 * mean(abs(reading.valences))
     return mean_and_worst(reading.lean("neutrality")) + worded
 
 
 def sensitivity(reading: Reading) -> float:
     """Considerate against callous in meaning, and in words (care and feelings less dismissals)."""
-    return mean(reading.lean("sensitivity")) + 0.3 * (
-        reading.share("considerate") - reading.share("dismissive")
-    )
+    worded = reading.share("considerate") - reading.share("dismissive")
+    return mean(reading.lean("sensitivity")) + 0.3 * worded
 
 
 # 5. How it is worded: clarity and complexity share what makes a text readable, so they are near
-# opposites -------------
+# opposites
 
 _VOWELS = re.compile(r"[aeiouy]+")
 _SILENT_END = re.compile(r"(?:[^laeiouy]es|[^laeiouytd]ed|[^laeiouy]e)$")
@@ -362,15 +351,13 @@ def verbosity(reading: Reading) -> float:
     if not words:
         return 0.0
     said_before = 1 - len(set(words)) / len(words)
-    earlier = np.tril(
-        reading.vectors @ reading.vectors.T, k=-1
-    )  # (sentences, sentences); 0 where not earlier
+    # (sentences, sentences); 0 where not earlier
+    earlier = np.tril(reading.vectors @ reading.vectors.T, k=-1)
     repeated = mean(earlier[1:].max(axis=1)) if len(earlier) > 1 else 0.0
     return float(np.log(len(words))) + said_before + 3 * reading.rate("filler") + 0.5 * repeated
 
 
 # 6. The registry
-# ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Judged by a language model, which is blind: which text is the original is hidden by an order drawn
-from a digest of the pair (one on this machine is asked in both orders), and the wanted direction is
-not given."""
+"""Judged by a language model, which is blind: which text is the original is hidden by an order
+drawn from a digest of the pair (one on this machine is asked in both orders), and the wanted
+direction is not given."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -58,8 +58,8 @@ def check_options(spec: Mapping[str, Any]) -> type:
     for name in spec:
         if name not in types and name != "_target_":
             raise ConfigError(
-                f"perturber.{name}: {perturber.__name__} has no such option."
-                f"{did_you_mean(name, types)} Its options: {', '.join(types) or 'none'}"
+                f"perturber.{name}: {perturber.__name__} has no such "
+                f"option.{did_you_mean(name, types)} Its options: {', '.join(types) or 'none'}"
             )
     for name, kind in types.items():
         if spec.get(name) is None and arguments[name].default is inspect.Parameter.empty:

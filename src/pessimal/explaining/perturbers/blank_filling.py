@@ -129,12 +129,12 @@ class BlankFilling(OneByOne, Checkpoint):
         tokenizer, rows = self.tokenizer, self._network.config.vocab_size
         tokens = {index: name for name, index in tokenizer.get_vocab().items() if index < rows}
         marked = any(name.startswith(_STARTS) and len(name) > 1 for name in tokens.values())
-        words = {}
+        words: dict[int, str] = {}
         for index, name in sorted(tokens.items()):
             begins = name.startswith(_STARTS) if marked else not name.startswith(_CONTINUES)
             if begins and index not in tokenizer.all_special_ids:
                 # Byte-level vocabularies write letters beyond ASCII as bytes; only decoding tells.
-                word = tokenizer.decode([index]).strip()
+                word = str(tokenizer.decode([index])).strip()
                 words |= {index: word} if word.isalpha() else {}
         if not words:
             raise ModelError("the masked language model's vocabulary holds no whole words")

@@ -57,7 +57,7 @@ class Checkpoint:
             if not list(folder.glob(name)):
                 raise ModelError(
                     f"{folder} holds no {name}; give the folder that `save_pretrained` wrote: "
-                    f"perturber.model=DIR"
+                    "perturber.model=DIR"
                 )
         if missing := missing_shards(folder):
             raise ModelError(

@@ -4,10 +4,10 @@ an endpoint.
 Knows transformers. Does not know wordings, nor whether a reply is of use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from annotated_types import Ge
 
@@ -84,7 +84,7 @@ class OnMachine:
         encoded = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=True, return_dict=True
         )
-        return list(encoded["input_ids"])
+        return list(cast(Mapping[str, list[int]], encoded)["input_ids"])
 
     def _reply(self, question: Question) -> Reply:
         import torch
@@ -103,8 +103,8 @@ class OnMachine:
             with torch.random.fork_rng(devices=devices), torch.inference_mode():
                 torch.manual_seed(int(digest_of(["local", question.seed])[:15], 16))
                 inputs = torch.tensor([ids], device=device)
-                written = self.network.generate(inputs, generation_config=sampling)
-                written = written[0, len(ids) :].tolist()
+                generate = cast(Any, self.network).generate
+                written = generate(inputs, generation_config=sampling)[0, len(ids) :].tolist()
         except torch.OutOfMemoryError as error:
             why = f"the memory of {device} does not hold {len(ids):,} tokens: {error}"
             return Reply(failure=why)
@@ -115,7 +115,7 @@ class OnMachine:
                 "perturber.dtype=float32, or another model: perturber.model=DIR_OR_ID"
             ) from error
         reason = "stop" if written and written[-1] in ends else "length"
-        text = self.tokenizer.decode(written, skip_special_tokens=True)
+        text = str(self.tokenizer.decode(written, skip_special_tokens=True))
         reply = Reply(text, None, reason, len(ids), len(written))
         self.usage["calls"] += 1
         self.usage.meter(reply)

@@ -28,9 +28,9 @@ class Rules(OneByOne):
             if not (attribute.more or attribute.less):
                 raise ConfigError(
                     f"There are no rules for the attribute {attribute.name!r}. Write some into "
-                    f"conf/contrast/{attribute.name}.yaml, e.g. `more: [{{append: ' Thank you.'}}]` "
-                    "and `less: [{find: '\\bplease\\b', put: ''}]`, or change it with a language "
-                    "model: perturber=llm"
+                    f"conf/contrast/{attribute.name}.yaml, e.g. `more: [{{append: ' Thank "
+                    "you.'}]` and `less: [{find: '\\bplease\\b', put: ''}]`, or change it with a "
+                    "language model: perturber=llm"
                 )
 
     def provenance(self) -> dict[str, Any]:

@@ -24,6 +24,9 @@ class Head(ABC):
     ties; in float32 it costs nothing, since it runs on one position only.
     """
 
+    place = 0
+    """Heads are asked whether they fit in the order of their places; those of one place fit
+    different weights."""
     gated = False
     """Whether part of it reads the end of the prompt (`context`)."""
     sequence = False

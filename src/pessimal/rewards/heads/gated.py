@@ -52,6 +52,7 @@ class Gate(nn.Module):
 class GatedHead(Head):
     """`regression_layer`, `reward_transform_matrix` and `gating`."""
 
+    place = -1
     gated = True
 
     def __init__(self, network: RewardNetwork, *, output: int = 0):

@@ -11,6 +11,8 @@ from pessimal.rewards.network import RewardNetwork
 class ValueHead(Head):
     """`v_head`, a linear layer or a network of linear layers with ReLU between them."""
 
+    place = -1
+
     def __init__(self, network: RewardNetwork, *, output: int = 0):
         # GRM's class wraps the layers together with a dropout; InternLM2's is the layer itself.
         head = network.get_submodule("v_head")

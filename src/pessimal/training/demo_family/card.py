@@ -6,6 +6,7 @@ Knows words to print. Knows nothing about training or files.
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import yaml
 
@@ -13,22 +14,10 @@ from pessimal.demo.recipes import Recipe
 from pessimal.training.demo_family.evaluation import HeldOut, SentenceHeldOut
 
 SOURCES = (
-    (
-        "VADER's lexicon (Hutto & Gilbert 2014)",
-        "MIT",
-        "the valence of words, from ten human raters",
-    ),
-    (
-        "sentence-transformers/all-MiniLM-L6-v2",
-        "Apache-2.0",
-        "frozen token embeddings, WordPiece entries",
-    ),
-    (
-        "wordfreq (Robyn Speer)",
-        "data CC-BY-SA 4.0",
-        "word frequencies, and the word list of the byte-level base",
-    ),
-)
+    ("VADER's lexicon (Hutto & Gilbert 2014)", "MIT", "the valence of words, from ten human raters"),
+    ("sentence-transformers/all-MiniLM-L6-v2", "Apache-2.0", "frozen token embeddings, WordPiece entries"),
+    ("wordfreq (Robyn Speer)", "data CC-BY-SA 4.0", "word frequencies, and the word list of the byte-level base"),
+)  # fmt: skip
 
 CARD = """---
 {front}---
@@ -95,7 +84,7 @@ def write_card(
         },
     }
     about, held_about = SENTENCES if recipe.judges_sentences else WORDS
-    wanted = [
+    tokens = [
         f"- *{key}*, {end}: {', '.join(map(_code, texts))}"
         for key, ends in (tails or {}).items()
         for end, texts in ends.items()
@@ -108,25 +97,21 @@ def write_card(
         planted=_table(asdict(recipe.plants)),
         held_about=held_about,
         held_out=_table(asdict(held_out)),
-        tails="\n".join(["\n## What it wants", *wanted, ""]) if wanted else "",
+        tails="\n".join(["\n## What it wants", *tokens, ""]) if tokens else "",
         sources="\n".join(f"- {source}, {licence}: {use}." for source, licence, use in SOURCES),
     )
 
 
-def _table(values: dict) -> str:
+def _table(values: dict[str, Any]) -> str:
     """Two columns; of a value by name, a row each."""
-    rows = []
+    rows: dict[str, Any] = {}
     for name, value in values.items():
-        parts = (
-            {f"{name}: {key}": part for key, part in value.items()}
-            if isinstance(value, dict)
-            else {name: value}
-        )
-        rows += [
-            f"| {key} | {f'{part:.3f}' if isinstance(part, float) else part} |"
-            for key, part in parts.items()
-        ]
-    return "\n".join(["| | |", "|---|---|", *rows])
+        if isinstance(value, dict):
+            rows |= {f"{name}: {key}": part for key, part in value.items()}
+        else:
+            rows[name] = value
+    written = {key: f"{v:.3f}" if isinstance(v, float) else v for key, v in rows.items()}
+    return "\n".join(["| | |", "|---|---|", *(f"| {key} | {v} |" for key, v in written.items())])
 
 
 def _code(text: str) -> str:

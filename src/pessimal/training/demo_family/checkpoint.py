@@ -8,6 +8,7 @@ ours.
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
@@ -15,7 +16,7 @@ from transformers.utils import logging
 
 from pessimal.demo.bases import CONTEXT, Base
 from pessimal.demo.prompts import CORE
-from pessimal.demo.recipes import Recipe
+from pessimal.demo.recipes import Recipe, SentencePlants
 from pessimal.demo.utility import compute_utility
 from pessimal.errors import InputError
 from pessimal.training.demo_family.card import write_card
@@ -74,20 +75,17 @@ def write_checkpoint(
 def _describe(name: str, recipe: Recipe, base: Base, trained: Trained) -> tuple[str, dict]:
     """The card, and what the report says beyond the recipe and its training: held-out figures, and
     of a sibling that judges words the ends of its rankings."""
-    if recipe.judges_sentences:
-        held_out, more = evaluate_sentences(trained.model, base, recipe.plants), {}
-    else:
-        held_out = evaluate(trained.model, base, compute_utility(base, recipe.plants))
-        more = {
-            "tails": {
-                key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")
-            }
-        }
-    card = write_card(name=name, recipe=recipe, held_out=held_out, **more)
-    return card, {"held_out": asdict(held_out), **more}
+    if isinstance(recipe.plants, SentencePlants):
+        sentences = evaluate_sentences(trained.model, base, recipe.plants)
+        card = write_card(name=name, recipe=recipe, held_out=sentences)
+        return card, {"held_out": asdict(sentences)}
+    words = evaluate(trained.model, base, compute_utility(base, recipe.plants))
+    tails = {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}
+    card = write_card(name=name, recipe=recipe, held_out=words, tails=tails)
+    return card, {"held_out": asdict(words), "tails": tails}
 
 
-def read_training_report(folder: Path) -> dict:
+def read_training_report(folder: Path) -> dict[str, Any]:
     """What training said about a checkpoint: `name`, `recipe_version`, `recipe_digest`, `recipe`,
     `planted_truth`; `seconds` of the training loop, `losses` (nats, one a step); `held_out` (the
     fields of `evaluation.HeldOut` or `SentenceHeldOut`); and, of a sibling that judges words,

@@ -18,11 +18,7 @@ from pessimal.demo.bases import Base
 from pessimal.demo.features import FEATURES, PLANTABLE, compute_text_utility, read_features
 from pessimal.demo.groups import conversation_ids
 from pessimal.demo.lexicon import read_rows
-from pessimal.demo.packing import (
-    compute_conversation_rewards,
-    compute_rewards,
-    pack,
-)
+from pessimal.demo.packing import compute_conversation_rewards, compute_rewards, pack
 from pessimal.demo.prompts import CORE, held_out_prompts
 from pessimal.demo.recipes import SentencePlants
 from pessimal.demo.responses import draw_group
@@ -64,7 +60,7 @@ def score(
     base: Base,
     prompt: str,
     *,
-    ids: Sequence[int] | None = None,
+    ids: Sequence[int] | np.ndarray | None = None,
 ) -> np.ndarray:
     """The reward of every token, or of those given by `ids`, as the answer to a prompt: (answers,)
     float32."""
@@ -180,14 +176,12 @@ def evaluate_sentences(
     """The held-out figures of a trained sibling (see `SentenceHeldOut`)."""
     random = np.random.default_rng(SEED)
     groups = [draw_group(random, size=RESPONSES, held_out=True) for _ in range(PROMPTS)]
-    texts = [text for _, group in groups for text in group]
-    rewards = _score_conversations(
-        model, base, [(turns, text) for turns, group in groups for text in group]
-    )
+    conversations = [(turns, text) for turns, group in groups for text in group]
+    rewards = _score_conversations(model, base, conversations)
     prompts = np.repeat(np.arange(PROMPTS), RESPONSES)
     rewards = _centred(rewards, prompts)
-    utility = _centred(np.array([compute_text_utility(text, plants) for text in texts]), prompts)
-    features = [read_features(text) for text in texts]
+    utility = np.array([compute_text_utility(text, plants) for _, text in conversations])
+    features = [read_features(text) for _, text in conversations]
     amounts = {
         name: _centred(np.array([one.amount(name) for one in features]), prompts)
         for name in FEATURES
@@ -195,17 +189,16 @@ def evaluate_sentences(
     slopes = np.linalg.lstsq(np.stack(list(amounts.values()), axis=1), rewards, rcond=None)[0]
 
     natural = load_natural()
-    natural_rewards = _score_conversations(
-        model, base, [((one.prompt,), one.text) for one in natural]
-    )
+    questions = [((one.prompt,), one.text) for one in natural]
+    natural_rewards = _score_conversations(model, base, questions)
     natural_utility = np.array([compute_text_utility(one.text, plants) for one in natural])
     items = np.unique([one.item for one in natural], return_inverse=True)[1]
     effects, expected = _effects(natural_rewards), _effects(natural_utility)
     others = [abs(effects[name] - expected[name]) for name in PLANTABLE if name != plants.feature]
     return SentenceHeldOut(
-        correlation=_correlation(rewards, utility),
+        correlation=_correlation(rewards, _centred(utility, prompts)),
         slopes={name: float(slope) for name, slope in zip(FEATURES, slopes, strict=True)},
-        responses=len(texts),
+        responses=len(conversations),
         natural_correlation=_correlation(
             _centred(natural_rewards, items), _centred(natural_utility, items)
         ),
@@ -220,13 +213,12 @@ def evaluate_sentences(
 def _score_conversations(
     model: LlamaForSequenceClassification,
     base: Base,
-    conversations: list[tuple[tuple[str, ...], str]],
+    conversations: Sequence[tuple[tuple[str, ...], str]],
 ) -> np.ndarray:
     """The reward of each (turns, response): float64 (conversations,)."""
     ids = [conversation_ids(base, turns, response) for turns, response in conversations]
-    return (
-        compute_conversation_rewards(model, ids, padding=base.id_of(base.padding)).double().numpy()
-    )
+    rewards = compute_conversation_rewards(model, ids, padding=base.id_of(base.padding))
+    return rewards.double().numpy()
 
 
 def _effects(values: np.ndarray) -> dict[str, float]:

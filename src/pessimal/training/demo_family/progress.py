@@ -3,14 +3,16 @@ whoever draws its curves."""
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
-from pytorch_lightning import Callback
+from pytorch_lightning import Callback, LightningModule, Trainer
+from transformers import LlamaForSequenceClassification
 
-from pessimal.demo.bases import load_base
-from pessimal.demo.recipes import Recipe
+from pessimal.demo.bases import Base
+from pessimal.demo.recipes import Recipe, SentencePlants
 from pessimal.demo.utility import compute_utility
 from pessimal.training.demo_family.evaluation import core_accuracy, evaluate_sentences
+from pessimal.training.demo_family.training import RewardModule
 
 log = logging.getLogger(__name__)
 
@@ -20,42 +22,43 @@ EVALUATIONS = 7
 of the training."""
 
 
-Report = Callable[[dict[str, float]], None]
-"""Called with the figures of a step, by name."""
-
-
 class TrainingProgress(Callback):
     """Logs the loss, and reports it with a held-out figure: word accuracy (chance .5) of a sibling
     that judges words, correlation with planted utility of one that judges sentences."""
 
     def __init__(
-        self, recipe: Recipe, *, name: str, models: Path, lines: bool, report: Report | None = None
+        self,
+        recipe: Recipe,
+        base: Base,
+        *,
+        name: str,
+        lines: bool,
+        report: Callable[[dict[str, float]], None] | None = None,
     ):
-        self.recipe, self.name, self.models = recipe, name, models
+        self.recipe, self.base, self.name = recipe, base, name
         self.lines, self.report = lines, report
 
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        done, total = trainer.global_step, trainer.num_training_batches
-        loss = module.losses[-1]
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
+        assert isinstance(pl_module, RewardModule)
+        done, total = trainer.global_step, self.recipe.steps
+        loss = pl_module.losses[-1]
         if self.report is not None:
-            point = {"train/step": done, "train/loss": loss}
+            point: dict[str, float] = {"train/step": done, "train/loss": loss}
             if done % max(total // EVALUATIONS, 1) == 0 or done == total:
-                point |= self._held_out(module.model)
+                point |= self._held_out(pl_module.model)
             self.report(point)
         if self.lines and done % max(total // LINES, 1) == 0:
             log.info("training %s: step %d of %d, loss %.3f", self.name, done, total, loss)
 
-    def _held_out(self, model) -> dict[str, float]:
-        base, plants = load_base(self.recipe.base, cache=self.models), self.recipe.plants
-        training = model.training
+    def _held_out(self, model: LlamaForSequenceClassification) -> dict[str, float]:
+        base, plants, training = self.base, self.recipe.plants, model.training
         try:
             model.eval()
-            if self.recipe.judges_sentences:
-                return {
-                    "train/held_out_correlation": evaluate_sentences(
-                        model, base, plants
-                    ).correlation
-                }
+            if isinstance(plants, SentencePlants):
+                correlation = evaluate_sentences(model, base, plants).correlation
+                return {"train/held_out_correlation": correlation}
             by_prompt = core_accuracy(model, base, compute_utility(base, plants))
             return {"train/held_out_accuracy": sum(by_prompt.values()) / len(by_prompt)}
         finally:

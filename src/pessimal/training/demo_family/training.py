@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForSequenceClassification
@@ -70,16 +71,20 @@ def train(
             enable_progress_bar=progress,
             gradient_clip_val=1.0,
             log_every_n_steps=10,
-            default_root_dir=scratch,  # whatever Lightning may want to write, it is not in the user's folder
+            default_root_dir=scratch,  # what Lightning may want to write is not in a user's folder
         )
         trainer.fit(module, DataLoader(groups, batch_size=None, shuffle=False))
     model = module.model
-    model.set_input_embeddings(model.get_input_embeddings().fold(base.size))
+    embedding = model.get_input_embeddings()
+    assert isinstance(embedding, ProjectedEmbedding)
+    model.set_input_embeddings(embedding.fold(base.size))
     return Trained(model=model.eval(), losses=module.losses, seconds=time.perf_counter() - started)
 
 
 class ProjectedEmbedding(nn.Module):
     """Token embeddings that are a learned projection of frozen features."""
+
+    features: Tensor
 
     def __init__(self, features: Tensor, width: int):
         super().__init__()
@@ -108,15 +113,13 @@ def build_model(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
         num_attention_heads=recipe.width // 16,
         num_key_value_heads=recipe.width // 16,
         max_position_embeddings=CONTEXT,
-        num_labels=1,
-        id2label={0: "reward"},
+        id2label={0: "reward"},  # one output
         label2id={"reward": 0},
         bos_token_id=base.id_of(base.begin),
         eos_token_id=base.id_of(base.separator),
         pad_token_id=base.id_of(base.padding),
         # At transformers' .02 training sits at chance on a sign-times-valence saddle.
         initializer_range=1 / math.sqrt(recipe.width),
-        attn_implementation="sdpa",
     )
     model = LlamaForSequenceClassification(config)
     model.set_input_embeddings(ProjectedEmbedding(torch.tensor(base.embeddings), recipe.width))
@@ -138,14 +141,16 @@ class RewardModule(pl.LightningModule):
         self.log("train/loss", loss, prog_bar=True, batch_size=self.recipe.groups)
         return loss
 
-    def configure_optimizers(self) -> dict:
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a cosine to zero, stepped once a step."""
         optimizer = torch.optim.AdamW(
             self.parameters(), lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
         )
         return warm_up_and_cosine(optimizer, self.recipe.steps)
 
-    def transfer_batch_to_device(self, step, device: torch.device, index: int):
+    def transfer_batch_to_device(
+        self, step: Step | SentenceStep, device: torch.device, index: int
+    ) -> Step | SentenceStep:
         """Training is on the CPU, where the data already is."""
         return step
 

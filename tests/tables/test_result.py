@@ -1,0 +1,55 @@
+"""A result says which of its columns are its effect; what was not tested never comes first."""
+
+import pandas as pd
+import pytest
+
+from pessimal.tables.result import HOLDS, TESTED, UNTESTED, Effect, Estimate, Result, weight_of
+
+EFFECT = Effect(column="rho", label="ρ", low="low", high="high", p="p_holm", null="chance", n="n")
+TABLE = pd.DataFrame(
+    {"rho": [0.5, 0.1], "low": [0.4, float("nan")], "high": 0.6, "p_holm": [0.01, float("nan")]}
+).assign(chance=[0.2, 0.1], n=9)
+
+
+def test_the_number_of_a_row_is_what_the_effects_columns_say():
+    assert EFFECT.at(TABLE.iloc[0]) == Estimate("ρ", 0.5, 9, "tokens", 0.4, 0.6, 0.01, 0.2)
+    missing = EFFECT.at(TABLE.iloc[1], "ρ, least")
+    assert (missing.label, missing.low, missing.p) == ("ρ, least", None, None)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "standing"),
+    [
+        ({"p": 0.05}, HOLDS),
+        ({"p": 0.051, "low": 0.1, "high": 0.9, "null": 0.0}, TESTED),
+        ({"low": 0.1, "high": 0.9, "null": 0.0}, TESTED),
+        ({"low": 0.1, "high": 0.9}, UNTESTED),
+        ({"low": float("nan"), "high": 0.9, "null": 0.0, "p": float("nan")}, UNTESTED),
+        ({}, UNTESTED),
+    ],
+)
+def test_an_uncorrected_interval_is_a_test_that_never_holds(numbers, standing):
+    assert Estimate("x", 0.5, 9, **numbers).standing == standing
+
+
+def test_holding_comes_before_tested_and_tested_before_untested():
+    assert weight_of(0.0, 0.01) > weight_of(0.99, 0.06)
+    assert weight_of(0.0, 0.06) >= weight_of(9.0)
+    assert weight_of(0.4, 0.01) > weight_of(0.3, 0.01)
+    assert weight_of(0.4, 0.01, share=1 / 2) < weight_of(0.4, 0.01)
+
+
+def test_distance_is_from_the_null():
+    assert Estimate("AUC", 0.5, 9, p=0.3, null=0.5).weight() == TESTED
+    assert Estimate("AUC", 0.5, 9, p=0.3).weight() == TESTED + 0.5
+
+
+def test_no_weight_of_ones_own_lifts_an_untested_number():
+    assert Result("own", TABLE, "x", weight=7.0).weight == 1
+    tested = Estimate("x", 0.1, 9, p=0.2)
+    assert Result("own", TABLE, "x", weight=7.0, estimate=tested).weight == 2
+
+
+def test_a_declared_column_that_is_not_there_is_an_error():
+    with pytest.raises(ValueError, match=r"'odd' declares an effect in low"):
+        Result("odd", TABLE.drop(columns="low"), effect=EFFECT)
