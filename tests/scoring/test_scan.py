@@ -2,7 +2,6 @@
 should be."""
 
 import contextlib
-import functools
 import os
 
 import numpy as np
@@ -10,12 +9,12 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from pessimal.rewards.frame import Templated
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import forget_work, identify, scan
+from pessimal.scoring.scan import Scanner, forget_work, identify
+from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import write_score_table
 from tolerance import close
 
@@ -45,13 +44,11 @@ def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_siz
     provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
-    loop = Loop(
+    scanner = Scanner(model, [provenance], words, work=work, trainer=TrainerSpec(), root=work)
+    scanner.loop = Loop(
         trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again
     )
-    frame = Templated(model.tokenizer).frame(PROMPT)
-    return scan(
-        model, functools.cache(model.network), provenance, words, [frame], work=work, loop=loop
-    )
+    return scanner.scan(provenance)
 
 
 def test_every_reward_is_the_models_own(model, network, frame, words, tmp_path):

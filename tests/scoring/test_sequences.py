@@ -1,8 +1,6 @@
 """Log-probabilities and implicit rewards are the models' own: of every token, of items, with and
 without a closing token, in a scan, a search, an explanation."""
 
-import functools
-
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -17,8 +15,9 @@ from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, Mode, Mo
 from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import identify, scan
+from pessimal.scoring.scan import Scanner, identify
 from pessimal.scoring.sequence import FullSequence, SharedSequence
+from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
@@ -71,10 +70,10 @@ def scanned(model, candidates=None, *, networks=None, batch_size=64, tmp):
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    loop = Loop(trainer=trainer, batch_size=batch_size, progress=False, ignore_finished=True)
-    frames = [part.conversations.frame(PROMPT) for part in model.parts]
-    networks = networks or functools.cache(model.network)
-    return scan(model, networks, provenance, candidates, frames, work=tmp, loop=loop)
+    scanner = Scanner(model, [provenance], candidates, work=tmp, trainer=TrainerSpec(), root=tmp)
+    scanner.loop = Loop(trainer, batch_size=batch_size, progress=False, ignore_finished=True)
+    scanner.networks = networks or scanner.networks
+    return scanner.scan(provenance)
 
 
 @torch.no_grad()

@@ -159,4 +159,4 @@ def test_a_reward_that_is_no_number_is_not_kept(tmp_path):
     with pytest.raises(ModelError):
         KeptRewards(Broken(), file).rewards(conversations(2))
     file.write_text(file.read_text() + '5\n["x", NaN]\n[1, 2]\n')
-    assert len(KeptRewards(Broken(), file)._known) == 1
+    assert len(KeptRewards(Broken(), file)._stored) == 1

@@ -95,7 +95,7 @@ def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_pat
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pessimal.verbs.scan.scan", while_another_scans)
+        patch.setattr("pessimal.scoring.scan.Scanner.scan", while_another_scans)
         command(*arguments)
     code, _, text = held[0]
     assert code == 1

@@ -6,6 +6,7 @@ certification, the table. Knows neither Hydra nor W&B nor the registry.
 
 import contextlib
 import functools
+import itertools
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,6 @@ from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Conversation, Frame, Turn
 from pessimal.rewards.language import Continued
-from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Kind, Mode
 from pessimal.scoring.candidates import Candidates, Inputs, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
@@ -76,142 +76,6 @@ def identify(
         kind=kind.value,
         step=model.spec.step,
         **of_model(model),
-    )
-
-
-def scan(
-    model: NetworkReward,
-    networks: Callable[..., RewardNetwork],
-    provenance: ScoreProvenance,
-    candidates: Candidates,
-    frames: Sequence[Frame],
-    *,
-    work: Path,
-    loop: Loop,
-    known_round_trips: np.ndarray | None = None,
-) -> ScoreTable:
-    """Score every candidate; what an earlier, interrupted scan left under `work` is not scored
-    again.
-
-    `networks` gives the model's network in a precision and of a number, the same one at each call;
-    `frames` are those of its parts; `known_round_trips` are another prompt's (see `inputs`). Where
-    the loop has several processes, all of them call this and get the same table. Raises ModelError
-    if a reward is not a number.
-    """
-    to_score: list[Inputs] = []
-    for part, frame in zip(model.parts, frames, strict=True):
-        if to_score and part.conversations is model.parts[0].conversations:
-            to_score.append(to_score[0])
-            continue
-        mode = Mode(provenance.mode)
-        to_score.append(
-            inputs(part.conversations, frame, candidates, mode, known=known_round_trips)
-        )
-    texts, several = candidates.rows["text"].tolist(), len(model.parts) > 1
-
-    def passes(dtype: Dtype) -> Passes:
-        terms = []
-        for number, part in enumerate(model.parts):
-            label = f"{model.name} · {provenance.prompt}"
-            folder = work / provenance.key() / dtype.value
-            one = Pass(
-                networks(dtype, part.network),
-                frames[number],
-                to_score[number],
-                dtype=dtype,
-                texts=texts,
-                label=f"{label} · part {number + 1}" if several else label,
-                folder=folder / f"part-{number}" if several else folder,
-                loop=loop,
-            )
-            terms.append((part.weight, one))
-        return Passes(terms)
-
-    first = passes(model.spec.dtype)
-    rewards = first.run(np.arange(len(texts)), name="all")
-    noise: float | None = None
-    if model.spec.dtype is Dtype.float32:
-        noise = first.noise()
-        result = certify(rewards, noise=noise)
-    elif provenance.certain:
-        result, noise = _certified_tails(rewards, passes(Dtype.float32), k=provenance.certain)
-    else:
-        result = uncertified(rewards)
-    measured = _of_language_model(model, provenance, candidates, to_score[0], result.rewards)
-    if model.spec.kind is Kind.judge:
-        measured["says_yes_above"] = model.spec.judge.says_yes_above
-        if model.spec.judge.opponent is not None:
-            measured["order_effect"] = order_effect(first.values)
-    return score_table(
-        model,
-        provenance,
-        candidates,
-        result,
-        trust=first.trust,
-        noise=noise,
-        attention=first.attention,
-        survives=to_score[0].survives,
-        framed=int((to_score[0].shared == len(frames[0].prefix)).sum()),
-        prefix_tokens=len(frames[0].prefix),
-        suffix_tokens=len(frames[0].suffix),
-        **measured,
-    )
-
-
-def scan_texts(
-    model: TextReward,
-    provenance: ScoreProvenance,
-    candidates: Candidates,
-    *,
-    work: Path,
-    progress: bool,
-    report: Callable[[int, float, int], None] | None = None,
-    again: bool = False,
-) -> ScoreTable:
-    """Score every candidate with a reward that takes texts; what an interrupted scan was answered
-    is not asked again, unless `again`.
-
-    No rank is certain unless the reward gives the same numbers twice: a sample is asked again.
-    """
-    texts = candidates.rows["text"].tolist()
-    prompt = Turn("user", provenance.prompt_text or "")
-    conversations: list[Conversation] = [(prompt, Turn("assistant", text)) for text in texts]
-    label = f"{model.name} · {provenance.prompt}"
-    with counted(label, unit="candidates", total=len(texts), bar=progress) as counter:
-
-        def advance(n: int) -> None:
-            counter.advance(n)
-            if report:
-                report(counter.done, counter.rate, n)
-
-        file = work / provenance.key() / "rewards.jsonl"
-        if again:
-            file.unlink(missing_ok=True)
-        kept = KeptRewards(model, file, advance)
-        todo = kept.unknown(conversations)
-        if todo and (cost := model.cost(todo, timed=True)):
-            log.info("%s: %s", label, cost)
-        rewards = kept.rewards(conversations)
-    sample = np.sort(np.random.default_rng(1).permutation(len(texts))[:NOISE_SAMPLE])
-    once, twice = rewards[sample], model.rewards([conversations[i] for i in sample], again=True)
-    noise, difference = numerical_noise(once, twice), largest_difference(once, twice)
-    trust = Trust(
-        n=len(sample),
-        largest_difference=difference,
-        batch_difference=difference,
-        repeat_difference=difference,
-        spread=float(once.std()),
-        kendall=rank_agreement(twice, once),
-        tolerance=allowed(once, dtype=Dtype.float32),
-    )
-    return score_table(
-        model,
-        provenance,
-        candidates,
-        certify(rewards, noise=noise),
-        trust=trust,
-        noise=noise,
-        attention="texts",
     )
 
 
@@ -323,18 +187,6 @@ def score_table(
     return ScoreTable(provenance, rows, model.description, checks | measured)
 
 
-def _certified_tails(rewards: np.ndarray, exact: Passes, *, k: int) -> tuple[Certified, float]:
-    """Rewards (n,) of a low-precision pass with their tails from the float32 one, and that one's
-    numerical error."""
-    rounds = iter(range(len(rewards)))
-
-    def rescore(rows: np.ndarray) -> np.ndarray:
-        return exact.run(rows, name=f"round-{next(rounds)}")
-
-    noise = exact.noise()
-    return certify_tails(rewards, rescore, k=k, noise=noise), noise
-
-
 class Scanner:
     """Scores candidates on prompts with one model.
 
@@ -375,19 +227,20 @@ class Scanner:
         before: ScoreTable | None = None,
     ):
         self.model, self.candidates, self.work = model, candidates, work
+        self.texts = candidates.rows["text"].tolist()
         self.progress, self.again, self.report = progress, again, report
         self.round_trips = None if before is None else _round_trips(before)
         if isinstance(model, TextReward):
             return
         assert isinstance(model, NetworkReward)
-        self.frames = {}
+        self.frames: dict[str, list[Frame]] = {}
         for one in provenances:
             double = one.mode == Mode.paper.value
             parts = [part.conversations for part in model.parts]
             text = one.prompt_text or ""
             self.frames[one.key()] = [part.frame(text, double_bos=double) for part in parts]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                parts[0].ids(text, candidates.rows["text"].tolist(), double_bos=double)
+                parts[0].ids(text, self.texts, double_bos=double)
         self.loop = Loop(
             trainer=make_trainer(trainer, root=root),
             batch_size=batch_size,
@@ -401,30 +254,133 @@ class Scanner:
             self.networks(model.spec.dtype, which)
 
     def scan(self, provenance: ScoreProvenance) -> ScoreTable:
-        """The table of one of the provenances."""
+        """The table of one of the provenances; what an earlier, interrupted scan left is not scored
+        again. Where the loop has several processes, all of them call this and get the same.
+
+        Raises:
+            ModelError: a reward is not a number.
+        """
+        label = f"{self.model.name} · {provenance.prompt}"
+        folder = self.work / provenance.key()
         if isinstance(self.model, TextReward):
-            return scan_texts(
-                self.model,
-                provenance,
-                self.candidates,
-                work=self.work,
-                progress=self.progress,
-                report=self.report,
-                again=self.again,
-            )
+            return self._scan_texts(self.model, provenance, label=label, folder=folder)
         assert isinstance(self.model, NetworkReward)
-        table = scan(
-            self.model,
-            self.networks,
-            provenance,
-            self.candidates,
-            self.frames[provenance.key()],
-            work=self.work,
-            loop=self.loop,
-            known_round_trips=self.round_trips,
-        )
+        table = self._scan_network(self.model, provenance, label=label, folder=folder)
         self.round_trips = _round_trips(table)
         return table
+
+    def _scan_network(
+        self, model: NetworkReward, provenance: ScoreProvenance, *, label: str, folder: Path
+    ) -> ScoreTable:
+        parts, frames, mode = model.parts, self.frames[provenance.key()], Mode(provenance.mode)
+        to_score: list[Inputs] = []
+        for part, frame in zip(parts, frames, strict=True):
+            if to_score and part.conversations is parts[0].conversations:
+                to_score.append(to_score[0])
+            else:
+                to_score.append(
+                    inputs(part.conversations, frame, self.candidates, mode, known=self.round_trips)
+                )
+
+        def passes(dtype: Dtype) -> Passes:
+            terms = []
+            for number, part in enumerate(parts):
+                several = len(parts) > 1
+                one = Pass(
+                    self.networks(dtype, part.network),
+                    frames[number],
+                    to_score[number],
+                    dtype=dtype,
+                    texts=self.texts,
+                    label=f"{label} · part {number + 1}" if several else label,
+                    folder=folder / dtype.value / (f"part-{number}" if several else ""),
+                    loop=self.loop,
+                )
+                terms.append((part.weight, one))
+            return Passes(terms)
+
+        first = passes(model.spec.dtype)
+        rewards = first.run(np.arange(len(self.texts)), name="all")
+        noise: float | None = None
+        if model.spec.dtype is Dtype.float32:
+            noise = first.noise()
+            result = certify(rewards, noise=noise)
+        elif provenance.certain:
+            exact, rounds = passes(Dtype.float32), itertools.count()
+            noise = exact.noise()
+
+            def rescore(rows: np.ndarray) -> np.ndarray:
+                return exact.run(rows, name=f"round-{next(rounds)}")
+
+            result = certify_tails(rewards, rescore, k=provenance.certain, noise=noise)
+        else:
+            result = uncertified(rewards)
+        scored, prefix, suffix = to_score[0], frames[0].prefix, frames[0].suffix
+        measured = _of_language_model(model, provenance, self.candidates, scored, result.rewards)
+        if model.spec.kind is Kind.judge:
+            measured["says_yes_above"] = model.spec.judge.says_yes_above
+            if model.spec.judge.opponent is not None:
+                measured["order_effect"] = order_effect(first.values)
+        return score_table(
+            model,
+            provenance,
+            self.candidates,
+            result,
+            trust=first.trust,
+            noise=noise,
+            attention=first.attention,
+            survives=scored.survives,
+            framed=int((scored.shared == len(prefix)).sum()),
+            prefix_tokens=len(prefix),
+            suffix_tokens=len(suffix),
+            **measured,
+        )
+
+    def _scan_texts(
+        self, model: TextReward, provenance: ScoreProvenance, *, label: str, folder: Path
+    ) -> ScoreTable:
+        """No rank is certain unless the reward gives the same numbers twice: a sample is asked
+        again."""
+        prompt, n = Turn("user", provenance.prompt_text or ""), len(self.texts)
+        conversations: list[Conversation] = [
+            (prompt, Turn("assistant", text)) for text in self.texts
+        ]
+        with counted(label, unit="candidates", total=n, bar=self.progress) as counter:
+
+            def advance(n: int) -> None:
+                counter.advance(n)
+                if self.report:
+                    self.report(counter.done, counter.rate, n)
+
+            file = folder / "rewards.jsonl"
+            if self.again:
+                file.unlink(missing_ok=True)
+            kept = KeptRewards(model, file, advance)
+            todo = kept.unknown(conversations)
+            if todo and (cost := model.cost(todo, timed=True)):
+                log.info("%s: %s", label, cost)
+            rewards = kept.rewards(conversations)
+        sample = np.sort(np.random.default_rng(1).permutation(n)[:NOISE_SAMPLE])
+        once, twice = rewards[sample], model.rewards([conversations[i] for i in sample], again=True)
+        noise, difference = numerical_noise(once, twice), largest_difference(once, twice)
+        trust = Trust(
+            n=len(sample),
+            largest_difference=difference,
+            batch_difference=difference,
+            repeat_difference=difference,
+            spread=float(once.std()),
+            kendall=rank_agreement(twice, once),
+            tolerance=allowed(once, dtype=Dtype.float32),
+        )
+        return score_table(
+            model,
+            provenance,
+            self.candidates,
+            certify(rewards, noise=noise),
+            trust=trust,
+            noise=noise,
+            attention="texts",
+        )
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:
