@@ -30,7 +30,7 @@ from pessimal.rewards.heads import Shapes, closing_ids, head_for, is_pairrm, ren
 from pessimal.rewards.hub import adapter_of
 from pessimal.rewards.load import load_tokenizer, pinned, read_checkpoint, remote_hint
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
-from pessimal.rewards.quantised import loading_options, settle
+from pessimal.rewards.quantised import attention_options, loading_options, settle
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 
@@ -179,7 +179,7 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> nn.Module:
     }
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
-        options |= loading_options(spec, config, dtype)
+        options |= loading_options(spec, config, dtype) | attention_options(config)
         if spec.trust_remote_code and (kind := own_class(config)):
             network, report = load_with_own_code(kind, folder, **options)
         elif head and head.modules(shapes, config):

@@ -26,7 +26,7 @@ from pessimal.rewards.frame import Encoded, Frame, Templated, Turn, messages_of,
 from pessimal.rewards.heads import Shapes, head_for
 from pessimal.rewards.hub import adapter_of
 from pessimal.rewards.own_code import load_with_own_code
-from pessimal.rewards.quantised import loading_options, settle
+from pessimal.rewards.quantised import attention_options, loading_options, settle
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME, storable
 
@@ -92,7 +92,7 @@ def load_language_network(
         config = AutoConfig.from_pretrained(
             folder, trust_remote_code=spec.trust_remote_code, **file
         )
-        options |= loading_options(spec, config, dtype)
+        options |= loading_options(spec, config, dtype) | attention_options(config)
         if spec.trust_remote_code and _brings_own_code(config):
             network, report = load_with_own_code(kind, folder, **options)
         else:
