@@ -18,7 +18,7 @@ from pessimal.errors import ConfigError
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.load import open_model
-from pessimal.scoring.candidates import Candidates, items, listed, vocabulary_of
+from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary_of
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.scan import Scanner, forget_work, identify, locked
 from pessimal.scoring.trainer import begin_process, is_first_process
