@@ -271,7 +271,8 @@ def _questions(spec: ModelSpec) -> Inputs:
         )
     from pessimal.rewards.judge import Graded  # not before: it loads transformers
 
-    orders = [Graded(None, judge, chat=True, swapped=swapped) for swapped in _orders(judge)]
+    tokenizer: Any = None  # the server has its own
+    orders = [Graded(tokenizer, judge, chat=True, swapped=way) for way in _orders(judge)]
     begun = [{"role": "assistant", "content": judge.begin}] if judge.begin else []
 
     def ask(conversation: Conversation) -> list[Input]:

@@ -109,11 +109,15 @@ def read_csv(path: Path) -> pd.DataFrame:
     try:
         # Before 3.1, pandas ends a cell at a NUL, which vocabularies have too.
         stand_in = "" if Version(pd.__version__) >= Version("3.1") else _stand_in_for_nul(path)
-        given = path
+        source: Path | io.BytesIO = path
         if stand_in:
-            given = io.BytesIO(Path(path).read_bytes().replace(b"\0", stand_in.encode()))
+            source = io.BytesIO(Path(path).read_bytes().replace(b"\0", stand_in.encode()))
         table = pd.read_csv(
-            given, dtype=str, keep_default_na=False, na_filter=False, lineterminator=_line_end(path)
+            source,
+            dtype=str,
+            keep_default_na=False,
+            na_filter=False,
+            lineterminator=_line_end(path),
         )
         return table.replace(stand_in, "\0", regex=True) if stand_in else table
     except (OSError, UnicodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
