@@ -16,7 +16,7 @@ import torch
 from scan import PREFIX, ROUNDS, Setting, shared_prefix
 from transformers import LlamaForCausalLM
 
-from pessimal.rewards.judge import JudgeNetwork, Reading
+from pessimal.rewards.judge import AnswerReading, JudgeNetwork
 from pessimal.rewards.log_probability import SequenceNetwork
 from pessimal.scoring.engine import Decoder
 from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
@@ -32,7 +32,7 @@ def causal(setting: Setting, seed: int) -> LlamaForCausalLM:
 
 def judge(setting: Setting):
     """Rewards (n,) of candidates (n, 1), by the shared prefix."""
-    network = JudgeNetwork(causal(setting, 0), Reading((7, 8), (9, 10)))
+    network = JudgeNetwork(causal(setting, 0), AnswerReading((7, 8), (9, 10)))
     return shared_prefix(
         Setting(
             network,

@@ -37,7 +37,7 @@ def test_a_perplexity_is_the_exponential_of_the_cross_entropy_of_the_answers_tok
         row = encode(conversation)
         ids = torch.tensor([row.ids])
         labels = ids.clone()
-        labels[:, : -row.own] = -100
+        labels[:, : -row.n_response] = -100
         with torch.no_grad():
             loss = network(input_ids=ids, labels=labels).loss
         assert perplexity == pytest.approx(math.exp(loss), rel=1e-4)

@@ -146,7 +146,7 @@ def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
         off = chosen()
     with torch.inference_mode():
         terms = [
-            part.weight * model.network(which=part.network)(input_ids=IDS, own=2).logits
+            part.weight * model.network(which=part.network)(input_ids=IDS, n_response=2).logits
             for part in model.parts
         ]
     size = 0.1 * float(on.abs().max())

@@ -109,7 +109,7 @@ def test_conversation_that_is_explained_is_asked_as_one_that_is_scanned(chat):
     [scanned] = asking.ids(PROMPT, ["peace and war"])
     encoded = asking.encode([Turn("user", PROMPT), Turn("assistant", "peace and war")])
     assert list(encoded.ids) == scanned
-    assert encoded.own == len(scanned) - len(asking.context(PROMPT))
+    assert encoded.n_response == len(scanned) - len(asking.context(PROMPT))
     assert scanned[-1] == words.eos_token_id
     turns = [
         Turn("user", "Why?"),

@@ -17,7 +17,7 @@ from pessimal.checking import CheckPlan, as_table, conformance
 from pessimal.rewards.base import Part
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.head import RewardModel
-from pessimal.rewards.heads import LinearHead
+from pessimal.rewards.heads.linear import LinearHead
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import FullForward
 

@@ -274,10 +274,9 @@ def test_path_that_is_wrong_for_one_of_two_networks_is_not_taken(folders, monkey
     right = text_scorer(model, turns, device=CPU).rewards(turns)
     rows, inner = model.network(None, which).causal.lm_head.weight, FullSequence.whole_rewards
 
-    def wrong(engine, ids, *, own):
-        return inner(engine, ids, own=own) + 1 * torch.equal(
-            engine.decoder.head.embedding.weight, rows
-        )
+    def wrong(engine, ids, *, n_response):
+        is_the_one = torch.equal(engine.decoder.head.embedding.weight, rows)
+        return inner(engine, ids, n_response=n_response) + 1 * is_the_one
 
     monkeypatch.setattr(FullSequence, "whole_rewards", wrong)
     texts = text_scorer(model, turns, device=CPU)

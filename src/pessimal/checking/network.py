@@ -95,8 +95,8 @@ class CheckedNetwork:
     def rounding(self) -> float:
         """By how much full forwards differ from `own_rewards`: the noise that low precision brings
         along."""
-        own = self.scorer.own_forward
-        others = self.alone(self.full or own), self.rewards(own, size=self.batch_size)
+        forward = self.scorer.own_forward
+        others = self.alone(self.full or forward), self.rewards(forward, size=self.batch_size)
         return max(largest_difference(other, self.own_rewards) for other in others)
 
 
@@ -165,11 +165,11 @@ def _own_and_fastest(
     checked: CheckedNetwork, name: str, check: Callable[[str, Engine], Check]
 ) -> list[Check]:
     """A check of the model's own forward, and of the engine of scans where that is another."""
-    own = check(f"{name}_own", checked.scorer.own_forward)
+    first = check(f"{name}_own", checked.scorer.own_forward)
     if isinstance(checked.fastest, OwnForward):
         why = "this model is scored by its own forward, the only path it has"
-        return [own, Check(f"{name}_engine", note=why)]
-    return [own, check(f"{name}_engine", checked.fastest)]
+        return [first, Check(f"{name}_engine", note=why)]
+    return [first, check(f"{name}_engine", checked.fastest)]
 
 
 def engines(checked: CheckedNetwork) -> list[Check]:

@@ -127,9 +127,9 @@ def conformance(
     native = measured[model.spec.dtype]
     precision, dtypes = _compare(measured, plan)
     checks = [*native.checks, _head(measured), *dtypes]
-    asked = (model.tokenizer, part.conversations, frame)
-    checks += beginnings(*asked)
-    checks += round_trip(*asked, words, responses=responses, seed=plan.seed)
+    where = (model.tokenizer, part.conversations, frame)
+    checks += beginnings(*where)
+    checks += round_trip(*where, words, responses=responses, seed=plan.seed)
     return Conformance(checks, precision, native.details)
 
 

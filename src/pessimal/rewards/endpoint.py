@@ -18,7 +18,14 @@ import numpy as np
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.callable import about_texts
-from pessimal.rewards.frame import Conversation, Templated, messages_of, plain_prompt, takes_pairs
+from pessimal.rewards.frame import (
+    Conversation,
+    Templated,
+    judge_question,
+    messages_of,
+    plain_prompt,
+    takes_pairs,
+)
 from pessimal.rewards.server import RequestFailure
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
 from pessimal.rewards.wires import TOP, Input, Wire
@@ -269,15 +276,12 @@ def _questions(spec: ModelSpec) -> Inputs:
             "model.endpoint.api=chat needs the model's name at the server: "
             "model.endpoint.served=NAME"
         )
-    from pessimal.rewards.judge import Graded  # not before: it loads transformers
-
-    tokenizer: Any = None  # the server has its own
-    orders = [Graded(tokenizer, judge, chat=True, swapped=way) for way in _orders(judge)]
     begun = [{"role": "assistant", "content": judge.begin}] if judge.begin else []
 
     def ask(conversation: Conversation) -> list[Input]:
         prompt, response = plain_prompt(conversation), messages_of(conversation)[-1]["content"]
-        return [[*order.question(prompt, response), *begun] for order in orders]
+        questions = [judge_question(judge, prompt, response, swapped=s) for s in _orders(judge)]
+        return [[*question, *begun] for question in questions]
 
     return ask
 

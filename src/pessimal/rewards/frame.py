@@ -5,6 +5,7 @@ Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 """
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +15,8 @@ from pessimal.tables.score_table import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from pessimal.rewards.spec import JudgeSpec
 
 SENTINEL = "qzxjkvw"
 # Different first and last characters, so that what they share is the template's and not theirs.
@@ -160,6 +163,23 @@ def plain_prompt(conversation: "Conversation") -> str:
     return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in before)
 
 
+_SLOT = re.compile(r"\{(prompt|response|opponent)\}")
+
+
+def judge_question(
+    judge: "JudgeSpec", prompt: str, response: str, *, swapped: bool
+) -> list[dict[str, str]]:
+    """The turns that ask a judge about a response; `swapped` has it change places with the
+    opponent."""
+    both = (response, judge.opponent or "")
+    first, second = both[::-1] if swapped else both
+    slots = {"prompt": prompt, "response": first, "opponent": second}
+    # In one go: a response may hold "{prompt}".
+    question = _SLOT.sub(lambda match: slots[match[1]], judge.template or "")
+    system = [] if judge.system is None else [{"role": "system", "content": judge.system}]
+    return [*system, {"role": "user", "content": question}]
+
+
 def rendered(
     tokenizer: "PreTrainedTokenizerBase", messages: list[dict[str, str]], **options: Any
 ) -> Any:
@@ -271,5 +291,5 @@ class Encoded:
     ids: tuple[int, ...]
     types: tuple[int, ...] | None
     """Token types, for encoders that mark prompt (0) and response (1) by them."""
-    own: int = 0
+    n_response: int = 0
     """How many of the last ids are the response's, for readings that sum over these alone."""

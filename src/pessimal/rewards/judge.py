@@ -6,7 +6,6 @@ of ratings; or one raw logit. Of all these the normaliser cancels, so a few rows
 embedding are a head like any other. Two responses are compared in both orders, and averaged.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +32,7 @@ from pessimal.rewards.frame import (
     Frame,
     check_written_once,
     find_frame,
+    judge_question,
     messages_of,
     plain_prompt,
     rendered,
@@ -52,11 +52,9 @@ from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling, outp
 from pessimal.rewards.spec import Dtype, JudgeSpec, ModelSpec
 from pessimal.tables.score_table import storable
 
-_SLOT = re.compile(r"\{(prompt|response|opponent)\}")
-
 
 @dataclass(frozen=True)
-class Reading:
+class AnswerReading:
     """Which tokens are read, and how their logits become a reward."""
 
     positive: tuple[int, ...] = ()
@@ -82,7 +80,7 @@ class Reading:
 class Judge(NetworkReward):
     """A judge on this machine's disk."""
 
-    reading: Reading
+    reading: AnswerReading
     encoder: bool
     """Whether an encoder reads the question, and a decoder answers."""
 
@@ -115,7 +113,7 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
             f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is "
             "null: give a template with {prompt} and {response}"
         )
-    graded = Graded(tokenizer, options, chat, whole=encoder)
+    graded = Graded(tokenizer, options, chat, encoder=encoder)
     both = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
     return Judge(
         embedding_rows=rows,
@@ -128,11 +126,13 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
     )
 
 
-def reading_of(tokenizer: PreTrainedTokenizerBase, options: JudgeSpec, graded: "Graded") -> Reading:
+def reading_of(
+    tokenizer: PreTrainedTokenizerBase, options: JudgeSpec, graded: "Graded"
+) -> AnswerReading:
     """The ids that are read. ModelError where an answer is more than one token, or means two
     things."""
     if options.logit is not None:
-        return Reading((options.logit,))
+        return AnswerReading((options.logit,))
 
     def ids(answers: Sequence[str]) -> tuple[int, ...]:
         spelled = [graded.answer_ids(answer) for answer in answers]
@@ -155,8 +155,8 @@ def reading_of(tokenizer: PreTrainedTokenizerBase, options: JudgeSpec, graded: "
                 f"two of the ratings {list(options.ratings)} are one token of this tokenizer; each "
                 "its own"
             )
-        return Reading(rated, values=tuple(options.ratings.values()))
-    reading = Reading(ids(options.positive), ids(options.negative))
+        return AnswerReading(rated, values=tuple(options.ratings.values()))
+    reading = AnswerReading(ids(options.positive), ids(options.negative))
     if both := set(reading.positive) & set(reading.negative):
         token = tokenizer.convert_ids_to_tokens(both.pop())
         raise ModelError(
@@ -176,7 +176,7 @@ class Graded:
     tokenizer: PreTrainedTokenizerBase
     options: JudgeSpec
     chat: bool
-    whole: bool = False
+    encoder: bool = False
     """Whether an encoder reads it, with the tokens that the tokenizer puts after a text."""
     swapped: bool = False
     """Whether the response takes the opponent's place, and the opponent the response's."""
@@ -184,7 +184,7 @@ class Graded:
     def text(self, prompt: str, response: str) -> str:
         """Everything that the judge reads."""
         if self.options.template is not None:
-            return self._written(self.question(prompt, response))
+            return self._written(self._question(prompt, response))
         turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
         return self._written(turns)
 
@@ -204,7 +204,7 @@ class Graded:
         if self.options.template is None:
             text = self._written([*before, response])
         else:
-            text = self._written(self.question(plain_prompt(conversation), response["content"]))
+            text = self._written(self._question(plain_prompt(conversation), response["content"]))
         return Encoded(tuple(self._ids([text])[0]), None)
 
     def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
@@ -217,22 +217,14 @@ class Graded:
     def answer_ids(self, answer: str) -> list[int]:
         """The ids of an answer behind what the judge has read."""
         question = self.text("Why?", "So.")
-        if not self.whole:  # a decoder begins anew
+        if not self.encoder:  # a decoder begins anew
             answered, before = self._ids([question + answer, question])
             if answered[: len(before)] == before:
                 return answered[len(before) :]
         return token_ids(self.tokenizer, answer)
 
-    def question(self, prompt: str, response: str) -> list[dict[str, str]]:
-        """The turns that ask about a response."""
-        template, system = self.options.template or "", self.options.system
-        both = (response, self.options.opponent or "")
-        first, second = both[::-1] if self.swapped else both
-        slots = {"prompt": prompt, "response": first, "opponent": second}
-        # In one go: a response may hold "{prompt}".
-        question = _SLOT.sub(lambda match: slots[match[1]], template)
-        turns = [("user", question)] if system is None else [("system", system), ("user", question)]
-        return [{"role": role, "content": text} for role, text in turns]
+    def _question(self, prompt: str, response: str) -> list[dict[str, str]]:
+        return judge_question(self.options, prompt, response, swapped=self.swapped)
 
     def _written(self, messages: list[dict[str, str]]) -> str:
         if self.chat:
@@ -242,7 +234,7 @@ class Graded:
         return opened + self.options.begin
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        if self.whole:
+        if self.encoder:
             inputs: Any = self.tokenizer(list(texts))["input_ids"]
             return inputs
         return plain_ids(self.tokenizer, texts, chat=self.chat)
@@ -251,7 +243,7 @@ class Graded:
 class JudgeNetwork(LanguageNetwork):
     """Gives the reward of what it has read."""
 
-    def __init__(self, causal: PreTrainedModel, reading: Reading):
+    def __init__(self, causal: PreTrainedModel, reading: AnswerReading):
         super().__init__(causal)
         self.reading = reading
 
@@ -273,7 +265,7 @@ class JudgeNetwork(LanguageNetwork):
 class AnswersHead(Head):
     """The rows of the output embedding that are read, in float32."""
 
-    def __init__(self, causal: PreTrainedModel, reading: Reading):
+    def __init__(self, causal: PreTrainedModel, reading: AnswerReading):
         embedding, ids = output_embedding(causal), list(reading.ids)
         self.weight = embedding.weight.detach()[ids].float()  # (ids, hidden)
         self.bias = None if embedding.bias is None else embedding.bias.detach()[ids].float()

@@ -117,14 +117,14 @@ class SequenceNetwork(LanguageNetwork):
         self._last = None
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, own: int = 1, **_
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, n_response: int = 1, **_
     ) -> SequenceClassifierOutput:
-        """log p(last `own` ids | the others) as `logits` (batch, 1), by the model's untouched
-        forward, normalised in float64 over all rows of its output embedding."""
-        before, targets = input_ids[:, :-1], input_ids[:, -own:].unsqueeze(-1)
+        """log p(last `n_response` ids | the others) as `logits` (batch, 1), by the model's
+        untouched forward, normalised in float64 over all rows of its output embedding."""
+        before, targets = input_ids[:, :-1], input_ids[:, -n_response:].unsqueeze(-1)
         last = self._last
-        if last is None or last[1].shape[1] != own or not torch.equal(last[0], before):
-            logits = self.causal(input_ids=before).logits[:, -own:]
+        if last is None or last[1].shape[1] != n_response or not torch.equal(last[0], before):
+            logits = self.causal(input_ids=before).logits[:, -n_response:]
             exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
             # Candidates of one token are asked one by one about the same context: its answer is
             # kept.

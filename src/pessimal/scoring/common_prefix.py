@@ -40,120 +40,6 @@ PACKED = "pessimal_packed"
 _PASS = 2**40
 
 
-class ResponseScorer:
-    """Rewards and gradients of responses of up to `length` tokens to one prompt, by the fastest
-    engine that gives the model's own rewards.
-
-    Checked when it is made, on random responses of `allowed` ids: the engine as before a scan, then
-    changes of one random response that share its beginning. Where these differ from the model's own
-    forward, a slower way is taken, and said.
-    """
-
-    def __init__(
-        self,
-        network: RewardNetwork,
-        frame: Frame,
-        *,
-        dtype: Dtype,
-        device: torch.device,
-        length: int,
-        allowed: np.ndarray,
-        batch_size: int | None = None,
-    ):
-        self.frame, self.device = frame, device
-        self.scorer = FrameScorer(network, frame, device=device)
-        random = np.random.default_rng(0)
-        lengths = [length] * SAMPLE + list(range(1, length))
-        samples = [random.choice(allowed, size=n) for n in lengths]
-        self.scorer.establish_trust(framed(frame, samples), dtype=dtype)
-        self.trust: Trust | None = self.scorer.trust
-        """Result of the check; None where no reward of the sample was a number."""
-        prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
-        suffix = torch.tensor(frame.suffix, dtype=torch.long, device=device)
-        self.common_prefix = CommonPrefixScorer(
-            network, self.scorer.engines[0], prefix=prefix, suffix=suffix, batch_size=batch_size
-        )
-        if self.common_prefix.shares_starts and self.trust is not None:
-            self._check_common_prefix(samples[0], allowed, random, self.trust.tolerance)
-
-    @property
-    def path(self) -> str:
-        """Name of the way that scores."""
-        way = ", common prefix" if self.common_prefix.shares_starts else ""
-        return self.scorer.attention + way
-
-    def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        """Rewards (n,) float32 of `responses` (n, L); see `CommonPrefixScorer`."""
-        return self.common_prefix.rewards(responses, anchor=anchor)
-
-    def gradient(self, response: Tensor) -> Tensor:
-        """d reward / d one-hot (L, V) float32 at one response (L,)."""
-        return self.common_prefix.gradient(response)
-
-    def own_rewards(self, responses: Tensor) -> np.ndarray:
-        """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no
-        cache."""
-        inputs = framed(self.frame, responses.tolist())
-        return self.scorer.own_rewards(inputs, np.arange(len(inputs)))
-
-    def _check_common_prefix(
-        self,
-        anchor: np.ndarray,
-        allowed: np.ndarray,
-        random: np.random.Generator,
-        tolerance: float,
-    ) -> None:
-        places = np.arange(2 * len(anchor))
-        changed = np.tile(anchor, (len(places), 1))
-        changed[places, places % len(anchor)] = random.choice(allowed, size=len(places))
-        responses = torch.from_numpy(changed).long()
-        expected = self.own_rewards(responses)
-        shared = self.rewards(responses, anchor=torch.from_numpy(anchor).long())
-        off = np.abs(shared.double().cpu().numpy() - expected)
-        difference = float(off[np.isfinite(expected)].max(initial=0.0))
-        if not difference <= tolerance:
-            log.warning(
-                "Sharing the beginnings of responses differs from the model's own forward by %.3g "
-                "(allowed: %.3g) on %d changes of one response. Every response is run by itself: "
-                "slower, but right.",
-                difference,
-                tolerance,
-                len(changed),
-            )
-            self.common_prefix.shares_starts = False
-
-
-class SummedScorer:
-    """The weighted sum of several scorers of responses, as one."""
-
-    def __init__(self, terms: Sequence[tuple[float, ResponseScorer]]):
-        self.terms = list(terms)
-
-    @property
-    def trust(self) -> Trust | None:
-        """Of the first that has one."""
-        return next((scorer.trust for _, scorer in self.terms if scorer.trust), None)
-
-    @property
-    def path(self) -> str:
-        return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
-
-    def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)
-
-    def gradient(self, response: Tensor) -> Tensor:
-        slopes = [scorer.gradient(response) for _, scorer in self.terms]
-        rows = min(slope.shape[1] for slope in slopes)
-        return self._sum(slope[:, :rows] for slope in slopes)
-
-    def own_rewards(self, responses: Tensor) -> np.ndarray:
-        return self._sum(scorer.own_rewards(responses) for _, scorer in self.terms)
-
-    def _sum(self, values: Iterable[Any]) -> Any:
-        """The weighted sum of what each scorer gives."""
-        return sum(weight * value for (weight, _), value in zip(self.terms, values, strict=True))
-
-
 class CommonPrefixScorer:
     """Rewards and gradients of responses of several tokens between `prefix` and `suffix`, by one
     engine."""
@@ -285,6 +171,112 @@ class CommonPrefixScorer:
         return self.batch_size or find_batch_size(
             self.network.config, Lengths(run, seen), device=self.prefix.device
         )
+
+
+class ResponseScorer(CommonPrefixScorer):
+    """Rewards and gradients of responses of up to `length` tokens to one prompt, by the fastest
+    engine that gives the model's own rewards.
+
+    Checked when it is made, on random responses of `allowed` ids: the engine as before a scan, then
+    changes of one random response that share its beginning. Where these differ from the model's own
+    forward, a slower way is taken, and said.
+    """
+
+    def __init__(
+        self,
+        network: RewardNetwork,
+        frame: Frame,
+        *,
+        dtype: Dtype,
+        device: torch.device,
+        length: int,
+        allowed: np.ndarray,
+        batch_size: int | None = None,
+    ):
+        self.frame, self.scorer = frame, FrameScorer(network, frame, device=device)
+        random = np.random.default_rng(0)
+        lengths = [length] * SAMPLE + list(range(1, length))
+        samples = [random.choice(allowed, size=n) for n in lengths]
+        self.scorer.establish_trust(framed(frame, samples), dtype=dtype)
+        self.trust: Trust | None = self.scorer.trust
+        """Result of the check; None where no reward of the sample was a number."""
+        prefix, suffix = (
+            torch.tensor(ids, dtype=torch.long, device=device)
+            for ids in (frame.prefix, frame.suffix)
+        )
+        engine = self.scorer.engines[0]
+        super().__init__(network, engine, prefix=prefix, suffix=suffix, batch_size=batch_size)
+        if self.shares_starts and self.trust is not None:
+            self._check_common_prefix(samples[0], allowed, random, self.trust.tolerance)
+
+    @property
+    def path(self) -> str:
+        """Name of the way that scores."""
+        way = ", common prefix" if self.shares_starts else ""
+        return self.scorer.attention + way
+
+    def own_rewards(self, responses: Tensor) -> np.ndarray:
+        """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no
+        cache."""
+        inputs = framed(self.frame, responses.tolist())
+        return self.scorer.own_rewards(inputs, np.arange(len(inputs)))
+
+    def _check_common_prefix(
+        self,
+        anchor: np.ndarray,
+        allowed: np.ndarray,
+        random: np.random.Generator,
+        tolerance: float,
+    ) -> None:
+        places = np.arange(2 * len(anchor))
+        changed = np.tile(anchor, (len(places), 1))
+        changed[places, places % len(anchor)] = random.choice(allowed, size=len(places))
+        responses = torch.from_numpy(changed).long()
+        expected = self.own_rewards(responses)
+        shared = self.rewards(responses, anchor=torch.from_numpy(anchor).long())
+        off = np.abs(shared.double().cpu().numpy() - expected)
+        difference = float(off[np.isfinite(expected)].max(initial=0.0))
+        if not difference <= tolerance:
+            log.warning(
+                "Sharing the beginnings of responses differs from the model's own forward by %.3g "
+                "(allowed: %.3g) on %d changes of one response. Every response is run by itself: "
+                "slower, but right.",
+                difference,
+                tolerance,
+                len(changed),
+            )
+            self.shares_starts = False
+
+
+class SummedScorer:
+    """The weighted sum of several scorers of responses, as one."""
+
+    def __init__(self, terms: Sequence[tuple[float, ResponseScorer]]):
+        self.terms = list(terms)
+
+    @property
+    def trust(self) -> Trust | None:
+        """Of the first that has one."""
+        return next((scorer.trust for _, scorer in self.terms if scorer.trust), None)
+
+    @property
+    def path(self) -> str:
+        return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
+
+    def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)
+
+    def gradient(self, response: Tensor) -> Tensor:
+        slopes = [scorer.gradient(response) for _, scorer in self.terms]
+        rows = min(slope.shape[1] for slope in slopes)
+        return self._sum(slope[:, :rows] for slope in slopes)
+
+    def own_rewards(self, responses: Tensor) -> np.ndarray:
+        return self._sum(scorer.own_rewards(responses) for _, scorer in self.terms)
+
+    def _sum(self, values: Iterable[Any]) -> Any:
+        """The weighted sum of what each scorer gives."""
+        return sum(weight * value for (weight, _), value in zip(self.terms, values, strict=True))
 
 
 def first_changes(responses: Tensor, anchor: Tensor) -> Tensor:

@@ -148,11 +148,11 @@ class FullForward:
         self.decoder, self.prefix, self.context = decoder, prefix, context
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
-        return self.whole_rewards(whole_inputs(self.prefix, ids, shared), own=ids.shape[1])
+        return self.whole_rewards(whole_inputs(self.prefix, ids, shared), n_response=ids.shape[1])
 
-    def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
-        """Rewards (batch,) float32 of whole inputs (batch, length), whose last `own` ids are the
-        response's."""
+    def whole_rewards(self, ids: Tensor, *, n_response: int) -> Tensor:
+        """Rewards (batch,) float32 of whole inputs (batch, length), whose last `n_response` ids are
+        the response's."""
         return self.decoder.rewards(self.context, input_ids=ids)
 
 
@@ -170,18 +170,22 @@ class OwnForward:
         if self.typed:  # 0 for the prompt, 1 from where the response begins
             types = (torch.arange(inputs.shape[1], device=ids.device) >= len(self.prefix)).long()
             types = types.expand_as(inputs)
-        return own_rewards(self.network, inputs, types, own=ids.shape[1])
+        return own_rewards(self.network, inputs, types, n_response=ids.shape[1])
 
 
 def own_rewards(
-    network: RewardNetwork, ids: Tensor, types: Tensor | None = None, *, own: int | None = None
+    network: RewardNetwork,
+    ids: Tensor,
+    types: Tensor | None = None,
+    *,
+    n_response: int | None = None,
 ) -> Tensor:
     """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the
     network's own forward.
 
     `types` (batch, length) are token types, for encoders that mark prompt and response by them;
-    `own` says how many of the last ids are the response's, for networks that sum over these. Hub
-    classifiers read the reward at the last token that is not the pad token; inputs here have no
+    `n_response` says how many of the last ids are the response's, for networks that sum over these.
+    Hub classifiers read the reward at the last token that is not the pad token; inputs here have no
     padding, and a template may well end in the pad token (pad = eos), so a token that is not in the
     batch stands in for it meanwhile: the last position is read.
     """
@@ -192,7 +196,7 @@ def own_rewards(
     if types is not None:
         inputs["token_type_ids"] = types
     if getattr(network, "sequence", False):
-        inputs["own"] = own
+        inputs["n_response"] = n_response
     try:
         output = network(**inputs)
     except torch.OutOfMemoryError:

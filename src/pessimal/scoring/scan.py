@@ -355,11 +355,11 @@ class Scanner:
             file = folder / "rewards.jsonl"
             if self.again:
                 file.unlink(missing_ok=True)
-            kept = KeptRewards(model, file, advance)
-            todo = kept.unknown(conversations)
+            stored = KeptRewards(model, file, advance)
+            todo = stored.unknown(conversations)
             if todo and (cost := model.cost(todo, timed=True)):
                 log.info("%s: %s", label, cost)
-            rewards = kept.rewards(conversations)
+            rewards = stored.rewards(conversations)
         sample = np.sort(np.random.default_rng(1).permutation(n)[:NOISE_SAMPLE])
         once, twice = rewards[sample], model.rewards([conversations[i] for i in sample], again=True)
         noise, difference = numerical_noise(once, twice), largest_difference(once, twice)

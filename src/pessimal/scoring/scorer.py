@@ -129,8 +129,10 @@ class FrameScorer:
         if not shareable and not decoder.head.gated:
             return [FullForward(decoder, prefix)]
         keys_and_values, context = prefix_context(decoder, prefix)
-        whole = FullForward(decoder, prefix, context)
-        return [SharedPrefix(decoder, keys_and_values, context), whole] if shareable else [whole]
+        forward = FullForward(decoder, prefix, context)
+        if not shareable:
+            return [forward]
+        return [SharedPrefix(decoder, keys_and_values, context), forward]
 
     @torch.no_grad()
     def rewards_by(self, engine: Engine, inputs: Inputs, plan: Iterable[np.ndarray]) -> np.ndarray:

@@ -100,9 +100,9 @@ class FullSequence(FullForward):
         super().__init__(decoder, prefix)
         self.head = _head(decoder)
 
-    def whole_rewards(self, ids: Tensor, *, own: int) -> Tensor:
-        states = self.decoder.states(input_ids=ids[:, :-1])[:, -own:]
-        return self.head.chosen(states, ids[:, -own:]).sum(dim=1)
+    def whole_rewards(self, ids: Tensor, *, n_response: int) -> Tensor:
+        states = self.decoder.states(input_ids=ids[:, :-1])[:, -n_response:]
+        return self.head.chosen(states, ids[:, -n_response:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`

@@ -53,18 +53,20 @@ class Shards:
             write_atomically(file, json.dumps(value).encode())
             return value
         # Process ids repeat from node to node, so the sibling's name is random.
-        handle, own = tempfile.mkstemp(prefix=f".{name}-", dir=self.folder)
+        handle, draft_path = tempfile.mkstemp(prefix=f".{name}-", dir=self.folder)
         try:
             with naming(file), os.fdopen(handle, "w") as draft:
                 draft.write(json.dumps(value))
                 draft.flush()
                 os.fsync(draft.fileno())
-            open_to_others(own)
-            os.link(own, file)  # fails where it exists: one wins, and nobody sees half a file
+            open_to_others(draft_path)
+            os.link(
+                draft_path, file
+            )  # fails where it exists: one wins, and nobody sees half a file
         except FileExistsError:
             pass
         finally:
-            os.unlink(own)
+            os.unlink(draft_path)
         return json.loads(file.read_text())
 
     def _file(self, batch: int) -> Path:

@@ -249,7 +249,7 @@ class NetworkTexts:
         by_length: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, row in enumerate(rows):
             if self.fits(row):
-                by_length[len(row.ids), row.own].append(index)
+                by_length[len(row.ids), row.n_response].append(index)
         for (length, _), indices in sorted(by_length.items(), reverse=True):
             most = size or self.batch_size
             if most is None:
@@ -265,13 +265,15 @@ class NetworkTexts:
     @torch.no_grad()
     def _batch(self, rows: Sequence[Encoded], engine: Engine) -> np.ndarray:
         """Rewards float64 (n,) of inputs of one length, with responses of one length."""
-        ids, response = self._tensor([row.ids for row in rows]), rows[0].own
+        ids, n_response = self._tensor([row.ids for row in rows]), rows[0].n_response
         if isinstance(engine, FullForward):
-            rewards = within_memory(functools.partial(engine.whole_rewards, own=response), ids)
+            rewards = within_memory(
+                functools.partial(engine.whole_rewards, n_response=n_response), ids
+            )
         else:
             types = [row.types for row in rows if row.types is not None]
             inputs = (ids, self._tensor(types)) if types else (ids,)
-            rewards = own_rewards(self.network, *inputs, own=response)
+            rewards = own_rewards(self.network, *inputs, n_response=n_response)
         return rewards.double().cpu().numpy()
 
     def _tensor(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:

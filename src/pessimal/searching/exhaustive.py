@@ -487,12 +487,12 @@ class _Pairs(pl.LightningModule):
             the bins."""
         frame, scorer, settled = self.frame, self.scorer, Shards(self.store.folder)
         seen = len(frame.prefix) + 2 + len(frame.suffix)
-        own = 1 + len(frame.suffix) if scorer.common_prefix.shares_starts else seen
+        own = 1 + len(frame.suffix) if scorer.shares_starts else seen
         wanted = self.batch_size or find_batch_size(
             self.network.config, Lengths(own, seen), device=self.device
         )
         insist = self.batch_size is not None
-        scorer.common_prefix.batch_size = settled.agree("batch-size", wanted, insist=insist)
+        scorer.batch_size = settled.agree("batch-size", wanted, insist=insist)
         sample = np.random.default_rng(0).choice(self.plan.tokens, size=(_SAMPLE, 2))
         rewards = scorer.rewards(torch.from_numpy(sample)).cpu().numpy()
         bins = Bins.around(rewards[np.isfinite(rewards)])

@@ -39,7 +39,7 @@ def perplexities(
 
     Source: Nguyen et al. 2024 (CEval), who report the perplexity of the edited text under GPT-2.
     """
-    tokens = np.array([encode(one).own for one in conversations], dtype=float)
+    tokens = np.array([encode(one).n_response for one in conversations], dtype=float)
     return np.exp(-scorer.rewards(conversations) / tokens)
 
 
