@@ -17,7 +17,7 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
 from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint, tokenizer
-from tolerance import close
+from tolerance import OF_GRADIENTS, close
 
 ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"
 ANSWERS = {"positive": ["love", "kind"], "negative": ["cruel"]}
@@ -126,7 +126,7 @@ def test_search_follows_a_judges_gradient(folder):
     }
     reward = torch.logaddexp(logits[ids["love"]], logits[ids["kind"]]) - logits[ids["cruel"]]
     [slope] = torch.autograd.grad(reward, soft)
-    assert close(scorer.gradient(response), slope)
+    assert close(scorer.gradient(response), slope, roundings=OF_GRADIENTS)
 
 
 def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):

@@ -23,7 +23,7 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
 from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint
-from tolerance import close
+from tolerance import OF_GRADIENTS, close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 ITEMS = [
@@ -175,8 +175,8 @@ def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folder
         each = torch.log_softmax(logits, dim=-1)[len(frame.prefix) - 1 :]
         value = (each[:3] * soft).sum() + each[3, frame.suffix[0]]
         slopes.append(torch.autograd.grad(value, soft)[0])
-    size = float(torch.cat(slopes).abs().max())
-    assert close(both.gradient(response), slopes[0] - slopes[1], size=size)
+    own, size = slopes[0] - slopes[1], float(torch.cat(slopes).abs().max())
+    assert close(both.gradient(response), own, size=size, roundings=OF_GRADIENTS)
     # Responses that share a beginning with another.
     changed = response.repeat(6, 1)
     changed[torch.arange(6), torch.arange(6) % 3] = torch.arange(50, 56)

@@ -14,7 +14,7 @@ from pessimal.training.preference_model import train_preferences
 from pessimal.training.preferences import Items, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
-from tolerance import close
+from tolerance import OF_GRADIENTS, close
 
 GOOD, BAD = (
     ("love", "good", "peace", "kind", "wisdom", "truth"),
@@ -136,7 +136,7 @@ def test_gradients_are_those_of_whole_conversations(base, items):
         [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
     )
     for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
-        assert close(one, other)
+        assert close(one, other, roundings=OF_GRADIENTS)
 
 
 def test_steps_are_kept_as_adapters(base, items, tmp_path):
