@@ -74,9 +74,10 @@ def main() -> None:
         from pessimal.config.messages import composition_message, disk_full_message
 
         full, mistake = disk_full_message(error), composition_message(error)
-        if full is None and mistake is None:
+        message = full or mistake
+        if message is None:
             raise
-        _refuse(full or mistake, code=1 if full else 2)
+        _refuse(message, code=1 if full else 2)
 
 
 def _run(arguments: list[str]) -> None:
@@ -98,14 +99,12 @@ def _run(arguments: list[str]) -> None:
         print_help(overrides, options)
         return
     if "--hydra-help" in options:
-        sys.argv[1:] = [
-            "--hydra-help"
-        ]  # it composes Hydra's own configuration, which knows no verbs
+        # Hydra composes its own configuration for it, which knows no verbs.
+        sys.argv[1:] = ["--hydra-help"]
     from pessimal.cli.run import run_hydra
 
-    logging.raiseExceptions = (
-        False  # on a full disk the log file fails too: the message reports it, once
-    )
+    # On a full disk the log file fails too: the message reports it, once.
+    logging.raiseExceptions = False
     run_hydra()
 
 

@@ -112,14 +112,14 @@ def scan(
     """
     from pessimal.progress import quiet_libraries
     from pessimal.rewards.spec import Mode
-    from pessimal.scoring.candidates import listed, rows_of, vocabulary
+    from pessimal.scoring.candidates import listed, vocabulary_of
     from pessimal.scoring.scan import Scanner, identify
 
     quiet_libraries()
     slot = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
     if candidates is None:
         model.spec.require("scan of the vocabulary", "ids" if slot is Mode.ids else "text")
-        words = vocabulary(model.tokenizer, size=rows_of(model))
+        words = vocabulary_of(model)
     elif slot is Mode.text:
         words = listed(candidates, name="items")
     else:
@@ -159,15 +159,16 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     from pessimal.analyses import compare as every_analysis
     from pessimal.config.compose import configuration
     from pessimal.config.reading import read_options, reading_of
+    from pessimal.config.schema import CompareConfig
     from pessimal.tables.table_set import table_sets
 
     tables = [tables] if isinstance(tables, ScoreTable) else list(tables)
     if not tables or not all(isinstance(table, ScoreTable) for table in tables):
         raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
     config = configuration("compare", options)
-    analyses, options = all_analyses(config.analyses), read_options(config)
-    sets = table_sets(tables, reading_of(config))
-    results, skipped = every_analysis(sets, options, analyses=analyses)
+    assert isinstance(config, CompareConfig)
+    sets, analyses = table_sets(tables, reading_of(config)), all_analyses(config.analyses)
+    results, skipped = every_analysis(sets, read_options(config), analyses=analyses)
     return Results(results, skipped)
 
 
@@ -192,11 +193,17 @@ def search(
     Returns:
         A Found: `.text`, `.reward`, `.verdict`, `.results`.
     """
+    from pessimal.rewards.base import require_network
     from pessimal.searching.run import search as search_one
 
-    model.spec.require("search", "ids", "gradient")
+    network = require_network(model, "search", "gradient")
     return search_one(
-        model, named_prompts(prompts), length=length, goal=goal, device=_device_of(model), **options
+        network,
+        named_prompts(prompts),
+        length=length,
+        goal=goal,
+        device=_device_of(model),
+        **options,
     )
 
 
@@ -221,6 +228,7 @@ def explain(
     """
     from pessimal.config.compose import configuration
     from pessimal.config.plain import plain
+    from pessimal.config.schema import ExplainConfig
     from pessimal.explaining.contrast import read_attributes
     from pessimal.explaining.explain import explain_pair, pair
     from pessimal.explaining.perturbers import make_perturber
@@ -233,6 +241,7 @@ def explain(
         {"prompt": prompt, "chosen": chosen, "rejected": rejected},
         groups={"perturber": perturber},
     )
+    assert isinstance(config, ExplainConfig)
     attributes = read_attributes(plain(config)["contrast"])
     changes = make_perturber(
         config.perturber, attributes=attributes, cache=Path("runs/cache/answers")
@@ -272,11 +281,12 @@ def check(
     from pessimal.checking import CheckPlan
     from pessimal.checking import check as check_parts
     from pessimal.checking.results import conformance_results
+    from pessimal.rewards.base import require_network
 
     [text] = named_prompts(prompt).values()
-    model.spec.require("check", "ids")
+    network = require_network(model, "check")
     plan = CheckPlan(sample, batch_size, [], seed)
-    found = check_parts(model, text, plan, device=_device_of(model), progress=False)
+    found = check_parts(network, text, plan, device=_device_of(model), progress=False)
     return Results(conformance_results(found, model.name))
 
 

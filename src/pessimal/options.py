@@ -13,8 +13,9 @@ checked here.
 import glob
 import math
 import typing
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar
@@ -70,10 +71,8 @@ class Options:
         """ConfigError for what the annotations cannot say: what does not fit together."""
 
 
-@cache
-def _hints(schema: Any) -> dict[str, Any]:
-    """The annotations of a class of options, read once."""
-    return typing.get_type_hints(schema, include_extras=True)
+_hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, include_extras=True))
+"""The annotations of a class of options, read once."""
 
 
 def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:

@@ -71,6 +71,8 @@ def made(
     config = kind(
         **{"initializer_range": 0.2, **sizes}, vocab_size=rows, num_labels=1, pad_token_id=3
     )
+    if sizes.get("attn_logit_softcapping"):  # which transformers before 5.21 leaves out otherwise
+        config._attn_implementation = "eager"
     torch.manual_seed(0)
     network = build(config).eval().requires_grad_(False)
     for weight in network.parameters():

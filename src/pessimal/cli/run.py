@@ -87,15 +87,15 @@ def check_inputs(config: TaskConfig) -> None:
     if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
         from pessimal.explaining.comparison import read_jsonl
 
-        read_jsonl(Path(config.comparisons.path).expanduser())
+        read_jsonl(Path(config.comparisons.path or "").expanduser())
     model = getattr(config, "model", None)
     if isinstance(config, TrainConfig) and config.recipe is not None:
         require("peft", why="training on people's preferences")
         from pessimal.config.models import spec_of
         from pessimal.training.preferences import read_preferences
 
-        read_preferences(Path(config.data).expanduser())
-        model = spec_of(config.base, kind=Kind.log_probability)
+        read_preferences(Path(config.data or "").expanduser())
+        model = spec_of(config.base or "", kind=Kind.log_probability)
     if model is not None and model.package is not None:
         from pessimal.rewards.packaged import package_files, packaged_folder
 

@@ -141,3 +141,18 @@ class TextReward(Reward):
         """Rewards float64 (n,) of conversations, whose last turns are the responses. Batches are
         reported as they come, so that nothing is lost where it ends in an error; `again` asks anew
         what is known already."""
+
+
+def require_network(model: Reward, verb: str, *needs: str) -> NetworkReward:
+    """The reward as one that networks on this machine give.
+
+    Args:
+        verb: what needs it, for the message.
+        needs: what else it must be able to do (see `Kind.can`).
+
+    Raises:
+        ConfigError: its kind cannot be asked that.
+    """
+    model.spec.require(verb, "ids", *needs)
+    assert isinstance(model, NetworkReward)
+    return model

@@ -38,7 +38,13 @@ from pessimal.rewards.digests import (
 )
 from pessimal.rewards.heads import Shapes
 from pessimal.rewards.hub import adapter_of, check_weights, local_folder
-from pessimal.rewards.quantised import gguf_shapes, loading_options, quantised_digest, settle
+from pessimal.rewards.quantised import (
+    attention_options,
+    gguf_shapes,
+    loading_options,
+    quantised_digest,
+    settle,
+)
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 from pessimal.tables.files import sha256_of
@@ -110,7 +116,7 @@ def load_checkpoint(
     }
     try:
         config = _read_config(spec, folder)
-        options |= loading_options(spec, config, dtype)
+        options |= loading_options(spec, config, dtype) | attention_options(config)
         network, report = make(config, **options)
     except ModelError:
         raise

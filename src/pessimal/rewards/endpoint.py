@@ -157,7 +157,10 @@ class EndpointReward(TextReward):
                 "invented. Give more spellings (model.judge.positive, model.judge.negative), or "
                 "load the judge here: model.kind=judge model.path=DIR_OR_ID"
             )
-        return "its answer was null, NaN or infinite; in its precision the model's numbers may overflow"
+        return (
+            "its answer was null, NaN or infinite; in its precision the model's numbers may "
+            "overflow"
+        )
 
 
 def _raise_first(failed: Sequence[RequestFailure], batches: int) -> None:

@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from pessimal.errors import EXTRAS, ModelError
 from pessimal.rewards.adapters import HEADS
 from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
@@ -74,6 +76,14 @@ def loading_options(spec: ModelSpec, config: "PreTrainedConfig", dtype: Dtype) -
         how = {"load_in_4bit": True, "bnb_4bit_quant_type": spec.quantize.value}
         how["bnb_4bit_compute_dtype"] = getattr(torch, dtype.value)
     return {"quantization_config": BitsAndBytesConfig(**how, llm_int8_skip_modules=list(IN_FULL))}
+
+
+def attention_options(config) -> dict:
+    """Further arguments of `from_pretrained` that keep the soft-capping of Gemma 2's attention, which
+    transformers before 5.21 leaves out by default."""
+    capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+    older = Version(version("transformers")) < Version("5.21")
+    return {"attn_implementation": "eager"} if capped and older else {}
 
 
 def quiet_gguf() -> None:

@@ -42,6 +42,12 @@ class Candidates:
         return items_digest(self.rows)
 
 
+def vocabulary_of(model: Reward) -> Candidates:
+    """Every token that a reward can be asked (see `vocabulary`)."""
+    assert model.tokenizer is not None  # whoever scans a vocabulary has given it
+    return vocabulary(model.tokenizer, size=rows_of(model))
+
+
 def vocabulary(tokenizer: "PreTrainedTokenizerBase", *, size: int) -> Candidates:
     """Every id of the tokenizer that has a row in the embedding (`size` rows), in order of id.
 

@@ -4,6 +4,7 @@ text that they are."""
 import contextlib
 import fcntl
 import hashlib
+import io
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from packaging.version import Version
 
 from pessimal.errors import InputError
 
@@ -105,11 +107,28 @@ def read_csv(path: Path) -> pd.DataFrame:
         InputError: the file is empty, not UTF-8, or no table.
     """
     try:
-        return pd.read_csv(
-            path, dtype=str, keep_default_na=False, na_filter=False, lineterminator=_line_end(path)
+        # Before 3.1, pandas ends a cell at a NUL, which vocabularies have too.
+        stand_in = "" if Version(pd.__version__) >= Version("3.1") else _stand_in_for_nul(path)
+        source: Path | io.BytesIO = path
+        if stand_in:
+            source = io.BytesIO(Path(path).read_bytes().replace(b"\0", stand_in.encode()))
+        table = pd.read_csv(
+            source,
+            dtype=str,
+            keep_default_na=False,
+            na_filter=False,
+            lineterminator=_line_end(path),
         )
+        return table.replace(stand_in, "\0", regex=True) if stand_in else table
     except (OSError, UnicodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path} cannot be read as a CSV file: {error}") from error
+
+
+def _stand_in_for_nul(path: Path) -> str:
+    """A character that is not in a file which has NULs; empty where it has none."""
+    content = Path(path).read_bytes()
+    private = map(chr, range(0xE000, 0xF900))
+    return next(c for c in private if c.encode() not in content) if b"\0" in content else ""
 
 
 def _line_end(path: Path) -> str | None:

@@ -122,7 +122,7 @@ class Registry:
         self,
         type: str,
         name: str,
-        fill: Callable[[Path], None],
+        fill: Callable[[Path], object],
         *,
         key: str | None = None,
         inputs: list[str] | None = None,

@@ -15,6 +15,7 @@ from pessimal.checking.results import conformance_results, counts_of
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
 from pessimal.progress import quiet_libraries
+from pessimal.rewards.base import require_network
 from pessimal.rewards.load import open_model
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.training.obtain import fetch
@@ -39,8 +40,11 @@ def run(config: CheckConfig) -> None:
         return check_served(config)
     quiet_libraries()
     begin_process(config.trainer)
-    model = open_model(
-        config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
+    model = require_network(
+        open_model(
+            config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
+        ),
+        "check",
     )
     prompt, text = next(iter(config.prompts.items()))
     if len(config.prompts) > 1:

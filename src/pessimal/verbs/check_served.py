@@ -14,7 +14,7 @@ from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
 from pessimal.progress import Counter, counted, quiet_libraries
-from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.frame import messages_of
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
@@ -78,7 +78,8 @@ def run(config: CheckConfig) -> None:
 
 
 def _opened(spec: ModelSpec, config: CheckConfig) -> NetworkReward:
-    return open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
+    folder = fetch(spec, cache=config.paths.cache, progress=config.progress)
+    return require_network(open_model(spec, folder), "check")
 
 
 def _base(config: CheckConfig) -> NetworkReward | None:

@@ -93,10 +93,9 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
             "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
         }
     recipe = spec.recipe.digest() if spec.recipe is not None else None
+    files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
     for folder, manifest in reversed(registry.manifests("reward-model")):
-        if (
-            recipe is not None and manifest.key == recipe
-        ) or folder.resolve() == model.folder.resolve():
+        if manifest.key == recipe or folder.resolve() == files.resolve():
             return [manifest.reference], {"reward_model": manifest.reference}
     if recipe is not None:
         return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
@@ -105,9 +104,7 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
             "reward_model": f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
         }
     if spec.local:
-        return [], {
-            "reward_model": f"folder:{model.folder.name}@sha256:{model.weights_digest[:16]}"
-        }
+        return [], {"reward_model": f"folder:{files.name}@sha256:{model.weights_digest[:16]}"}
     return [], {"reward_model": f"hf:{spec.path}@{model.revision}"}
 
 

@@ -28,12 +28,14 @@ log = logging.getLogger(__name__)
 def run(config: CompareConfig) -> None:
     """Compare the tables, or the explanations, that the configuration names; publish a `comparison`
     artifact."""
-    registry, files = registry_of(config), {}
+    registry = registry_of(config)
+    files: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     if config.explanations:
         explanations = chosen_explanations(config, registry)
         results, labels, files = compare_explanations(explanations, config)
         inputs = [manifest.reference for _, manifest in explanations]
-        skipped, counts = {}, {"explanations": len(explanations)}
+        counts = {"explanations": len(explanations)}
     else:
         # What is wrong with a path or an analysis is reported before any table is opened.
         analyses, options = all_analyses(config.analyses), read_options(config)

@@ -42,7 +42,7 @@ from pessimal.explaining.results import (
     smallest_edits,
 )
 from pessimal.progress import Counter, counted, quiet_libraries
-from pessimal.rewards.base import Reward
+from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
@@ -88,16 +88,21 @@ def run(config: ExplainConfig) -> None:
     contrast = plain(config)["contrast"]
     attributes = read_attributes(contrast)
     opened = partial(_opened, cache=config.paths.cache, progress=config.progress)
+
+    def find(name: str) -> Path | None:
+        fetched = partial(fetch, cache=config.paths.cache, progress=config.progress)
+        return fetched(spec_of(name)) if is_named(name) else None
+
     perturber = make_perturber(
         config.perturber,
         attributes=attributes,
         cache=cache / "answers",
-        find=lambda name: opened(spec_of(name)).folder if is_named(name) else None,
+        find=find,
     )
     judge = None if pair_given else _judge(config, opened, cache / "answers")
     if config.dry_run:
         requests = _requests(comparisons, attributes, config)
-        print(perturber.dry_run(requests).text())
+        print(perturber.dry_run(requests).text())  # type: ignore[attr-defined] # checked: llm's
         if config.judge is not JudgeKind.rules and not pair_given:
             edits = sum(request.attribute.name not in CONTROLS for request in requests)
             print(
@@ -168,9 +173,9 @@ def run(config: ExplainConfig) -> None:
             files=_files(explained, results, of_pair=bool(pair_given), shown=config.examples),
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
-    for asking in filter(None, (perturber, judge)):
+    for name, asking in ((perturber.name, perturber), (judge and judge.name, judge)):
         if chat := getattr(asking, "chat", None):  # what a language model was asked
-            log.info("%s: %s", asking.name, chat.usage.sentence())
+            log.info("%s: %s", name, chat.usage.sentence())
     _print_pair(results, explained) if pair_given else _print(results, explained)
     print_path(folder)
 
@@ -183,6 +188,7 @@ def _opened(spec: ModelSpec, *, cache: str, progress: bool) -> Reward:
 def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
     """Who says whether an edit did what was asked."""
     if config.judge is JudgeKind.llm:
+        assert config.judge_model is not None  # checked by the configuration
         return make_judge(
             config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url
         )
@@ -278,7 +284,8 @@ def _explained(
         fluency = None
         if language is not None:
             _, likelihoods = scorers.of(language)
-            fluency = partial(perplexities, likelihoods, language.parts[0].conversations.encode)
+            encode = require_network(language, "fluency").parts[0].conversations.encode
+            fluency = partial(perplexities, likelihoods, encode)
         if isinstance(judge, LikelihoodJudge):
             _, judge.scorer = scorers.of(judge.model)
         explained = explain(

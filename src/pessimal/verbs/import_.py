@@ -71,7 +71,7 @@ def run(config: ImportConfig) -> None:
             unstated[0],
         )
     with (
-        tracked(config, name=f"import {config.format.value}") as mirror,
+        tracked(config, name=f"import {format_of(config).value}") as mirror,
         steps(f"importing {len(new)} tables", len(new), bar=config.progress) as step,
     ):
         for table in new:
@@ -85,6 +85,12 @@ def run(config: ImportConfig) -> None:
     print_path(registry.root / "score-table")
 
 
+def format_of(config: ImportConfig) -> ImportFormat:
+    """The layout of the files; the configuration has checked that it is given."""
+    assert config.format is not None
+    return config.format
+
+
 def _files(config: ImportConfig) -> list[Path]:
     """The files that `path` names, each once."""
     files: dict[Path, None] = {}
@@ -93,7 +99,9 @@ def _files(config: ImportConfig) -> list[Path]:
         if path.is_dir():
             by_stem: dict[str, Path] = {}
             for file in (
-                file for pattern in PATTERNS[config.format] for file in sorted(path.glob(pattern))
+                file
+                for pattern in PATTERNS[format_of(config)]
+                for file in sorted(path.glob(pattern))
             ):
                 if by_stem.setdefault(file.stem, file) != file:
                     log.info(
@@ -102,8 +110,8 @@ def _files(config: ImportConfig) -> list[Path]:
             found = sorted(by_stem.values())
         if not found:
             raise InputError(
-                f"path={str(path)!r} holds no files {' or '.join(PATTERNS[config.format])}, as "
-                f"format={config.format.value} "
+                f"path={str(path)!r} holds no files {' or '.join(PATTERNS[format_of(config)])}, as "
+                f"format={format_of(config).value} "
                 "needs"
             )
         files |= dict.fromkeys(found)
@@ -136,6 +144,7 @@ def _known(config: ImportConfig) -> Known:
             label=spec.name,
         )
         for spec in config.published.values()
+        if spec.path is not None
     }
     tokens = (
         None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))

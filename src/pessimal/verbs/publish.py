@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
@@ -94,9 +95,7 @@ def publish(
 
 def print_headlines(results: Sequence[Result], *, title: str) -> None:
     """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines."""
-    headed = sorted(
-        (r for r in results if r.headline), key=lambda r: -(finite_or_none(r.weight) or 0.0)
-    )
+    headed = sorted((r for r in results if r.headline), key=lambda r: -np.nan_to_num(r.weight))
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )

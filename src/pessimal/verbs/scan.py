@@ -18,7 +18,7 @@ from pessimal.errors import ConfigError
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.load import open_model
-from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary
+from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary_of
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.scan import Scanner, forget_work, identify, locked
 from pessimal.scoring.trainer import begin_process, is_first_process
@@ -48,7 +48,7 @@ def run(config: ScanConfig) -> None:
     model = open_model(
         config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
     )
-    candidates = listed_items or vocabulary(model.tokenizer, size=rows_of(model))
+    candidates = listed_items or vocabulary_of(model)
     if first and not listed_items:
         _report_rows_without_token(model)
     asked = [
@@ -174,6 +174,7 @@ def _listed(spec: CandidatesSpec) -> Candidates | None:
 
 def _report_rows_without_token(model: Reward) -> None:
     rows = rows_of(model)
+    assert model.tokenizer is not None
     beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
     if beyond:
         log.warning(

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from pessimal.config.schema import SearchConfig
 from pessimal.progress import Counter, counted, quiet_libraries
+from pessimal.rewards.base import require_network
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import scan
@@ -84,8 +85,15 @@ def run(config: SearchConfig) -> float | None:
                 return None
             known = best_known(registry, provenance) if config.search.from_registry else {}
             exact = best_pairs(context, pairs) if pairs else ()
-            told = {"on_cost": live.cost, "on_stage": live.stage, "on_best": live.best}
-            found = search(context, folder=work, known=known, exact=exact, **told)
+            found = search(
+                context,
+                folder=work,
+                known=known,
+                exact=exact,
+                on_cost=live.cost,
+                on_stage=live.stage,
+                on_best=live.best,
+            )
         # 3. What goes beside it: where cheaper ways stand among all pairs, and other lengths.
         if pairs:
             found.tables.update(pair_tables(found, pairs))
@@ -124,7 +132,7 @@ def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
     from finished scans."""
     folder = fetch(config.model, cache=config.paths.cache, progress=config.progress)
     context = SearchContext(
-        open_model(config.model, folder),
+        require_network(open_model(config.model, folder), "search", "gradient"),
         {key: config.prompts[key] for key in prompts},
         config.search,
         mode=config.mode,

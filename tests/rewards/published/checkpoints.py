@@ -102,6 +102,7 @@ def qrm_llama(folder: Path) -> Published:
 def qrm_gemma(folder: Path) -> Published:
     tokenizer = vocabularies.gemma()
     config = Gemma2Config(**SIZES, **GEMMA, **GATED, num_quantiles=3, **vocabulary(tokenizer))
+    config._attn_implementation = "eager"  # else transformers before 5.21 leaves soft-capping out
     return gated(
         folder, config, tokenizer, "qrm_llama", "Gemma2ForRewardModelWithGating31", GEMMA_OPENING
     )

@@ -230,7 +230,7 @@ class TrainConfig(TaskConfig):
                         f"recipe={self.recipe.name} needs {option}: type for example "
                         f"{option}={what}"
                     )
-            existing_file("data", self.data)
+            existing_file("data", self.data or "")
             self.trainer.check_alone("a training runs on one device")
             return
         for option in ("base", "data"):
