@@ -57,7 +57,10 @@ APART = {
     ): "which token the server pads with, and on which side: its tokenizer_config.json",
 }
 """What would tell two faults apart that no further input does."""
-OTHERWISE = "inputs on which the two differ, and none of the random ones does: prompts=[…] with another prompt"
+OTHERWISE = (
+    "inputs on which the two differ, and none of the random ones does: prompts=[…] with another "
+    "prompt"
+)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
         raise ModelError(
             f"the adapter of {name!r} in {folder} cannot be read: {error!r}"
         ) from error
-    if _NOT_WEIGHTS.fullmatch(method):
+    if _NOT_WEIGHTS.fullmatch(str(method)):
         raise ModelError(
             f"the adapter of {name!r} is of type {method}, which puts something into the input and "
             "changes no weights; adapters that are merged into weights are read: LoRA, DoRA, LoHa, "
@@ -193,14 +193,9 @@ def with_adapter(shapes: Mapping[str, Sequence[int]], adapter: Adapter) -> dict[
 
 def adapted_digest(base: str, adapter: Adapter) -> str:
     """sha256 over the base's weights digest and the adapter's weights and configuration."""
-    about = {
-        "base_model_name_or_path",
-        "revision",
-        "inference_mode",
-        "peft_version",
-        "auto_mapping",
-    }
-    settings = {key: value for key, value in adapter.config.items() if key not in about}
+    about = "base_model_name_or_path|revision|inference_mode|peft_version|auto_mapping"
+    items = adapter.config.items()
+    settings = {key: value for key, value in items if not re.fullmatch(about, key)}
     parts = f"{base} {weights_digest(adapter.folder)} {json.dumps(settings, sort_keys=True)}"
     return hashlib.sha256(parts.encode()).hexdigest()
 

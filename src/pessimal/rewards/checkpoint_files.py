@@ -1,4 +1,4 @@
-"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests and weights.
+"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests, weights.
 
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """

@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import safe_open
-from torch import nn
-
-from pessimal.tables.files import sha256_of
 
 if TYPE_CHECKING:
+    from torch import nn
     from transformers import PreTrainedTokenizerBase
 
 
@@ -30,6 +27,8 @@ def weights_digest(folder: Path) -> str:
     In the Hub's cache a weight file is a link to a blob named by its own sha256, so nothing is read
     there.
     """
+    from pessimal.tables.files import sha256_of  # not before: it loads pandas
+
     digest = hashlib.sha256()
     for file in sorted(Path(folder).glob("*.safetensors")):
         blob = file.resolve().name
@@ -41,6 +40,8 @@ def weights_digest(folder: Path) -> str:
 def config_digest(folder: Path, *, own_code: bool) -> str:
     """sha256 over a checkpoint's configuration, without what says nothing about its arithmetic, and
     where its own Python code is run (`own_code`) over that."""
+    from pessimal.tables.files import sha256_of
+
     digest = arithmetic_digest(json.loads((Path(folder) / "config.json").read_text()))
     if own_code:
         for file in sorted(Path(folder).rglob("*.py")):
@@ -55,8 +56,10 @@ def arithmetic_digest(config: Mapping[str, Any]) -> "hashlib._Hash":
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
 
 
-def network_digest(network: nn.Module) -> str:
+def network_digest(network: "nn.Module") -> str:
     """sha256 over the names and the bytes of the weights of a network in memory."""
+    import torch  # not before: files are looked at without it
+
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())

@@ -111,8 +111,9 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
         return
     if classes and plain and names and all(name.startswith(LANGUAGE) for name in names):
         raise ModelError(
-            f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks score.weight, "
-            "a reward head, which would be random. For a reward give a sequence classifier; for "
-            "the log-probabilities of the same tokens type: model.kind=log_probability; to ask it "
-            "for a judgement: model=judge model.path=DIR_OR_ID"
+            f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks "
+            "score.weight, a reward head, which would be random. For a reward give a sequence "
+            "classifier; for the log-probabilities of the same tokens type: "
+            "model.kind=log_probability; to ask it for a judgement: model=judge "
+            "model.path=DIR_OR_ID"
         )

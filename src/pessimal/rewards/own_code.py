@@ -91,8 +91,8 @@ def own_class(config: PreTrainedConfig) -> type | None:
 def load_with_own_code(
     kind: Any, folder: Path, **options: Any
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The network that a repository's own code makes of its weights through a class of transformers,
-    `kind`, and the report on the loading."""
+    """The network that a repository's own code makes of its weights, through the class `kind` of
+    transformers, and the report on the loading."""
     with with_older_names():
         network, report = kind.from_pretrained(folder, trust_remote_code=True, **options)
         restore_what_is_not_stored(network)

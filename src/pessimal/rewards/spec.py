@@ -288,7 +288,7 @@ class ModelSpec:
     tokenizer: str | None = None
     """Hub repository or local folder of the tokenizer, where `path` has none. For callable and
     endpoint: the one whose vocabulary is scanned, token by token as text; none is needed for lists
-        of items."""
+    of items."""
     chat_template: str | None = None
     """Jinja text of a chat template, in place of the tokenizer's own or where it has none."""
     negate: bool = False

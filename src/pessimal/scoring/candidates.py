@@ -116,13 +116,13 @@ def items(path: Path, *, name: str) -> Candidates:
 def listed(texts: Sequence[str], *, name: str, where: str = "the list of items") -> Candidates:
     """These texts as candidates. Raises InputError where there is none, or one stands there
     twice."""
-    items = pd.Series(list(texts), dtype=str)
-    if items.empty:
+    column = pd.Series(list(texts), dtype=str)
+    if column.empty:
         raise InputError(f"{where} holds nothing; each item once")
-    if (twice := items[items.duplicated()]).any():
+    if len(twice := column[column.duplicated()]):
         raise InputError(f"{where} names {twice.iloc[0]!r} more than once; each item once")
-    ids = np.arange(len(items), dtype=np.int32)
-    rows = pd.DataFrame({"candidate_id": ids, "token": None, "text": items, "kind": "item"})
+    ids = np.arange(len(column), dtype=np.int32)
+    rows = pd.DataFrame({"candidate_id": ids, "token": None, "text": column, "kind": "item"})
     return Candidates(name, rows)
 
 

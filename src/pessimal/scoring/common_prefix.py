@@ -110,10 +110,11 @@ class CommonPrefixScorer:
             return self._by_embeddings(ids, len(response))
         # A token counts twice: by its own probability, and by what it does to those behind it.
         if not isinstance(self.engine, SharedSequence | FullSequence):
+            network = getattr(self.network, "causal", self.network)
             raise ModelError(
-                f"{type(getattr(self.network, 'causal', self.network)).__name__} is laid out in a way that pessimal does not "
-                "know, so the gradient of its log-probabilities is not known either: it can be "
-                "scanned, and not searched"
+                f"{type(network).__name__} is laid out in a way that pessimal does not know, so "
+                "the gradient of its log-probabilities is not known either: it can be scanned, and "
+                "not searched"
             )
         with torch.no_grad():
             likely = self.engine.distribution(ids, shared=len(self.prefix))[: len(response)]
@@ -200,10 +201,8 @@ class ResponseScorer(CommonPrefixScorer):
         self.scorer.establish_trust(framed(frame, samples), dtype=dtype)
         self.trust: Trust | None = self.scorer.trust
         """Result of the check; None where no reward of the sample was a number."""
-        prefix, suffix = (
-            torch.tensor(ids, dtype=torch.long, device=device)
-            for ids in (frame.prefix, frame.suffix)
-        )
+        prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
+        suffix = torch.tensor(frame.suffix, dtype=torch.long, device=device)
         engine = self.scorer.engines[0]
         super().__init__(network, engine, prefix=prefix, suffix=suffix, batch_size=batch_size)
         if self.shares_starts and self.trust is not None:

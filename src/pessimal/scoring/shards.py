@@ -60,9 +60,8 @@ class Shards:
                 draft.flush()
                 os.fsync(draft.fileno())
             open_to_others(draft_path)
-            os.link(
-                draft_path, file
-            )  # fails where it exists: one wins, and nobody sees half a file
+            # Fails where it exists: one wins, and nobody sees half a file.
+            os.link(draft_path, file)
         except FileExistsError:
             pass
         finally:

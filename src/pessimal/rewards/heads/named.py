@@ -32,7 +32,8 @@ class NamedLinearHead(Head):
         if getattr(config, "pooling", "last") not in ("last", None):
             raise ModelError(
                 f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "
-                "all positions, which is not supported. OpenAssistant's models with pooling=last are"
+                "all positions, which is not supported. OpenAssistant's models with pooling=last "
+                "are"
             )
         name = next(name for name in NAMES if f"{name}.weight" in shapes)
         return {name: linear(name, shapes)}
