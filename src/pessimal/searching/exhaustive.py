@@ -490,6 +490,7 @@ class _Progress(ScanProgress):
     """The scan's bar and lines, in pairs. What is done is seen on the disk, whoever did it: other
     processes, and other commands, share the work."""
 
-    def on_predict_batch_end(self, trainer, module, outputs: int, *_: Any, **__: Any) -> None:
-        if outputs >= 0:
+    def on_predict_batch_end(self, *given: Any, **_: Any) -> None:
+        module, number = given[1:3]
+        if number >= 0:
             self.reach(module.store.pairs(module.plan))

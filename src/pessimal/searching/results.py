@@ -343,12 +343,13 @@ def _best(result: SearchResult) -> str:
 
 
 def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Result:
-    """The response that was result, and those that other stages ended with."""
+    """The response that was found, and those that other stages ended with."""
     winner, spec = table.iloc[0], result.context.spec
+    reward = float(winner["reward"])
     polished = table["one_opt"].fillna(False).astype(bool)
-    kept = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
+    drawn = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
     summary = {
-        "best_reward": float(winner["reward"]),
+        "best_reward": reward,
         "best_text": winner["text"],
         "found_by": winner["found_by"],
         "length": spec.length,
@@ -363,7 +364,7 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
     ahead = ahead_of(tables, result)
     summary |= {BEATS[method]: by > 2 * result.noise for method, by in ahead.items()}
     quality = tables.get("gradient_quality", pd.DataFrame({"point": []}))
-    # At the result no change is an improvement to be result.
+    # At the result no change is an improvement to be found.
     if len(at_random := quality[quality["point"] == "start"]):
         summary["gradient_within_top_k_share"] = float(at_random["within_top_k"].mean())
     notes = []
@@ -375,25 +376,24 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
         )
     thing = "token" if spec.length == 1 else f"response of {spec.length} tokens"
     prompts = " and ".join(list(result.context.prompts)[:2])
+    forest = Forest(
+        data=drawn,
+        row="found_by",
+        estimate="reward",
+        low=None,
+        high=None,
+        group="ended",
+        reference=reward,
+        xlabel="reward that each stage ended with; the line: the result",
+    )
     return _result(
         "sequences",
         table,
         headline=f"The {_best(result)} {thing}{'' if result.exact else ' found'} on {prompts}: "
         f"{literal(winner['text'], limit=60)}, reward {significant(winner['reward'], digits=4)}.",
-        plot=Forest(
-            data=kept,
-            row="found_by",
-            estimate="reward",
-            low=None,
-            high=None,
-            group="ended",
-            reference=float(winner["reward"]),
-            xlabel="reward that each stage ended with; the line: the result",
-        )
-        if len(table) > 1 and not result.exact
-        else None,
+        plot=forest if len(table) > 1 and not result.exact else None,
         weight=2.0,
-        estimate=Estimate("reward", float(winner["reward"]), result.evaluations, "evaluations"),
+        estimate=Estimate("reward", reward, result.evaluations, "evaluations"),
         notes=tuple(notes),
         summary=summary,
     )
@@ -424,7 +424,8 @@ def _neighbours(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> R
     drawn = table.assign(swap=swaps, low=table["margin"] - tie, high=table["margin"] + tie)
     place = int(table["margin"].to_numpy().argmin())
     closest = drawn.iloc[place]
-    margin = float(closest["margin"])
+    margin, low, high = (float(closest[name]) for name in ("margin", "low", "high"))
+    tried = result.problem.tokens * len(table)
     how = "is worse" if margin > tie else "ties"
     return _result(
         "neighbours",
@@ -438,14 +439,7 @@ def _neighbours(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> R
             xlabel="margin to the best other token (reward; ± twice the noise)",
         ),
         weight=weight_of(0.5),
-        estimate=Estimate(
-            "smallest margin, reward",
-            margin,
-            result.problem.tokens * len(table),
-            "changes",
-            float(closest["low"]),
-            float(closest["high"]),
-        ),
+        estimate=Estimate("smallest margin, reward", margin, tried, "changes", low, high),
     )
 
 
