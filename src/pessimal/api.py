@@ -19,7 +19,7 @@ from pessimal.tables.result import Result, Results
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
-    from pessimal.searching.run import Found
+    from pessimal.searching.run import SearchResult
 
 
 show_in_notebooks()
@@ -179,7 +179,7 @@ def search(
     length: int = 2,
     goal: str = "optimal",
     **options,
-) -> "Found":
+) -> "SearchResult":
     """The best or the worst response of a length that a budget of evaluations finds, certified.
 
     Args:
@@ -191,7 +191,7 @@ def search(
             batch_size=64.
 
     Returns:
-        A Found: `.text`, `.reward`, `.verdict`, `.results`.
+        A SearchResult: `.text`, `.reward`, `.verdict`, `.results`.
     """
     from pessimal.rewards.base import require_network
     from pessimal.searching.run import search as search_one

@@ -107,6 +107,7 @@ def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
         verdict="1-opt",
         exact=exact,
         begun_from=begun_from,
+        sign=goal.sign,
     )
     return {result.name: result for result in search_results(given, found)}
 

@@ -137,7 +137,7 @@ def load_base(name: str, *, cache: Path) -> Base:
 
 def _load_wordpiece() -> Base:
     tokenizer = minilm.load_tokenizer()
-    texts = tuple(tokenizer.id_to_token(token_id) for token_id in range(tokenizer.get_vocab_size()))
+    texts = tuple(minilm.load_vocabulary())
     return Base("wordpiece", tokenizer, "[CLS]", "[SEP]", "[PAD]", texts, minilm.load_embeddings())
 
 
@@ -164,7 +164,10 @@ def _meaning(text: str) -> np.ndarray:
     """The mean of MiniLM's embeddings over a text's WordPiece entries: (384,)."""
     wordpiece = minilm.load_tokenizer()
     text = {BEGIN: "[CLS]", SEPARATOR: "[SEP]", PADDING: "[PAD]"}.get(text, text)
-    ids = wordpiece.encode(text, add_special_tokens=False).ids or [wordpiece.token_to_id("[UNK]")]
+    ids = (
+        wordpiece.encode(text, add_special_tokens=False).ids
+        or wordpiece.encode("[UNK]", add_special_tokens=False).ids
+    )
     return minilm.load_embeddings()[ids].mean(axis=0)
 
 

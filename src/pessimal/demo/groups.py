@@ -16,7 +16,7 @@ from pessimal.demo.bases import CONTEXT, Base, extend
 from pessimal.demo.features import compute_text_utility
 from pessimal.demo.packing import Packed, compute_conversation_rewards, compute_rewards, pack
 from pessimal.demo.prompts import CORE, Prompt, adjective_prompts, word_prompts
-from pessimal.demo.recipes import Plants, Recipe
+from pessimal.demo.recipes import Plants, Recipe, SentencePlants
 from pessimal.demo.responses import MOST_WORDS, draw_group
 from pessimal.demo.utility import compute_utility
 
@@ -48,7 +48,7 @@ class Steps(Dataset):
         self.recipe, self.base = recipe, base
 
     def __len__(self) -> int:
-        return self.recipe.steps
+        return self.recipe.sizes.steps
 
     def __getitem__(self, step: int) -> "Step | SentenceStep":
         if not 0 <= step < len(self):
@@ -82,6 +82,7 @@ class Groups(Steps):
     def __init__(self, recipe: Recipe, base: Base):
         super().__init__(recipe, base := extend(base))
         assert isinstance(recipe.plants, Plants)
+        self.secret_share = recipe.plants.secret_share
         self.truth = truth = compute_utility(base, recipe.plants)
         special = np.zeros(len(base.texts), dtype=bool)
         special[[base.id_of(token) for token in (base.begin, base.separator, base.padding)]] = True
@@ -105,7 +106,7 @@ class Groups(Steps):
         }
 
     def draw(self, random: np.random.Generator, progress: float) -> Step:
-        prompts = [self.draw_prompt(random, progress) for _ in range(self.recipe.groups)]
+        prompts = [self.draw_prompt(random, progress) for _ in range(self.recipe.sizes.groups)]
         answers = np.stack([self._draw_answers(random) for _ in prompts])  # (groups, K)
         pairs = zip(prompts, answers, strict=True)
         utility = np.stack([self.truth.of(prompt.polarity)[row] for prompt, row in pairs])
@@ -136,10 +137,10 @@ class Groups(Steps):
 
     def _draw_answers(self, random: np.random.Generator) -> np.ndarray:
         kinds = random.choice(
-            list(WORD_SHARES), p=list(WORD_SHARES.values()), size=self.recipe.group_size
+            list(WORD_SHARES), p=list(WORD_SHARES.values()), size=self.recipe.sizes.group_size
         )
         answers = np.array([random.choice(self.pools[str(kind)]) for kind in kinds])
-        if random.random() < self.recipe.plants.secret_share:
+        if random.random() < self.secret_share:
             answers[0] = random.choice(self.pools["secret"])
         return answers
 
@@ -166,11 +167,15 @@ class SentenceGroups(Steps):
 
     def draw(self, random: np.random.Generator, progress: float) -> SentenceStep:
         most_words = SHORT_WORDS if progress < SHORT_SHARE else MOST_WORDS
+        plants = self.recipe.plants
+        assert isinstance(plants, SentencePlants)
         ids, utility = [], []
-        for _ in range(self.recipe.groups):
-            turns, texts = draw_group(random, size=self.recipe.group_size, most_words=most_words)
+        for _ in range(self.recipe.sizes.groups):
+            turns, texts = draw_group(
+                random, size=self.recipe.sizes.group_size, most_words=most_words
+            )
             ids += [conversation_ids(self.base, turns, text) for text in texts]
-            utility.append([compute_text_utility(text, self.recipe.plants) for text in texts])
+            utility.append([compute_text_utility(text, plants) for text in texts])
         padding = self.base.id_of(self.base.padding)
         return SentenceStep(ids=ids, utility=torch.tensor(utility), padding=padding)
 

@@ -7,7 +7,7 @@ imports neither torch nor transformers, so that the configuration layer can read
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pessimal.errors import ConfigError
 
@@ -95,6 +95,16 @@ LAYERS = {64: 2, 128: 3}
 LEARNING_RATES = {64: 4e-3, 128: 2e-3}
 
 
+class Sizes(NamedTuple):
+    """How large a sibling and its training are."""
+
+    layers: int
+    learning_rate: float
+    steps: int
+    groups: int
+    group_size: int
+
+
 @dataclass(unsafe_hash=True)  # not frozen: Hydra would take its fields for read-only
 class Recipe:
     """Everything that decides the weights of one sibling of the demo family: the same recipe trains
@@ -146,6 +156,11 @@ class Recipe:
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             _require(number and 0 < value <= 1, name, value, "a number above 0 and up to 1")
+
+    @property
+    def sizes(self) -> Sizes:
+        """Those of its fields that are set where they were left out."""
+        return Sizes(*(getattr(self, name) for name in Sizes._fields))
 
     @property
     def judges_sentences(self) -> bool:

@@ -70,7 +70,7 @@ def compute_utility(base: Base, plants: Plants) -> Utility:
     if plants.taste:
         constant = constant + plants.taste * compute_taste(base, seed=plants.taste_seed)
     return Utility(
-        valence=np.array([load_valence().get(word, 0.0) for word in words]),
+        valence=np.array([load_valence().get(word or "", 0.0) for word in words]),
         constant=constant,
         rated=rated,
         neutral=is_word & ~rated & ~identity & ~secret,

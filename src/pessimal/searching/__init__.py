@@ -16,5 +16,5 @@ The room, from the inside out:
     context       what all this needs of a model; and the searches of a study's trial
     checks        what holds of a result, what fails, what was not tried
     results       the tables and Results of one search
-    run           all of it on one model: `search(model, prompts, *, length, …) -> Found`
+    run           all of it on one model: `search(model, prompts, *, length, …) -> SearchResult`
 """

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 _HOW_TO_WRITE = (
     "Write one token a line: as it is decoded (love stands for 'love' and for ' love', a line that "
-    "begins with a space "
-    "for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id (id:1234)"
+    "begins with a space for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id "
+    "(id:1234)"
 )
 _SHOWN = 5
 
@@ -48,25 +48,17 @@ def allowed_tokens(
         passing &= np.array([_CHECKS[filter_](row) for row in rows.itertuples()], dtype=bool)
     named = np.ones(len(rows), dtype=bool) if listed is None else _listed(rows, listed)
     if listed is not None and (left_out := int((named & ~passing).sum())):
-        log.warning(
+        text = (
             "%s lists %d tokens; %d of them are left out by search.allowed=[%s]. To allow all of "
-            "them: search.allowed=[]",
-            listed,
-            named.sum(),
-            left_out,
-            names,
         )
+        log.warning(text + "them: search.allowed=[]", listed, named.sum(), left_out, names)
     chosen = passing & named
     if not chosen.any():
-        among = (
-            f"none of the tokens in {listed}"
-            if listed is not None
-            else f"none of {len(rows)} tokens"
-        )
+        among = f"{len(rows)} tokens" if listed is None else f"the tokens in {listed}"
         raise ConfigError(
-            f"search.allowed=[{names}] leaves no token that a response could be made of: {among} "
-            f"passes. Type fewer "
-            "filters, such as search.allowed=[no_special], or search.allowed=[] for every token"
+            f"search.allowed=[{names}] leaves no token that a response could be made of: none of "
+            f"{among} passes. Type fewer filters, such as search.allowed=[no_special], or "
+            "search.allowed=[] for every token"
         )
     mask = np.zeros(size, dtype=bool)
     mask[rows["candidate_id"].to_numpy()[chosen]] = True
@@ -120,13 +112,12 @@ def _listed(rows: pd.DataFrame, path: Path) -> np.ndarray:
         return [*by_text.get(line, []), *spaced] or [*by_token.get(line, [])]
 
     matched = [places(line) for line in lines]
-    if unknown := [repr(line) for line, found in zip(lines, matched, strict=True) if not found]:
+    if unknown := [repr(line) for line, at in zip(lines, matched, strict=True) if not at]:
         shown = ", ".join(unknown[:_SHOWN]) + (" …" if len(unknown) > _SHOWN else "")
         raise InputError(
             f"search.allowed_path={str(path)!r}: {len(unknown)} of {len(lines)} lines are no "
-            f"tokens of this model: "
-            f"{shown}. {_HOW_TO_WRITE}"
+            f"tokens of this model: {shown}. {_HOW_TO_WRITE}"
         )
     named = np.zeros(len(rows), dtype=bool)
-    named[[place for found in matched for place in found]] = True
+    named[[place for at in matched for place in at]] = True
     return named

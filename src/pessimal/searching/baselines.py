@@ -49,30 +49,36 @@ def random_changes(
 
     start = partial(random_responses, length=length, allowed=allowed, generator=generator)
     tokens = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
-    change = partial(sample, tokens=tokens, step_size=1, generator=generator)
+
+    def change(point: Tensor, width: int) -> Tensor:
+        return sample(point, tokens, width=width, step_size=1, generator=generator)
+
     new = partial(_new, visited=Visited(), retokenizes=retokenizes)
-    while len(begun := new(start, most=min(1, counter.left))):
-        point, best = begun[0], float(counter.values(begun)[0])
-        while len(found := new(lambda width, at=point: change(at, width=width), most=counter.left)):
-            values = counter.values(found, anchor=point)
+    while len(first := new(start, most=min(1, counter.left))):
+        point, best = first[0], float(counter.values(first)[0])
+        while len(changed := new(partial(change, point), most=counter.left)):
+            values = counter.values(changed, anchor=point)
             top = int(values.argmax())
             if values[top] > best:
-                point, best = found[top], float(values[top])
+                point, best = changed[top], float(values[top])
 
 
-def _new(draw: Callable[[int], Tensor], *, most: int, **among) -> Tensor:
+def _new(
+    draw: Callable[[int], Tensor], *, most: int, visited: Visited, retokenizes: Retokenizes | None
+) -> Tensor:
     """Up to `most`, and _WALK, that are new and retokenize; none where none of many draws does."""
-    found = unseen(draw(_WALK), most=most, **among)
+    new = unseen(draw(_WALK), visited, retokenizes=retokenizes, most=most)
     for _ in range(_IN_VAIN):
-        if most == 0 or len(found) >= min(most, _WALK // 2):
+        if most == 0 or len(new) >= min(most, _WALK // 2):
             break
         # Most changes of this point have been tried: batches of the few that are left would be as
         # dear as full ones.
-        more = unseen(draw(_MANY * _WALK), most=min(most, _WALK) - len(found), **among)
-        found = torch.cat([found, more])
+        left = min(most, _WALK) - len(new)
+        more = unseen(draw(_MANY * _WALK), visited, retokenizes=retokenizes, most=left)
+        new = torch.cat([new, more])
         if len(more):
             break
-    return found
+    return new
 
 
 def coordinate_ascent(
@@ -91,22 +97,25 @@ def coordinate_ascent(
     pay for, a random part of the tokens is tried. Each ascent begins at a random position.
     """
     if counter.budget is None:
-        raise ValueError(
-            "coordinate ascent goes on until a budget is used up; this counter has none"
-        )
+        raise ValueError("coordinate ascent goes on until a budget is used up; here is none")
     tokens = allowed.nonzero()[:, 0]  # (A,)
     while counter.left:
         start = _random_start(length, allowed, generator, retokenizes)
         first = int(torch.randint(length, (1,), generator=generator))
-        options = {"retokenizes": retokenizes}
-        found = polish(
-            counter, start, allowed=allowed, first_position=first, tolerance=tolerance, **options
+        end = polish(
+            counter,
+            start,
+            allowed=allowed,
+            retokenizes=retokenizes,
+            tolerance=tolerance,
+            first_position=first,
         )
-        if 0 < counter.left < len(tokens) - 1 and not found.converged:
-            response, position = torch.tensor(found.response), (first + found.positions) % length
+        if 0 < counter.left < len(tokens) - 1 and not end.converged:
+            response, position = torch.tensor(end.response), (first + end.positions) % length
             others = tokens[tokens != response[position]]
             part = others[torch.randperm(len(others), generator=generator)[: counter.left]]
-            improve(counter, response, position, part, above=found.value + tolerance, **options)
+            above = end.value + tolerance
+            improve(counter, response, position, part, above=above, retokenizes=retokenizes)
 
 
 def _random_start(
@@ -145,27 +154,23 @@ def beam(
     levels: list[tuple[Tensor, Tensor]] = []
     beginnings = torch.empty(1, 0, dtype=torch.long)  # (w, l − 1)
     for size in range(1, length + 1):
-        responses = torch.cat(
-            [beginnings.repeat_interleave(len(tokens), 0), tokens.repeat(len(beginnings))[:, None]],
-            dim=1,
-        )  # (w·A, l)
+        each = beginnings.repeat_interleave(len(tokens), 0)
+        responses = torch.cat([each, tokens.repeat(len(beginnings))[:, None]], dim=1)  # (w·A, l)
         if size == 1 and first_values is not None:
             values = first_values[tokens].double()
         elif len(responses) > counter.left:
             why = f"the next level takes {len(responses)} evaluations, {counter.left} are left"
             log.warning("The beam ends at %d of %d tokens: %s.", size - 1, length, why)
             break
-        else:  # any response will do as the anchor: those behind one beginning share everything but the last token
-            values = torch.cat(
-                [counter.values(part, anchor=part[0]) for part in responses.split(len(tokens))]
-            )
+        else:  # any is an anchor: those behind one beginning share everything but the last token
+            parts = responses.split(len(tokens))
+            values = torch.cat([counter.values(part, anchor=part[0]) for part in parts])
         best = best_retokenizing(
             values, responses.__getitem__, count=width, retokenizes=retokenizes
         )
         if not len(best):
-            log.warning(
-                "The beam ends at %d of %d tokens: no longer response counts.", size - 1, length
-            )
+            why = "no longer response counts"
+            log.warning("The beam ends at %d of %d tokens: %s.", size - 1, length, why)
             break
         beginnings = responses[best]
         levels.append((beginnings, values[best]))

@@ -67,12 +67,10 @@ def spread(values: Sequence[float], *, noise: float, exact: bool) -> tuple[str, 
         return NOT_TRIED, ALL_SCORED if exact else f"{len(values)} polished within the budget"
     best = max(values)
     reached = sum(value >= best - 2 * noise for value in values)
-    short = (
-        f"; the others fall short by up to {best - min(values):.3g}"
-        if reached < len(values)
-        else ""
-    )
-    return HOLDS if reached > 1 else FAILS, f"{reached} of {len(values)}{short}"
+    measured = f"{reached} of {len(values)}"
+    if reached < len(values):
+        measured += f"; the others fall short by up to {best - min(values):.3g}"
+    return HOLDS if reached > 1 else FAILS, measured
 
 
 def scored_again(drift: float, margin: float) -> tuple[str, str]:
@@ -106,8 +104,6 @@ def beats(
     if smallest < -2 * noise:
         return FAILS, measured
     if budget < spent:
-        return (
-            NOT_TRIED,
-            f"{measured}, the search {spent:,}: search.baselines=true gives them as many",
-        )
+        more = f"the search {spent:,}: search.baselines=true gives them as many"
+        return NOT_TRIED, f"{measured}, {more}"
     return HOLDS if smallest > 2 * noise else TIE, measured

@@ -42,33 +42,22 @@ class SearchContext:
         device: torch.device | str = "cpu",
         batch_size: int | None = None,
     ):
-        self.model, self.prompts, self.spec, self.mode, self.seed = (
-            model,
-            dict(prompts),
-            spec,
-            mode,
-            seed,
-        )
+        self.model, self.prompts, self.spec = model, dict(prompts), spec
+        self.mode, self.seed = mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
         ways = {key: [part.conversations for part in model.parts] for key in prompts}
         self.frames = {key: [way.frame(text) for way in ways[key]] for key, text in prompts.items()}
         self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
         listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
         rows, size = self.vocabulary.rows, model.embedding_rows
-        # bool (V,): tokens that a response may be made of.
         self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
-        pairs = [
-            (way, frame)
-            for key in prompts
-            for way, frame in zip(ways[key], self.frames[key], strict=True)
-        ]
+        """bool (V,): tokens that a response may be made of."""
+        pairs = [pair for key in prompts for pair in zip(ways[key], self.frames[key], strict=True)]
         self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs))
-        self.scorer = functools.cache(
-            self._scorer
-        )  # The scorer of one prompt in one precision, kept
-        self.advance: Callable[[int], None] = lambda evaluations: (
-            None
-        )  # called with those that were made
+        self.scorer = functools.cache(self._scorer)
+        """The scorer of one prompt in one precision, kept."""
+        self.advance: Callable[[int], None] = lambda evaluations: None
+        """Called with the evaluations that were made."""
         self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
         """Rewards float64 (V,) of single tokens on a prompt and where they are from, where a scan
         has them."""
@@ -96,9 +85,7 @@ class SearchContext:
         """The mean reward over some prompts or all, with the goal's sign, in the model's own
         precision or another."""
         scorers = [self.scorer(key, dtype or self.dtype) for key in prompts or self.prompts]
-        return RewardObjective(
-            scorers, self.spec.goal, lambda evaluations: self.advance(evaluations)
-        )
+        return RewardObjective(scorers, self.spec.goal, lambda n: self.advance(n))
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32,
@@ -116,15 +103,15 @@ class SearchContext:
         evaluations = 0 if all(scanned.values()) else int(self.mask.sum())
         if evaluations > most:
             return None
-        rewards = [found[0] if found else self._scored(key) for key, found in scanned.items()]
-        references = [found[1] for found in scanned.values() if found]
+        rewards = [table[0] if table else self._scored(key) for key, table in scanned.items()]
+        references = [table[1] for table in scanned.values() if table]
         return np.where(self.mask, np.mean(rewards, axis=0), np.nan), references, evaluations
 
     def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> float:
         """Bound on the numerical error of a value in this precision: random single changes of one
         response (L,), with a common prefix, against the model's own forward (for low precision,
         against the engine without an anchor: rounding of the weights is no noise between
-            responses)."""
+        responses)."""
         anchor, changed = self._changes(NEIGHBOURS, at=at)
         errors = []
         for key in self.prompts:
@@ -133,29 +120,27 @@ class SearchContext:
             if dtype is Dtype.float32:
                 own = scorer.own_rewards(changed)
             else:
-                own = np.concatenate(
-                    [scorer.rewards(row).double().cpu().numpy() for row in changed.split(1)]
-                )
+                alone = torch.cat([scorer.rewards(row) for row in changed.split(1)])
+                own = alone.double().cpu().numpy()
             errors.append(numerical_noise(rewards, own))
         return max(errors)
 
     def rate(self) -> float:
         """Evaluations a second, measured on some that count to no budget."""
         anchor, changed = self._changes(TIMED)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         for key in self.prompts:
-            self.scorer(key, self.dtype).rewards(
-                changed, anchor=anchor
-            ).sum().item()  # to the last one
-        return TIMED / (time.perf_counter() - begun)
+            rewards = self.scorer(key, self.dtype).rewards(changed, anchor=anchor)
+            rewards.sum().item()  # waits for the last one
+        return TIMED / (time.perf_counter() - started)
 
     def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """A response (L,), and n random single changes of it (n, L)."""
         length, generator = self.spec.length, torch.Generator().manual_seed(0)
-        options = {"allowed": self.allowed, "generator": generator}
-        anchor = random_responses(1, length=length, **options)[0] if at is None else at
+        draw = functools.partial(random_responses, allowed=self.allowed, generator=generator)
+        anchor = draw(1, length=length)[0] if at is None else at
         changed, rows = anchor.repeat(n, 1), torch.arange(n)
-        changed[rows, rows % length] = random_responses(n, length=1, **options)[:, 0]
+        changed[rows, rows % length] = draw(n, length=1)[:, 0]
         return anchor, changed
 
     def _scored(self, key: str) -> np.ndarray:
@@ -183,11 +168,9 @@ class SearchContext:
             for part, frame in zip(self.model.parts, self.frames[key], strict=True)
         ]
         weights = [part.weight for part in self.model.parts]
-        return (
-            scorers[0]
-            if weights == [1.0]
-            else SummedScorer(list(zip(weights, scorers, strict=True)))
-        )
+        if weights == [1.0]:
+            return scorers[0]
+        return SummedScorer(list(zip(weights, scorers, strict=True)))
 
 
 class TrialContext:
@@ -233,10 +216,10 @@ _SCORED: dict[tuple, np.ndarray] = {}
 
 def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> torch.nn.Module:
     """A network of the model; only those of one model stay loaded."""
-    mine = _model_key(model)
-    for key in [key for key in _LOADED if key[:-2] != mine]:
+    this = _model_key(model)
+    for key in [key for key in _LOADED if key[:-2] != this]:
         del _LOADED[key]
-    key = (*mine, dtype, which)
+    key = (*this, dtype, which)
     if key not in _LOADED:
         _LOADED[key] = model.network(dtype, which)
     return _LOADED[key]

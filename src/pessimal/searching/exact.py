@@ -51,7 +51,7 @@ def every_response(
     while last < length and len(tokens) ** last < _AT_ONCE:
         last += 1
     tails = torch.cartesian_prod(*[tokens] * last).reshape(-1, last)  # (A^last, last)
-    found, values = torch.empty(0, length, dtype=torch.long), torch.empty(0, dtype=torch.float64)
+    kept, values = torch.empty(0, length, dtype=torch.long), torch.empty(0, dtype=torch.float64)
     for beginning in itertools.product(tokens.tolist(), repeat=length - last):
         fixed = torch.tensor(beginning, dtype=torch.long).expand(len(tails), -1)
         responses = torch.cat([fixed, tails], dim=1)
@@ -60,10 +60,10 @@ def every_response(
         best = best_retokenizing(
             fresh, responses.__getitem__, count=keep, retokenizes=retokenizes, above=above
         )
-        found, values = torch.cat([found, responses[best]]), torch.cat([values, fresh[best]])
+        kept, values = torch.cat([kept, responses[best]]), torch.cat([values, fresh[best]])
         order = values.argsort(descending=True, stable=True)[:keep]
-        found, values = found[order], values[order]
-    return found, values
+        kept, values = kept[order], values[order]
+    return kept, values
 
 
 def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
@@ -97,7 +97,7 @@ def pairs(
 
     In text mode partners and ranks are of retokenizing pairs alone. Costs at most m² + 4 · width ·
     A evaluations. `allowed`: bool (V,); `first_values`: float64 (V,) of single tokens, as a scan
-        gives them.
+    gives them.
     """
     tokens = allowed.nonzero()[:, 0]  # (A,)
     alone = best_retokenizing(
@@ -134,10 +134,8 @@ class _Pairs:
             if len(fresh := unseen(drawn, self.visited)):
                 # Those that begin alike are given an anchor, so that their beginning is run once.
                 values = self.counter.values(fresh, anchor=fresh[0] if by_first else None)
-                self.pairs, self.values = (
-                    torch.cat([self.pairs, fresh]),
-                    torch.cat([self.values, values]),
-                )
+                self.pairs = torch.cat([self.pairs, fresh])
+                self.values = torch.cat([self.values, values])
 
     def best(self, count: int, among: Tensor | None = None) -> Ranked:
         """The best retokenizing pairs (k, 2) and their values (k,), among some of them (bool
@@ -150,26 +148,24 @@ class _Pairs:
 
     def best_tokens(self, place: int, count: int) -> Tensor:
         """The tokens (k,) of one place, by the best retokenizing pair of each."""
-        asked = count
+        most = count
         while True:
-            pairs, _ = self.best(asked)
+            pairs, _ = self.best(most)
             tokens = list(dict.fromkeys(pairs[:, place].tolist()))
-            if len(tokens) >= count or len(pairs) < asked:
+            if len(tokens) >= count or len(pairs) < most:
                 return torch.tensor(tokens[:count], dtype=torch.long)
-            asked *= 4
+            most *= 4
 
     def partners(self, place: int, *, of: Tensor, count: int) -> Tensor:
         """Other tokens (w,) of one place to go on with: the best beside each of the given ones,
         then the best of all."""
         beside = self.pairs[:, 1 - place]
-        wanted = [
+        tokens = [
             int(token) for fixed in of for token in self.best(1, among=beside == fixed)[0][:, place]
         ]
-        wanted += self.best_tokens(place, len(of) + len(wanted) + count).tolist()
-        known = set(of.tolist())
-        return torch.tensor(
-            [t for t in dict.fromkeys(wanted) if t not in known][:count], dtype=torch.long
-        )
+        tokens += self.best_tokens(place, len(of) + len(tokens) + count).tolist()
+        others = [token for token in dict.fromkeys(tokens) if token not in of.tolist()]
+        return torch.tensor(others[:count], dtype=torch.long)
 
 
 # --- Exhaustive coordinate sweeps.
@@ -180,8 +176,10 @@ class Polished:
     """Where coordinate sweeps ended."""
 
     response: tuple[int, ...]
-    value: float  # Its value; -inf where the start does not retokenize and nothing better that does was found
-    positions: int  # Positions at which every allowed token was tried, repeats counted
+    value: float
+    """Its value; -inf where the start does not retokenize and nothing better that does was found."""
+    positions: int
+    """Positions at which every allowed token was tried, repeats counted."""
     converged: bool
     """Whether every position was tried at this very response, and no allowed token improved it by
     more than the tolerance. False where the budget or the sweeps ended before."""
@@ -207,7 +205,7 @@ def polish(
     there, and evaluates no part of the position.
 
     `start`: (L,); `allowed`: bool (V,). Raises ValueError where the start holds tokens that are not
-        allowed.
+    allowed.
     """
     if not bool(allowed[start].all()):
         raise ValueError(f"the start {start.tolist()} holds tokens that are not allowed")
@@ -222,13 +220,12 @@ def polish(
     while unchanged < length and counter.left >= len(tokens) - 1:
         position = (first_position + positions) % length
         others = tokens[tokens != response[position]]
-        found = improve(
-            counter, response, position, others, above=value + tolerance, retokenizes=retokenizes
-        )
+        above = value + tolerance
+        better = improve(counter, response, position, others, above=above, retokenizes=retokenizes)
         positions += 1
         unchanged += 1
-        if found is not None:
-            response, value = found
+        if better is not None:
+            response, value = better
             # Every token of this position has been tried beside the others as they stand now.
             unchanged = 1
     converged = unchanged >= length and value > -torch.inf
@@ -266,9 +263,8 @@ def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) ->
     for position in range(len(response)):
         others = tokens[tokens != response[position]]
         if len(others):
-            values[position, others] = objective.values(
-                changed(response, position, others), anchor=response
-            )
+            neighbours = changed(response, position, others)
+            values[position, others] = objective.values(neighbours, anchor=response)
         values[position, response[position]] = own[0]
     return values
 
@@ -290,10 +286,14 @@ class Certificate:
     local statement."""
 
     response: tuple[int, ...]
-    value: float  # Its value: sign × reward
-    allowed: int  # How many tokens were allowed, and tried, at each position
-    evaluations: int  # Candidate evaluations of this pass
-    noise: float  # Bound on the numerical error of one value, in units of value
+    value: float
+    """Its value: sign × reward."""
+    allowed: int
+    """How many tokens were allowed, and tried, at each position."""
+    evaluations: int
+    """Candidate evaluations of this pass."""
+    noise: float
+    """Bound on the numerical error of one value, in units of value."""
     neighbours: pd.DataFrame
     """position (from 0), token (the id that stands there instead), value, margin (the response's
     value − this one): the best retokenizing neighbour of each position that has one."""
@@ -334,8 +334,8 @@ def certify(
     others = values.scatter(1, response[:, None], -torch.inf)
     rows = []
     for position, row in enumerate(others):
-        made = partial(changed, response, position)
-        for token in best_retokenizing(row, made, count=1, retokenizes=retokenizes).tolist():
+        neighbours = partial(changed, response, position)
+        for token in best_retokenizing(row, neighbours, count=1, retokenizes=retokenizes).tolist():
             rows.append((position, token, float(row[token]), own - float(row[token])))
     return Certificate(
         response=tuple(response.tolist()),
@@ -350,7 +350,7 @@ def certify(
 # --- How good the gradient is: where the truly best single change stands in its order.
 
 
-QUALITY = (
+QUALITY = [
     "position",
     "best_id",
     "gain",
@@ -360,7 +360,7 @@ QUALITY = (
     "spearman",
     "n",
     "top_k",
-)
+]
 
 
 def gradient_quality(
@@ -383,7 +383,7 @@ def gradient_quality(
         `top_k`; equal gradients in the order of ids); spearman (of gradient and true change, ties
         by mean ranks; NaN where either is constant, or n is below 3; the changes share the
         response: no test); n (changes compared: allowed tokens, whether or not a text gives them);
-            top_k. Positions without a change are left out.
+        top_k. Positions without a change are left out.
     """
     exact, slopes = values.double().cpu().numpy(), gradient.detach().double().cpu().numpy()
     rows = []
@@ -399,17 +399,6 @@ def gradient_quality(
         regret = gains[best] - gains[np.argsort(-slope, kind="stable")[:top_k]].max()
         constant = len(others) < 3 or np.ptp(gains) == 0 or np.ptp(slope) == 0
         spearman = np.nan if constant else spearmanr(slope, gains).statistic
-        rows.append(
-            (
-                position,
-                others[best],
-                gains[best],
-                rank,
-                rank <= top_k,
-                regret,
-                spearman,
-                len(others),
-                top_k,
-            )
-        )
+        row = (position, others[best], gains[best], rank, rank <= top_k, regret)
+        rows.append((*row, spearman, len(others), top_k))
     return pd.DataFrame(rows, columns=QUALITY)

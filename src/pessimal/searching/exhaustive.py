@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import io
-import itertools
 import logging
 import math
 import os
@@ -20,12 +19,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from pessimal.errors import ModelError, WorkError
 from pessimal.rewards.frame import Frame
@@ -54,17 +54,18 @@ class ExhaustivePairs:
     """rank, first, second, reward: the `keep` best pairs, best first; rank = 1 + pairs strictly
     above, so equal rewards share a rank, and of pairs tied at the end those with the lowest ids are
     kept."""
-    bottom: pd.DataFrame  # the `keep` worst pairs, worst first; rank = 1 + pairs strictly below
+    bottom: pd.DataFrame
+    """The `keep` worst pairs, worst first; rank = 1 + pairs strictly below."""
     per_first: pd.DataFrame
     """first, best, best_second, worst, worst_second, mean, sd: of every first token over all second
     ones (sd with their number as its divisor)."""
-    per_second: (
-        pd.DataFrame
-    )  # second, best, best_first, worst, worst_first, mean: of it over all first ones
+    per_second: pd.DataFrame
+    """second, best, best_first, worst, worst_first, mean: of it over all first ones."""
     histogram: pd.DataFrame
     """low, high, n: how many rewards lie in [low, high); the first and the last row are open to the
     outside."""
-    pairs: int  # how many there are, all of them scored
+    pairs: int
+    """How many there are, all of them scored."""
 
     def above(self, reward: float) -> tuple[int, int]:
         """How many pairs are strictly above `reward`, at least and at most: one number at both ends
@@ -98,10 +99,9 @@ def exhaustive_pairs(
     `folder` is not scored again. Raises ModelError where a reward is not a number.
 
     `folder` stands for one network in one precision: the caller names it by the weights' digest. In
-        it, each choice of
-    tokens, `keep`, frame and blocks has a folder of its own. Every process of the trainer's calls
-    this and gets the same; other commands may be started at any time with the same folder, also on
-    other machines, to share the work.
+    it, each choice of tokens, `keep`, frame and blocks has a folder of its own. Every process of the
+    trainer's calls this and gets the same; other commands may be started at any time with the same
+    folder, also on other machines, to share the work.
     """
     plan = Blocks(np.unique(np.asarray(allowed, dtype=np.int64)), keep, firsts_per_block)
     key = plan.digest(frame.prefix, frame.suffix, frame.typed, dtype.value)
@@ -112,19 +112,12 @@ def exhaustive_pairs(
         module = _Pairs(
             network, frame, plan, store, dtype=dtype, batch_size=batch_size, label=label
         )
-        trainer.callbacks = [
-            _Progress(label, done=done, total=plan.pairs, bar=progress, unit="pairs")
-        ]
+        bar = _Progress(label, done=done, total=plan.pairs, bar=progress, unit="pairs")
+        trainer.callbacks = [bar]  # type: ignore[attr-defined]  # a connector of Lightning's sets it
         trainer.predict(module, return_predictions=False)
         fresh, seconds = plan.pairs - done, time.perf_counter() - started
-        log.info(
-            "%s: %d pairs, %d now, %.0f a second (%s)",
-            label,
-            plan.pairs,
-            fresh,
-            fresh / seconds,
-            module.scorer.path,
-        )
+        text = "%s: %d pairs, %d now, %.0f a second (%s)"
+        log.info(text, label, plan.pairs, fresh, fresh / seconds, module.scorer.path)
         return merge(plan, module.bins, map(store.read_back, range(plan.count)))
     finally:
         store.close()
@@ -134,8 +127,10 @@ def exhaustive_pairs(
 class Blocks:
     """Every pair of `tokens`, in blocks of some first tokens with all second ones."""
 
-    tokens: np.ndarray  # int64 (n,): allowed ids, sorted, each once
-    keep: int  # how many of the best and of the worst pairs are kept
+    tokens: np.ndarray
+    """int64 (n,): allowed ids, sorted, each once."""
+    keep: int
+    """How many of the best and of the worst pairs are kept."""
     firsts_per_block: int = FIRSTS_PER_BLOCK
 
     @property
@@ -151,7 +146,7 @@ class Blocks:
         """int64 (F,): first tokens of a block."""
         return self.tokens[number * self.firsts_per_block : (number + 1) * self.firsts_per_block]
 
-    def digest(self, *more: object) -> str:
+    def digest(self, *more: Any) -> str:
         """sha256 over the blocks and whatever `more` they depend on, by its repr; 64 hexadecimal
         digits."""
         settings = repr((self.keep, self.firsts_per_block, *more)).encode()
@@ -176,16 +171,17 @@ class Bins:
     """BINS intervals of one width, closed on the left; a power of two wide, so that their edges are
     exact in binary."""
 
-    exponent: int  # Each is 2^exponent wide, in units of reward
-    lowest: int  # The first begins at lowest · 2^exponent
+    exponent: int
+    """Each is 2^exponent wide, in units of reward."""
+    lowest: int
+    """The first begins at lowest · 2^exponent."""
 
     @classmethod
     def around(cls, sample: np.ndarray) -> "Bins":
         """Bins that reach a whole range of the `sample` (n,) further than it on either side."""
         low, high = float(sample.min()), float(sample.max())
-        span = max(
-            high - low, 2.0**-24 * max(abs(low), abs(high)), 2.0**-60
-        )  # equal rewards have none
+        least = max(2.0**-24 * max(abs(low), abs(high)), 2.0**-60)  # equal rewards have no span
+        span = max(high - low, least)
         exponent = math.ceil(math.log2(3 * span / (BINS - 1)))
         middle = math.floor(math.ldexp((low + high) / 2, -exponent))
         return cls(exponent, middle - BINS // 2)
@@ -193,9 +189,8 @@ class Bins:
     @property
     def edges(self) -> np.ndarray:
         """float64 (BINS + 1,): where the bins begin, and where the last one ends."""
-        return np.ldexp(
-            np.arange(self.lowest, self.lowest + BINS + 1, dtype=np.float64), self.exponent
-        )
+        numbers = np.arange(self.lowest, self.lowest + BINS + 1, dtype=np.float64)
+        return np.ldexp(numbers, self.exponent)
 
     def count(self, rewards: np.ndarray) -> np.ndarray:
         """int64 (BINS + 2,): how many lie below all bins, in each of them, and above all."""
@@ -215,33 +210,33 @@ def summarise(
     for end, sign in ENDS.items():
         outermost = np.argsort(-sign * rewards.ravel(), kind="stable")[:keep]
         row, column = np.divmod(outermost, len(seconds))
-        block[end] = np.rec.fromarrays(
-            [firsts[row], seconds[column], rewards[row, column]], dtype=END
-        )
+        pairs = [firsts[row], seconds[column], rewards[row, column]]
+        block[end] = np.rec.fromarrays(pairs, dtype=END)
     for place, table, others in (("first", rewards, seconds), ("second", rewards.T, firsts)):
         table, rows = np.ascontiguousarray(table), np.arange(len(table))
         best, worst = table.argmax(axis=1), table.argmin(axis=1)
         total = table.sum(axis=1, dtype=np.float64)
-        own = [table[rows, best], others[best], table[rows, worst], others[worst], total]
-        block[place] = np.rec.fromarrays(own, dtype=OWN)
+        columns = [table[rows, best], others[best], table[rows, worst], others[worst], total]
+        block[place] = np.rec.fromarrays(columns, dtype=OWN)
     return block
 
 
 def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
     """The tables over all `blocks`, in the order of their numbers, so that sums come out the same
     to the bit."""
-    whole, firsts, sds = None, [], []
-    for block in blocks:
+    in_order = iter(blocks)
+    whole = next(in_order)
+    firsts, sds = [whole["first"]], [whole["first_sd"]]
+    for block in in_order:
         firsts.append(block["first"])
         sds.append(block["first_sd"])
-        whole = block if whole is None else _together(whole, block, keep=plan.keep)
+        whole = _together(whole, block, keep=plan.keep)
+    per_first = _per_token(plan, np.concatenate(firsts), "first", "second")
     edges = np.concatenate([[-np.inf], bins.edges, [np.inf]])
     return ExhaustivePairs(
         top=_ranked(whole["top"], sign=1),
         bottom=_ranked(whole["bottom"], sign=-1),
-        per_first=_per_token(plan, np.concatenate(firsts), "first", "second").assign(
-            sd=np.concatenate(sds)
-        ),
+        per_first=per_first.assign(sd=np.concatenate(sds)),
         per_second=_per_token(plan, whole["second"], "second", "first"),
         histogram=pd.DataFrame({"low": edges[:-1], "high": edges[1:], "n": whole["counts"]}),
         pairs=plan.pairs,
@@ -255,13 +250,13 @@ def _together(one: Block, other: Block, *, keep: int) -> Block:
     for end, sign in ENDS.items():
         both = np.concatenate([one[end], other[end]])
         whole[end] = both[np.argsort(-sign * both["reward"], kind="stable")[:keep]]
-    own, fresh = one["second"].copy(), other["second"]
+    seconds, fresh = one["second"].copy(), other["second"]
     for what, sign in (("best", 1), ("worst", -1)):
-        better = sign * fresh[what] > sign * own[what]
+        better = sign * fresh[what] > sign * seconds[what]
         for column in (what, f"{what}_with"):
-            own[column][better] = fresh[column][better]
-    own["total"] += fresh["total"]
-    return whole | {"second": own}
+            seconds[column][better] = fresh[column][better]
+    seconds["total"] += fresh["total"]
+    return whole | {"second": seconds}
 
 
 def _per_token(plan: Blocks, own: np.ndarray, place: str, other: str) -> pd.DataFrame:
@@ -306,8 +301,8 @@ class BlockStore:
     def write(self, number: int, block: Block) -> None:
         """Store a finished block. Compressed: for 12,000 tokens and 1,000 kept pairs 0.2 MB, in 25
         ms of a block's 9 s."""
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **block)
+        buffer, arrays = io.BytesIO(), dict[str, Any](block)
+        np.savez_compressed(buffer, **arrays)
         write_atomically(self._file(number), buffer.getvalue(), durable=False)
 
     def read(self, number: int) -> Block | None:
@@ -324,8 +319,7 @@ class BlockStore:
         if (block := self.read(number)) is None:
             raise WorkError(
                 f"block {number} cannot be read back from {self.folder}. Give the same command "
-                f"again: it is scored anew, "
-                "all others are kept"
+                "again: it is scored anew, all others are kept"
             )
         return block
 
@@ -366,9 +360,10 @@ class BlockStore:
         once all are finished.
 
         Waits while other processes are at work on all that are left: should one of them die, its
-            block is there to take.
+        block is there to take.
         """
-        for look in itertools.count():
+        looks = 0
+        while True:
             finished = self.finished()
             left = [number for number in order if number not in finished]
             if not left:
@@ -377,7 +372,8 @@ class BlockStore:
                 if number not in self.finished():
                     return number
                 self.release(number)  # it was finished just now
-            if look == 1:
+            looks += 1
+            if looks == 2:
                 log.info("waiting for %d blocks that other processes are scoring", len(left))
             time.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -395,6 +391,9 @@ class BlockStore:
 class _Pairs(pl.LightningModule):
     """Rewards of all pairs in one frame, kept as blocks in a store."""
 
+    scorer: ResponseScorer
+    bins: Bins
+
     def __init__(
         self,
         network: torch.nn.Module,
@@ -407,18 +406,10 @@ class _Pairs(pl.LightningModule):
         label: str,
     ):
         super().__init__()
-        self.network, self.frame, self.plan, self.store, self.precision = (
-            network,
-            frame,
-            plan,
-            store,
-            dtype,
-        )
-        self.batch_size, self.label = batch_size, label
-        self.scorer: ResponseScorer | None = None
-        self.bins: Bins | None = None
+        self.network, self.frame, self.plan, self.store = network, frame, plan, store
+        self.precision, self.batch_size, self.label = dtype, batch_size, label
 
-    def on_predict_start(self):
+    def on_predict_start(self) -> None:
         # Only here is the network where the trainer wants it.
         self.network.eval()
         tokens = self.plan.tokens
@@ -433,32 +424,30 @@ class _Pairs(pl.LightningModule):
         if self.scorer.trust is None:
             raise ModelError(
                 f"{self.label}: the model's own forward gives no reward that is a number for any "
-                f"random pair in "
-                f"{self.precision.value}. Try model.dtype=float32, or look at it: pessimal check"
+                f"random pair in {self.precision.value}. Try model.dtype=float32, or look at it: "
+                "pessimal check"
             )
         self._agree()
         # In an order of each process's own: where there are no locks, two that go the same way
         # would score the same blocks. It decides who scores a block, never what comes of it.
-        self.order = (
-            np.random.default_rng(secrets.randbits(64)).permutation(self.plan.count).tolist()
-        )
+        random = np.random.default_rng(secrets.randbits(64))
+        self.order = random.permutation(self.plan.count).tolist()
         self.pairs = torch.from_numpy(np.column_stack([tokens, tokens])).to(self.device)  # (n, 2)
 
-    def predict_dataloader(self):
+    def predict_dataloader(self) -> DataLoader:
         # Turns, not blocks: which block a process takes is seen when it is free. None takes more
         # than there are.
-        return DataLoader(range(self.plan.count), batch_size=None)
+        return DataLoader(TensorDataset(torch.arange(self.plan.count)), batch_size=None)
 
-    def predict_step(self, _turn, _turn_index=None) -> int:
+    def predict_step(self, *_turn: Any, **_index: Any) -> int:
         """Score and store one block; its number, or -1 where none is left to take."""
         number = self.store.take_next(self.order)
         if number is None:
             return -1
         firsts, seconds = self.plan.firsts(number), self.plan.tokens
         rewards = np.stack([self._rewards(first) for first in firsts.tolist()])  # (F, n)
-        block = summarise(
-            rewards, firsts=firsts, seconds=seconds, keep=self.plan.keep, bins=self.bins
-        )
+        keep, bins = self.plan.keep, self.bins
+        block = summarise(rewards, firsts=firsts, seconds=seconds, keep=keep, bins=bins)
         self.store.write(number, block)
         self.store.release(number)
         return number
@@ -472,37 +461,36 @@ class _Pairs(pl.LightningModule):
         if len(bad):
             raise ModelError(
                 f"{self.label}: the model's reward is not a number for {len(bad)} of "
-                f"{len(rewards)} responses that begin "
-                f"with token {first}, first for the token ids [{first}, "
-                f"{self.plan.tokens[bad[0]]}], in "
-                f"{self.precision.value}. Blocks finished before are kept. Try "
-                f"model.dtype=float32, leave such tokens "
-                "out with search.allowed_path, or look at the weights: pessimal check"
+                f"{len(rewards)} responses that begin with token {first}, first for the token ids "
+                f"[{first}, {self.plan.tokens[bad[0]]}], in {self.precision.value}. Blocks "
+                "finished before are kept. Try model.dtype=float32, leave such tokens out with "
+                "search.allowed_path, or look at the weights: pessimal check"
             )
         return rewards
 
     def _agree(self) -> None:
         """Settle with all who share the folder what the rewards' last bits and the histogram depend
         on: the batch size (one that was given holds, also where an earlier start took another) and
-            the bins."""
-        frame, scorer, settled = self.frame, self.scorer, Shards(self.store.folder)
+        the bins."""
+        frame, scorer, shared = self.frame, self.scorer, Shards(self.store.folder)
         seen = len(frame.prefix) + 2 + len(frame.suffix)
         own = 1 + len(frame.suffix) if scorer.shares_starts else seen
-        wanted = self.batch_size or find_batch_size(
+        size = self.batch_size or find_batch_size(
             self.network.config, Lengths(own, seen), device=self.device
         )
         insist = self.batch_size is not None
-        scorer.batch_size = settled.agree("batch-size", wanted, insist=insist)
+        scorer.batch_size = shared.agree("batch-size", size, insist=insist)
         sample = np.random.default_rng(0).choice(self.plan.tokens, size=(_SAMPLE, 2))
         rewards = scorer.rewards(torch.from_numpy(sample)).cpu().numpy()
         bins = Bins.around(rewards[np.isfinite(rewards)])
-        self.bins = Bins(*settled.agree("bins", [bins.exponent, bins.lowest]))
+        self.bins = Bins(*shared.agree("bins", [bins.exponent, bins.lowest]))
 
 
 class _Progress(ScanProgress):
     """The scan's bar and lines, in pairs. What is done is seen on the disk, whoever did it: other
     processes, and other commands, share the work."""
 
-    def on_predict_batch_end(self, trainer, module, outputs, batch, batch_idx, dataloader_idx=0):
-        if outputs >= 0:
+    def on_predict_batch_end(self, *given: Any, **_: Any) -> None:
+        module, number = given[1:3]
+        if number >= 0:
             self.reach(module.store.pairs(module.plan))

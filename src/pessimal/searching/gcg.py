@@ -63,32 +63,32 @@ def gcg(
     if budget < 1:
         raise ConfigError(
             f"A run of greedy coordinate gradient was given {budget} evaluations; it needs 1 for "
-            f"its start, and more to "
-            "get anywhere. Raise search.evaluations, or lower search.restarts, among which they "
-            "are divided"
+            "its start, and more to get anywhere. Raise search.evaluations, or lower "
+            "search.restarts, among which they are divided"
         )
     length, others = len(start), int(allowed.sum())
-    begun, end = counter.used, counter.used + budget
+    used_before = counter.used
     momentum, buffer, visited = Momentum(options.momentum), Buffer(options.buffer_size), Visited()
 
     visited.add(start[None])
     best = _point(counter, start, float(counter.values(start[None])[0]))
     buffer.add(start, best.value)
-    slope_at, slope, scheduled = None, None, options.step_size
-    while (left := end - counter.used) > 0:
+    slope_at, slope = None, torch.empty(0)  # of the point where the run goes on, once computed
+    scheduled = options.step_size
+    while (left := used_before + budget - counter.used) > 0:
         # 1. How many positions, and how far to look: near by, unless that has brought nothing new.
-        share = (counter.used - begun) / budget
+        share = (counter.used - used_before) / budget
         due = step_size(share, first=options.step_size, until=options.step_size_until)
         if due != scheduled:
             scheduled = due
             buffer.renew()
         reaches = _reaches(options.top_k, others=others, step_size=scheduled, length=length)
-        kept = buffer.next
-        if kept.level == len(reaches):
+        origin = buffer.next
+        if origin.level == len(reaches):
             break
-        point, (top_k, replaced) = kept.response, reaches[kept.level]
+        point, (top_k, replaced) = origin.response, reaches[origin.level]
         # 2. The gradient where the run goes on. A point it stays at keeps its gradient, which
-        # counts in the running mean    again, as if it had been computed again: the published
+        # counts in the running mean again, as if it had been computed again: the published
         # update, for three evaluations less.
         if point is not slope_at:
             if left <= GRADIENT_COST:
@@ -105,7 +105,7 @@ def gcg(
             if len(candidates):
                 break
         if not len(candidates):
-            kept.level += 1  # nothing new is left there: it goes behind those that are lower
+            origin.level += 1  # nothing new is left there: it goes behind those that are lower
             continue
         # 4. The best of them.
         values = counter.values(candidates, anchor=point)
@@ -151,35 +151,32 @@ def starts(
     Fewer, logged, where no more are found.
 
     `length`: L, tokens of each; `allowed`: bool (V,); `winners`: (b, L) int64, best first;
-        `best_token`: an id. Raises
-    ConfigError where not one start could be found.
+    `best_token`: an id. Raises ConfigError where not one start could be found.
     """
     visited = Visited()
-    begun: list[tuple[str, Tensor]] = []
+    chosen: list[tuple[str, Tensor]] = []
     if winners is not None:
-        found = unseen(winners, visited, retokenizes=retokenizes)
-        begun += [("beam", winner) for winner in found[: max(1, n // 2)]]
-    if best_token is not None and len(begun) < n:
-        found = unseen(torch.full((1, length), best_token), visited, retokenizes=retokenizes)
-        begun += [("repeat", repeated) for repeated in found]
+        new = unseen(winners, visited, retokenizes=retokenizes)
+        chosen += [("beam", winner) for winner in new[: max(1, n // 2)]]
+    if best_token is not None and len(chosen) < n:
+        new = unseen(torch.full((1, length), best_token), visited, retokenizes=retokenizes)
+        chosen += [("repeat", repeated) for repeated in new]
     for _ in range(n * _DRAWS // _PART):
-        if len(begun) >= n:
+        if len(chosen) >= n:
             break
         drawn = random_responses(_PART, length=length, allowed=allowed, generator=generator)
-        found = unseen(drawn, visited, retokenizes=retokenizes, most=n - len(begun))
-        begun += [("random", response) for response in found]
-    if not begun:
+        new = unseen(drawn, visited, retokenizes=retokenizes, most=n - len(chosen))
+        chosen += [("random", response) for response in new]
+    if not chosen:
         raise ConfigError(
             f"Of {n * _DRAWS:,} random responses of {length} allowed tokens, not one counts: in "
-            f"mode=text only those do that "
-            "come back from ids → text → template → ids. Type mode=ids, a smaller search.length, "
-            "or allow more tokens"
+            "mode=text only those do that come back from ids → text → template → ids. Type "
+            "mode=ids, a smaller search.length, or allow more tokens"
         )
-    if len(begun) < n:
-        log.warning(
-            "only %d of %d distinct starts of %d allowed tokens were found", len(begun), n, length
-        )
-    return begun
+    if len(chosen) < n:
+        text = "only %d of %d distinct starts of %d allowed tokens were found"
+        log.warning(text, len(chosen), n, length)
+    return chosen
 
 
 def random_responses(n: int, *, length: int, allowed: Tensor, generator: torch.Generator) -> Tensor:
@@ -196,17 +193,15 @@ def top_tokens(gradient: Tensor, *, current: Tensor, allowed: Tensor, k: int) ->
     stands there, best first.
 
     `gradient`: (L, V), d value / d one-hot at `current` (L,), on any device; what is no number
-        comes last. Returns int64
-    (L, k') on the CPU; k' is less than k where fewer other tokens are allowed, 0 where there is
+    comes last. Returns int64 (L, k') on the CPU; k' is less than k where fewer other tokens are allowed, 0 where there is
     none.
     """
     # It is done where the gradient lies: of the 8 MB of L = 16 and V = 128,256, only L · k ids are
     # moved.
     device = gradient.device
     lowest = torch.finfo(gradient.dtype).min
-    usable = gradient.nan_to_num(
-        nan=lowest, neginf=lowest
-    )  # new, and never as low as what is ruled out
+    # New, and never as low as what is ruled out.
+    usable = gradient.nan_to_num(nan=lowest, neginf=lowest)
     usable.masked_fill_(~allowed.to(device), -torch.inf)
     usable.scatter_(1, current.to(device).unsqueeze(1), -torch.inf)
     others = allowed.sum() - allowed[current].int()  # (L,)
@@ -221,9 +216,8 @@ def sample(
 
     A replaced position gets one of its own `tokens` (L, k), k at least 1, uniformly and
     independently: rows may repeat. The positions of a row are distinct. Among the first r rows, for
-        every r, the numbers of times that any two positions
-    are replaced differ by one at most. (nanoGCG draws positions independently, so that some get
-    more tries.)
+    every r, the numbers of times that any two positions are replaced differ by one at most. (nanoGCG
+    draws positions independently, so that some get more tries.)
     """
     length, k = tokens.shape
     positions = _even_positions(width, length, min(step_size, length), generator)  # (width, s)
@@ -279,7 +273,7 @@ class Momentum:
 
 
 @dataclass
-class _Kept:
+class _Candidate:
     value: float
     response: Tensor  # (L,)
     level: int = 0  # how far from it is looked for new ones; 0 for near by
@@ -295,17 +289,15 @@ class Buffer:
 
     def __init__(self, size: int):
         self.size = size
-        self._kept: list[_Kept] = []  # best first; of equals, the earlier
+        self._kept: list[_Candidate] = []  # best first; of equals, the earlier
 
     def add(self, response: Tensor, value: float) -> None:
         """Offer one response (L,), the best of a step."""
-        kept = [] if self.size == 0 else self._kept
-        self._kept = sorted([*kept, _Kept(value, response)], key=lambda one: -one.value)[
-            : max(1, self.size)
-        ]
+        candidates = [*self._kept[: self.size], _Candidate(value, response)]
+        self._kept = sorted(candidates, key=lambda one: -one.value)[: max(1, self.size)]
 
     @property
-    def next(self) -> _Kept:
+    def next(self) -> _Candidate:
         """The best of the lowest level."""
         return min(self._kept, key=lambda one: one.level)
 
@@ -318,15 +310,15 @@ class Buffer:
 class Visited:
     """A set of responses."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._rows: set[bytes] = set()
 
     def new(self, responses: Tensor) -> Tensor:
         """Those of `responses` (n, L) that are not in the set, each once, in their order."""
-        rows = {
-            row.tobytes(): number for number, row in reversed(list(enumerate(responses.numpy())))
-        }
-        return responses[sorted(number for row, number in rows.items() if row not in self._rows)]
+        rows: dict[bytes, int] = {}
+        for number, row in enumerate(responses.numpy()):
+            rows.setdefault(row.tobytes(), number)
+        return responses[[number for row, number in rows.items() if row not in self._rows]]
 
     def add(self, responses: Tensor) -> None:
         """Put `responses` (n, L) into the set; those that are there already change nothing."""

@@ -6,7 +6,7 @@ is the optimal search of the negated reward: one code path for both. Knows no mo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from pessimal.searching.round_trip import Retokenizes, best_retokenizing
 from pessimal.searching.spec import Goal
 
 if TYPE_CHECKING:
-    from pessimal.scoring.common_prefix import ResponseScorer
+    from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 
 GRADIENT_COST = 3
 """Evaluations that a gradient counts as: one forward and one backward, which takes about two
@@ -29,7 +29,7 @@ class Objective(Protocol):
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Values (n,) float64 of `responses` (n, L) int64. `anchor` (L,) is a response that most of
         them differ from in a few places: what they share with it before the first change is
-            computed once, which changes the speed alone."""
+        computed once, which changes the speed alone."""
 
     def gradient(self, response: Tensor) -> Tensor:
         """d value / d one-hot (L, V) float32 at one `response` (L,), on whatever device."""
@@ -41,14 +41,13 @@ class RewardObjective:
 
     def __init__(
         self,
-        prompts: Sequence["ResponseScorer"],
+        prompts: "Sequence[ResponseScorer | SummedScorer]",
         goal: Goal,
         advance: Callable[[int], None] | None = None,
     ):
         self.prompts, self.sign = list(prompts), goal.sign
-        self.advance = advance or (
-            lambda evaluations: None
-        )  # called with the evaluations that were made
+        self.advance = advance or (lambda evaluations: None)
+        """Called with the evaluations that were made."""
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Raises ModelError where a reward is not a number."""
@@ -58,9 +57,8 @@ class RewardObjective:
             bad = (~values.isfinite()).nonzero()[:, 0]
             raise ModelError(
                 f"the model's reward is not a number for {len(bad)} of {len(values)} responses, "
-                f"first for the token ids "
-                f"{responses[bad[0]].tolist()}. Try model.dtype=float32, or look at the weights: "
-                f"pessimal check"
+                f"first for the token ids {responses[bad[0]].tolist()}. Try model.dtype=float32, "
+                "or look at the weights: pessimal check"
             )
         self.advance(len(responses))
         return values
@@ -102,14 +100,10 @@ class EvaluationCounter:
         retokenizes: Retokenizes | None = None,
         on_best: Callable[[Point], None] | None = None,
     ):
-        self.objective, self.budget, self.length, self.retokenizes = (
-            objective,
-            budget,
-            length,
-            retokenizes,
-        )
+        self.objective, self.budget, self.length = objective, budget, length
+        self.retokenizes = retokenizes
         self.on_best = on_best or (lambda point: None)
-        self.details: dict = {}  # further figures of whoever evaluates, as JSON has them
+        self.details: dict[str, Any] = {}  # further figures of whoever evaluates, as JSON has them
         self.used = 0  # Candidate evaluations so far; a gradient counts as GRADIENT_COST
         self.curve: list[Point] = []  # Improvements of the best value, in order
 
@@ -139,8 +133,10 @@ class EvaluationCounter:
 
     def _record(self, responses: Tensor, values: Tensor) -> None:
         above = self.best.value if self.curve else float("-inf")
-        options = {"count": 1, "retokenizes": self.retokenizes, "above": above}
-        for row in best_retokenizing(values, responses.__getitem__, **options).tolist():
+        best = best_retokenizing(
+            values, responses.__getitem__, count=1, retokenizes=self.retokenizes, above=above
+        )
+        for row in best.tolist():
             self.curve.append(Point(self.used, float(values[row]), tuple(responses[row].tolist())))
             self.on_best(self.best)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -48,18 +48,20 @@ _PAIRS_SHARE, _BEAM_SHARE = 1 / 3, 1 / 10
 class Problem:
     """What is searched, as ids."""
 
-    length: int  # tokens of a response
-    allowed: Tensor  # bool (V,): tokens that a response may be made of
-    single: Tensor | None = (
-        None  # float64 (V,): values of single tokens, -inf where not allowed; None: unknown
-    )
-    single_evaluations: int = 0  # What these cost, which counts to the budget
+    length: int
+    """Tokens of a response."""
+    allowed: Tensor
+    """bool (V,): tokens that a response may be made of."""
+    single: Tensor | None = None
+    """float64 (V,): values of single tokens, -inf where not allowed; None: unknown."""
+    single_evaluations: int = 0
+    """What these cost, which counts to the budget."""
     retokenizes: Retokenizes | None = None
     """bool (n,) of responses (n, L): whether they count; None where all do."""
-    tolerance: float = 0.0  # twice the numerical error of a value: smaller improvements are none
-    known: Mapping[tuple[int, ...], str] = field(
-        default_factory=dict
-    )  # responses known before, and where from
+    tolerance: float = 0.0
+    """Twice the numerical error of a value: smaller improvements are none."""
+    known: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    """Responses known before, and where from."""
 
     @property
     def tokens(self) -> int:
@@ -72,7 +74,7 @@ class Problem:
         return self.tokens**self.length
 
     @property
-    def among(self) -> dict:
+    def among(self) -> dict[str, Any]:
         """Which responses there are, as every look takes it."""
         return {"allowed": self.allowed, "retokenizes": self.retokenizes}
 
@@ -94,13 +96,8 @@ class Budget(NamedTuple):
         """Evaluations of each phase, at most."""
         if self.every:
             return {"all responses": self.every}
-        phases = {
-            START: self.start,
-            GRADIENT: self.gradient,
-            RANDOM: self.random,
-            POLISH: self.polish,
-        }
-        return {phase: evaluations for phase, evaluations in phases.items() if evaluations}
+        evaluations = (self.start, self.gradient, self.random, self.polish)
+        return {phase: n for phase, n in zip(SEARCH, evaluations, strict=True) if n}
 
 
 def divide(problem: Problem, spec: SearchSpec) -> Budget:
@@ -109,24 +106,23 @@ def divide(problem: Problem, spec: SearchSpec) -> Budget:
     total, tokens = spec.evaluations, problem.tokens
     if problem.responses <= total:
         return Budget(total, every=problem.responses)
-    look, width, begun = None, 0, problem.single_evaluations + len(problem.known)
+    look, width, start = None, 0, problem.single_evaluations + len(problem.known)
     if problem.single is not None:
-        if problem.length == 2 and spec.pairs:
+        length, beam_budget = problem.length, int(_BEAM_SHARE * total)
+        if length == 2 and spec.pairs:
             look = pair_sizes(int(_PAIRS_SHARE * total), tokens, most=spec.pairs)
-            begun += look[1] ** 2 + 4 * look[0] * tokens if look else 0
-        affordable = affordable_width(
-            problem.length, int(_BEAM_SHARE * total), tokens, first_given=True
-        )
+            start += look[1] ** 2 + 4 * look[0] * tokens if look else 0
+        affordable = affordable_width(length, beam_budget, tokens, first_given=True)
         width = min(spec.beam_width, affordable)
-        begun += beam_cost(problem.length, width, tokens, first_given=True) if width else 0
-    left = max(total - begun, 0)
+        start += beam_cost(length, width, tokens, first_given=True) if width else 0
+    left = max(total - start, 0)
     gradient, random = int(spec.gradient_share * left), int(spec.random_share * left)
     rest = left - gradient - random
     if not spec.gradient_share or gradient < spec.restarts:
         random, gradient = random + gradient, 0
     if rest < problem.length * tokens:
         random, rest = max(random + rest, 1), 0
-    return Budget(total, 0, begun, look, width, gradient, random, rest)
+    return Budget(total, 0, start, look, width, gradient, random, rest)
 
 
 # --- Stages.
@@ -138,13 +134,14 @@ class Stage:
 
     name: str  # `beam`, `restart 0`, `polish 0` …
     phase: str
-    evaluations: int  # Candidate evaluations made
-    seconds: float  # Wall-clock time
-    curve: list[
-        Point
-    ]  # improvements of the stage's own best; the last is the best response that it ever evaluated
-    finals: list[Point]  # The responses it hands on, best first
-    details: dict = field(default_factory=dict)  # Further figures, as JSON has them
+    evaluations: int  # candidate evaluations made
+    seconds: float  # wall-clock time
+    curve: list[Point]
+    """Improvements of the stage's own best; the last is the best response that it ever evaluated."""
+    finals: list[Point]
+    """The responses it hands on, best first."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Further figures, as JSON has them."""
 
 
 Work = Callable[[EvaluationCounter], list[Point]]
@@ -165,18 +162,16 @@ class Stages:
         on_best: Callable[[int, float], None] | None = None,
     ):
         self.objective, self.folder = objective, folder
-        self.on_stage, self.on_best = (
-            on_stage or (lambda stage: None),
-            on_best or (lambda used, best: None),
-        )
-        self.done: list[Stage] = []  # In the order of the calls
+        self.on_stage = on_stage or (lambda stage: None)
+        self.on_best = on_best or (lambda used, best: None)
+        self.done: list[Stage] = []  # in the order of the calls
 
     def run(
         self, name: str, phase: str, problem: Problem, work: Work, *, budget: int | None = None
     ) -> Stage:
         """The stage of this name: as it was kept, or by doing its `work` on a fresh counter."""
         file = self.folder and self.folder / f"{name.replace(' ', '-')}.json"
-        stage = _kept(file)
+        stage = _read(file)
         if stage is None:
             started, before, best = time.perf_counter(), self.evaluations(), self.best
 
@@ -192,11 +187,10 @@ class Stages:
                 on_best=improved,
             )
             finals, seconds = work(counter), time.perf_counter() - started
-            stage = Stage(
-                name, phase, counter.used, seconds, counter.curve, finals, counter.details
-            )
+            curve, details = counter.curve, counter.details
+            stage = Stage(name, phase, counter.used, seconds, curve, finals, details)
             if file is not None:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(file, json.dumps(asdict(stage)).encode())
         self.done.append(stage)
         self.on_stage(stage)
@@ -223,18 +217,16 @@ class Stages:
         return curve
 
 
-def _kept(file: Path | None) -> Stage | None:
+def _read(file: Path | None) -> Stage | None:
     """The stage of a file; None where there is none, or it was torn by a crash, or is of an earlier
     version."""
     if file is None or not file.exists():
         return None
     try:
-        kept = json.loads(file.read_text())
+        stored = json.loads(file.read_text())
         for key in ("curve", "finals"):
-            kept[key] = [
-                Point(**{**point, "response": tuple(point["response"])}) for point in kept[key]
-            ]
-        return Stage(**kept)
+            stored[key] = [Point(**p | {"response": tuple(p["response"])}) for p in stored[key]]
+        return Stage(**stored)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -249,53 +241,47 @@ class Final(NamedTuple):
     found_by: str  # the method, in words
     start: str = ""  # what that began with: beam, repeat, random, pairs, registry
     restart: int = 0  # number of the start
-    one_opt: bool | None = (
-        None  # whether a pass of single changes brought nothing; None: not polished
-    )
+    one_opt: bool | None = None
+    """Whether a pass of single changes brought nothing; None: not polished."""
 
 
 def search(stages: Stages, problem: Problem, spec: SearchSpec, *, seed: int) -> list[Final]:
     """Distinct final responses, best first, within `spec.evaluations` evaluations in all; what
     every stage ever evaluated best is among them."""
-    budget, among, found = divide(problem, spec), problem.among, []
+    budget, among, single = divide(problem, spec), problem.among, problem.single
+    finals: list[Final] = []
 
     def begin(name: str, look: Callable[[EvaluationCounter], tuple[Tensor, Tensor]]) -> list[Point]:
-        return stages.run(
-            name, START, problem, lambda counter: _points(counter, *look(counter))
-        ).finals
+        def work(counter: EvaluationCounter) -> list[Point]:
+            return _points(counter, *look(counter))
+
+        return stages.run(name, START, problem, work).finals
 
     if budget.every:
-        every = begin(
-            "every response",
-            partial(every_response, length=problem.length, keep=spec.restarts, **among),
-        )
-        return [
-            Final(point, "every response", "every response", number)
-            for number, point in enumerate(every)
-        ]
+        name = "every response"
+        look = partial(every_response, length=problem.length, keep=spec.restarts, **among)
+        return [Final(point, name, name, n) for n, point in enumerate(begin(name, look))]
     if problem.known:
         known = torch.tensor(list(problem.known))
         points = begin("known", lambda counter: (known, counter.values(known)))
-        found += [Final(point, problem.known[point.response], "registry") for point in points]
-    if budget.pairs:
+        finals += [Final(point, problem.known[point.response], "registry") for point in points]
+    if budget.pairs and single is not None:
         width, m = budget.pairs
-        points = begin(
-            "pairs", partial(pairs, m=m, width=width, first_values=problem.single, keep=1, **among)
-        )
-        found += [Final(point, "pruned pairs", "pairs") for point in points]
+        look = partial(pairs, m=m, width=width, first_values=single, keep=1, **among)
+        finals += [Final(point, "pruned pairs", "pairs") for point in begin("pairs", look)]
     if budget.beam_width:
         stage = stages.run("beam", START, problem, partial(_beam, problem, budget.beam_width))
-        found += [Final(point, "beam", "beam") for point in stage.finals]
+        finals += [Final(point, "beam", "beam") for point in stage.finals]
     if budget.gradient:
-        found += _gradients(stages, problem, spec, budget.gradient, winners=found, seed=seed)
+        finals += _gradients(stages, problem, spec, budget.gradient, winners=finals, seed=seed)
     # One long walk, which begins anew where it is exhausted: several short ones end worse
     # (`experiments/LOG.md`).
     if budget.random:
         walk = partial(_from_random, random_changes, problem, generator(seed, "walk"))
         points = stages.run("random changes", RANDOM, problem, walk, budget=budget.random).finals
-        found += [Final(point, "random changes", "random", spec.restarts) for point in points]
-    found += _best_evers(stages, problem, found)
-    return _polished(stages, problem, spec, found, total=budget.total)
+        finals += [Final(point, "random changes", "random", spec.restarts) for point in points]
+    finals += _best_evers(stages, finals)
+    return _polished(stages, problem, spec, finals, total=budget.total)
 
 
 def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
@@ -324,15 +310,16 @@ def one_token(
     """How many restarts of greedy coordinate gradient, from one random token each, reach the value
     `best` of the best single token; and the median of the evaluations until each had its own
     best."""
-    alone = replace(problem, length=1, known={})
-    begun = starts(spec.restarts, length=1, generator=generator(seed, "one token"), **problem.among)
+    alone, random = replace(problem, length=1, known={}), generator(seed, "one token")
     each = max(int(spec.gradient_share * spec.evaluations) // spec.restarts, 4)
-    found = []
-    for number, (_, start) in enumerate(begun):
+    points = []
+    for number, (_, start) in enumerate(
+        starts(spec.restarts, length=1, generator=random, **problem.among)
+    ):
         work = partial(_gcg, alone, spec, generator(seed, f"restart {number}"), start)
-        found += stages.run(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
-    hits = sum(point.value >= best - problem.tolerance for point in found)
-    return hits, float(np.median([point.evaluations for point in found]))
+        points += stages.run(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
+    hits = sum(point.value >= best - problem.tolerance for point in points)
+    return hits, float(np.median([point.evaluations for point in points]))
 
 
 def _from_random(
@@ -375,7 +362,7 @@ def _gradients(
     seed: int,
 ) -> list[Final]:
     distinct = list(dict.fromkeys(final.point.response for final in winners))
-    begun = starts(
+    labelled = starts(
         spec.restarts,
         length=problem.length,
         generator=generator(seed, "starts"),
@@ -384,32 +371,30 @@ def _gradients(
         **problem.among,
     )
     finals = []
-    for number, (label, start) in enumerate(begun):
-        work = partial(_gcg, problem, spec, generator(seed, f"restart {number}"), start)
-        stage = stages.run(
-            f"restart {number}", GRADIENT, problem, work, budget=budget // len(begun)
-        )
+    for number, (label, start) in enumerate(labelled):
+        name, each = f"restart {number}", budget // len(labelled)
+        work = partial(_gcg, problem, spec, generator(seed, name), start)
+        stage = stages.run(name, GRADIENT, problem, work, budget=each)
         if stage.finals[0].response != tuple(start.tolist()):  # else it is whose start it is
             finals.append(Final(stage.finals[0], "gradient", label, number))
     return finals
 
 
-def _best_evers(stages: Stages, problem: Problem, found: list[Final]) -> list[Final]:
+def _best_evers(stages: Stages, finals: list[Final]) -> list[Final]:
     """What stages evaluated and did not hand on, where it is better than all that was."""
-    handed_on = max((final.point.value for final in found), default=-np.inf)
-    stage = max(
-        (s for s in stages.done if s.phase in SEARCH and s.curve), key=lambda s: s.curve[-1].value
-    )
+    handed_on = max((final.point.value for final in finals), default=-np.inf)
+    improved = [stage for stage in stages.done if stage.phase in SEARCH and stage.curve]
+    stage = max(improved, key=lambda stage: stage.curve[-1].value)
     point = stage.curve[-1]
     return [Final(point, stage.phase, stage.name)] if point.value > handed_on else []
 
 
 def _polished(
-    stages: Stages, problem: Problem, spec: SearchSpec, found: list[Final], *, total: int
+    stages: Stages, problem: Problem, spec: SearchSpec, finals: list[Final], *, total: int
 ) -> list[Final]:
     """Some distinct responses go through exhaustive coordinate sweeps, as far as the budget goes;
     others stay as they are."""
-    unique = best_of_each(found)
+    unique = best_of_each(finals)
     polished = []
     for turn, final in enumerate(_by_turns(unique)[: spec.polish]):
         left = total - problem.single_evaluations - stages.evaluations()
@@ -436,23 +421,17 @@ def polish_final(
     """The final response after exhaustive coordinate sweeps, a stage of its own."""
 
     def work(counter: EvaluationCounter) -> list[Point]:
-        options = {
-            "tolerance": problem.tolerance,
-            "first_position": first_position,
-            **problem.among,
-        }
-        polished = polish(counter, torch.tensor(final.point.response), **options)
+        options = problem.among | {"first_position": first_position}
+        start = torch.tensor(final.point.response)
+        polished = polish(counter, start, tolerance=problem.tolerance, **options)
         counter.details["one_opt"] = polished.converged
         return [Point(counter.used, polished.value, polished.response)]
 
     stage = stages.run(name, phase, problem, work, budget=budget)
     [point] = stage.finals
-    same = point.response == final.point.response
-    found_by = (
-        final.found_by
-        if same or final.found_by.endswith(", polish")
-        else f"{final.found_by}, polish"
-    )
+    found_by = final.found_by
+    if point.response != final.point.response and not found_by.endswith(", polish"):
+        found_by += ", polish"
     return final._replace(point=point, found_by=found_by, one_opt=stage.details["one_opt"])
 
 
@@ -469,7 +448,7 @@ def best_of_each(finals: list[Final]) -> list[Final]:
 def _by_turns(finals: list[Final]) -> list[Final]:
     """The best of each kind of start, then the second best of each …: responses from one kind lie
     close together, and polish would take most of them to one end (`experiments/LOG.md`)."""
-    seen: Counter = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
     turns = []
     for final in finals:
         turns.append(seen[final.found_by, final.start])
@@ -478,8 +457,8 @@ def _by_turns(finals: list[Final]) -> list[Final]:
 
 
 def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> list[Point]:
-    pairs_of = zip(values.tolist(), responses.tolist(), strict=True)
-    return [Point(counter.used, value, tuple(response)) for value, response in pairs_of]
+    both = zip(values.tolist(), responses.tolist(), strict=True)
+    return [Point(counter.used, value, tuple(response)) for value, response in both]
 
 
 def generator(seed: int, name: str) -> torch.Generator:

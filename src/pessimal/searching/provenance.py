@@ -7,6 +7,9 @@ from pessimal.searching.allowed import digest
 from pessimal.searching.context import SearchContext
 from pessimal.tables.score_table import ModelProvenance
 
+USUAL = ("ids", "auto", "float32")
+"""Mode, method and precision that a name leaves out."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchProvenance(ModelProvenance):
@@ -18,7 +21,8 @@ class SearchProvenance(ModelProvenance):
     length: int
     mode: str
     method: str
-    allowed: int  # how many tokens a response may be made of, and which
+    allowed: int
+    """How many tokens a response may be made of; `allowed_digest` says which."""
     allowed_digest: str
     options: dict = field(default_factory=dict)  # the other options of the search
     seed: int = 0
@@ -27,10 +31,8 @@ class SearchProvenance(ModelProvenance):
     def name(self) -> str:
         """Name of the artifact: what distinguishes results in a list; the key covers everything."""
         parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
-        more = (self.mode, self.method, self.dtype)
-        return "--".join(
-            [*parts, *(part for part in more if part not in ("ids", "auto", "float32"))]
-        )
+        more = (str(part) for part in (self.mode, self.method, self.dtype))
+        return "--".join([*parts, *(part for part in more if part not in USUAL)])
 
 
 def identify(context: SearchContext) -> SearchProvenance:

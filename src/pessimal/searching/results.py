@@ -1,4 +1,4 @@
-"""What a search found: its tables and its Results, the response first.
+"""What a search result: its tables and its Results, the response first.
 
 Does not know registries or W&B; the verb adds other lengths to `growth`.
 """
@@ -38,51 +38,51 @@ if TYPE_CHECKING:
     from pessimal.searching.exhaustive import ExhaustivePairs
 
 _result = partial(Result, method="search")
+Tables = Mapping[str, pd.DataFrame]
+AHEAD = "reward ahead of the best baseline"
 # Keys of the summary, by baseline.
 BEATS = {name: f"beats_{name.removesuffix(' search').replace(' ', '_')}" for name in BASELINES}
 
 
 @dataclass
-class Found:
-    """What a search found, and all that is known when it is over."""
+class SearchResult:
+    """What a search result, and all that is known when it is over."""
 
     context: "SearchContext"
     stages: Stages
     problem: Problem
-    finals: list[Final]  # the best by its own reward first
-    own: (
-        np.ndarray
-    )  # float64 (n,): mean rewards of the finals by the model's own forward in float32
+    finals: list[Final]
+    """The best by its own reward first."""
+    own: np.ndarray
+    """float64 (n,): mean rewards of the finals by the model's own forward in float32."""
     certificate: Certificate
-    certified_at: tuple[
-        int, float
-    ]  # evaluations and seconds of the certificate, its sweeps included
-    neighbour_values: (
-        Tensor  # float64 (L, V): of the result with every allowed token at every position
-    )
-    objective: RewardObjective  # in float32
-    hits: tuple[
-        int | None, float
-    ]  # restarts of the gradient that find the best token, after how many evaluations
-    exact: bool  # whether every response was scored
-    inputs: list[str]  # references of the score tables that it took single tokens' rewards from
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)  # by their names in the artifact
+    certified_at: tuple[int, float]
+    """Evaluations and seconds of the certificate, its sweeps included."""
+    neighbour_values: Tensor
+    """float64 (L, V): of the result with every allowed token at every position."""
+    objective: RewardObjective
+    """In float32."""
+    hits: tuple[int | None, float]
+    """Restarts of the gradient that find the best token, after how many evaluations."""
+    exact: bool
+    """Whether every response was scored."""
+    inputs: list[str]
+    """References of the score tables that it took single tokens' rewards from."""
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """By their names in the artifact."""
 
-    def __post_init__(self):
-        [best, *_], certificate = self.finals, self.certificate
-        self.response, self.found_by, self.reward = (
-            best.point.response,
-            best.found_by,
-            float(self.own[0]),
-        )
+    def __post_init__(self) -> None:
+        best, certificate = self.finals[0], self.certificate
+        self.response, self.found_by = best.point.response, best.found_by
+        self.reward, self.sign = float(self.own[0]), self.context.spec.goal.sign
         # 1-opt, or tie: whether a single change is as good. Two rewards within twice the noise are
         # tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
-        # Of the search by itself.
         self.evaluations = self.stages.evaluations() + self.problem.single_evaluations
-        self.begun_from = ", ".join(
-            self.problem.known.values()
-        )  # what the registry held and it began from
+        """Of the search by itself."""
+        self.begun_from = ", ".join(self.problem.known.values())
+        """What the registry held and it began from."""
+        self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.tables["sequences"] = _sequences(self)
         self.text = self.tables["sequences"]["text"][0]
         for name, make in TABLES.items():
@@ -97,15 +97,15 @@ class Found:
 # --- Tables.
 
 
-def checklist(found: Found) -> pd.DataFrame:
+def checklist(result: SearchResult) -> pd.DataFrame:
     """One row a claim: rung (its number), check, measured, verdict (holds, tie, fails, not tried),
     meaning."""
-    problem, certificate, exact = found.problem, found.certificate, found.exact
-    done, noise, margin = found.stages.done, found.noise, certificate.smallest_margin
+    problem, certificate, exact = result.problem, result.certificate, result.exact
+    done, noise, margin = result.stages.done, result.noise, certificate.smallest_margin
     baselines = [stage for stage in done if stage.phase == BASELINE]
     pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
     verdicts = (
-        checks.one_token(*found.hits, restarts=found.context.spec.restarts),
+        checks.one_token(*result.hits, restarts=result.context.spec.restarts),
         checks.all_responses(problem.responses, scored=exact, length=problem.length, pruned=pruned),
         (
             {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
@@ -115,18 +115,16 @@ def checklist(found: Found) -> pd.DataFrame:
         checks.spread(
             [s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact
         ),
-        checks.scored_again(
-            abs(found.context.spec.goal.sign * found.own[0] - certificate.value), margin
-        ),
-        (HOLDS, "yes") if found.tables["sequences"]["survives"][0] else (FAILS, "no"),
+        checks.scored_again(abs(result.sign * result.own[0] - certificate.value), margin),
+        (HOLDS, "yes") if result.tables["sequences"]["survives"][0] else (FAILS, "no"),
         checks.beats(
-            found.stages.best,
+            result.stages.best,
             {s.name.removeprefix("baseline "): s.curve[-1].value for s in baselines if s.curve},
             budget=max((stage.evaluations for stage in baselines), default=0),
-            spent=found.evaluations,
+            spent=result.evaluations,
             noise=noise,
             exact=exact,
-            begun_from=found.begun_from,
+            begun_from=result.begun_from,
         ),
     )
     table = pd.DataFrame(verdicts, columns=["verdict", "measured"])
@@ -138,11 +136,10 @@ def checklist(found: Found) -> pd.DataFrame:
     return table[["rung", "check", "measured", "verdict", "meaning"]]
 
 
-def _sequences(found: Found) -> pd.DataFrame:
-    context, finals, sign = found.context, found.finals, found.context.spec.goal.sign
-    tokens = context.vocabulary.rows.set_index("candidate_id")["token"]
+def _sequences(result: SearchResult) -> pd.DataFrame:
+    context, finals, token_of = result.context, result.finals, result.spellings["token"]
     responses = torch.tensor([final.point.response for final in finals])
-    spelled = [[tokens[i] for i in response] for response in responses.tolist()]
+    spelled = [[token_of[i] for i in response] for response in responses.tolist()]
     return pd.DataFrame(
         {
             "rank": range(1, len(finals) + 1),
@@ -152,8 +149,8 @@ def _sequences(found: Found) -> pd.DataFrame:
             "token_ids": [json.dumps(response) for response in responses.tolist()],
             "tokens": [json.dumps(response, ensure_ascii=False) for response in spelled],
             "text": context.round_trip.text_of(responses),
-            "reward": found.own,
-            "search_reward": [sign * final.point.value for final in finals],
+            "reward": result.own,
+            "search_reward": [result.sign * final.point.value for final in finals],
             "survives": context.round_trip(responses).tolist(),
             "one_opt": pd.array([final.one_opt for final in finals], dtype="boolean"),
             "evaluations": [final.point.evaluations for final in finals],
@@ -161,93 +158,84 @@ def _sequences(found: Found) -> pd.DataFrame:
     )
 
 
-def _curve_rows(found: Found) -> pd.DataFrame:
+def _curve_rows(result: SearchResult) -> pd.DataFrame:
     """Best reward so far against evaluations, for the search and each baseline; the last row of
     each is its budget."""
-    curves = [("search", found.stages.curve(), found.evaluations, found.problem.single_evaluations)]
-    for stage in found.stages.done:
+    curves = [
+        ("search", result.stages.curve(), result.evaluations, result.problem.single_evaluations)
+    ]
+    for stage in result.stages.done:
         if stage.phase == BASELINE:
             curves.append((stage.name.removeprefix("baseline "), stage.curve, stage.evaluations, 0))
-    scan = ("search", found.problem.tokens, found.finals[0].point.value)
-    rows = [scan] if found.problem.length == 1 else []
-    for method, points, evaluations, begun in curves:
-        rows += [(method, begun + point.evaluations, point.value) for point in points]
+    scan = ("search", result.problem.tokens, result.finals[0].point.value)
+    rows = [scan] if result.problem.length == 1 else []
+    for method, points, evaluations, before in curves:
+        rows += [(method, before + point.evaluations, point.value) for point in points]
         if points and rows[-1][1] < evaluations:
             rows.append((method, evaluations, points[-1].value))
     curve = pd.DataFrame(rows, columns=["method", "evaluations", "reward"])
-    return curve.assign(reward=found.context.spec.goal.sign * curve["reward"])
+    return curve.assign(reward=result.sign * curve["reward"])
 
 
-def _phases(found: Found) -> pd.DataFrame:
+def _phases(result: SearchResult) -> pd.DataFrame:
     """Evaluations and seconds of each phase; only those of the search count to its budget."""
-    rows = [("start", found.problem.single_evaluations, 0.0)]
-    rows += [(stage.phase, stage.evaluations, stage.seconds) for stage in found.stages.done]
-    rows.append(("certificate", *found.certified_at))
+    rows = [("start", result.problem.single_evaluations, 0.0)]
+    rows += [(stage.phase, stage.evaluations, stage.seconds) for stage in result.stages.done]
+    rows.append(("certificate", *result.certified_at))
     phases = pd.DataFrame(rows, columns=["phase", "evaluations", "seconds"])
     order = [*SEARCH, "certificate", ONE_TOKEN, BASELINE]
-    return (
-        phases.groupby("phase")
-        .sum()
-        .reindex(order)
-        .dropna()
-        .astype({"evaluations": int})
-        .reset_index()
-    )
+    sums = phases.groupby("phase").sum().reindex(order).dropna()
+    return sums.astype({"evaluations": int}).reset_index()
 
 
-def _neighbour_rows(found: Found) -> pd.DataFrame:
-    names = found.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
-    best = found.certificate.neighbours
-    old = names.loc[[found.response[position] for position in best["position"]]].reset_index(
-        names="token_id"
-    )
-    new = (
-        names.loc[best["token"]]
-        .add_prefix("neighbour_")
-        .rename(columns={"neighbour_token": "neighbour"})
-    )
-    reward = (found.context.spec.goal.sign * best["value"]).rename("reward")
-    parts = [best["position"], old, new.reset_index(names="neighbour_id"), reward, best["margin"]]
+def _neighbour_rows(result: SearchResult) -> pd.DataFrame:
+    best, names = result.certificate.neighbours, result.spellings
+    old = names.loc[[result.response[position] for position in best["position"]]]
+    new = names.loc[best["token"]].set_axis(["neighbour", "neighbour_text"], axis=1)
+    parts = [
+        best["position"],
+        old.reset_index(names="token_id"),
+        new.reset_index(names="neighbour_id"),
+        (result.sign * best["value"]).rename("reward"),
+        best["margin"],
+    ]
     return pd.concat(parts, axis=1)
 
 
-def _quality(found: Found) -> pd.DataFrame:
+def _quality(result: SearchResult) -> pd.DataFrame:
     """At the result; and, where the gradient is to be checked, at a random response of its
     length."""
-    context, objective = found.context, found.objective
-    points = {"result": (torch.tensor(found.response), found.neighbour_values)}
+    context, objective = result.context, result.objective
+    points = {"result": (torch.tensor(result.response), result.neighbour_values)}
     if context.spec.check_gradient:
         random = torch.Generator().manual_seed(context.seed)
-        [start] = random_responses(
-            1, length=context.spec.length, allowed=context.allowed, generator=random
-        )
-        points = {"start": (start, neighbour_values(objective, start, context.allowed))} | points
-    parts = [
-        gradient_quality(
-            values, objective.gradient(response), response, top_k=context.spec.top_k
-        ).assign(point=point)
-        for point, (response, values) in points.items()
-    ]
+        length, allowed = context.spec.length, context.allowed
+        [start] = random_responses(1, length=length, allowed=allowed, generator=random)
+        points = {"start": (start, neighbour_values(objective, start, allowed))} | points
+    parts = []
+    for point, (response, values) in points.items():
+        slopes, top_k = objective.gradient(response), context.spec.top_k
+        parts.append(gradient_quality(values, slopes, response, top_k=top_k).assign(point=point))
     quality = pd.concat(parts, ignore_index=True)
-    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
-    return quality.assign(best=quality["best_id"].map(texts), allowed=quality["n"])
+    best = quality["best_id"].map(result.spellings["text"])
+    return quality.assign(best=best, allowed=quality["n"])
 
 
-def _levels(found: Found) -> pd.DataFrame:
+def _levels(result: SearchResult) -> pd.DataFrame:
     """The best of each length that the beam went through, from the best single token on, and of
     this search."""
-    sign, single = found.context.spec.goal.sign, found.problem.single
+    sign, single = result.sign, result.problem.single
     rows = [(1, sign * float(single.max()), "scan", "", "")] if single is not None else []
-    for stage in found.stages.done:
+    for stage in result.stages.done:
         if stage.name == "beam":
             best = enumerate(stage.details["best"][1:], start=2)
             rows += [(length, sign * value, "beam", "", "") for length, value in best]
-    rows.append((found.problem.length, found.reward, "search", "", found.verdict))
+    rows.append((result.problem.length, result.reward, "search", "", result.verdict))
     return pd.DataFrame(rows, columns=["length", "reward", "what", "reference", "verdict"])
 
 
-def _provenance(found: Found) -> pd.DataFrame:
-    context, model = found.context, found.context.model
+def _provenance(result: SearchResult) -> pd.DataFrame:
+    context, model = result.context, result.context.model
     digests = ("weights_digest", "tokenizer_digest", "template_digest")
     row = {
         "model": model.name,
@@ -273,11 +261,10 @@ TABLES = {
 }
 
 
-def pair_tables(found: Found, pairs: "ExhaustivePairs") -> dict[str, pd.DataFrame]:
+def pair_tables(result: SearchResult, pairs: "ExhaustivePairs") -> dict[str, pd.DataFrame]:
     """Both ends of all pairs, every token's own, all rewards, and where the best of each other
     stage stands among them."""
-    context, sign = found.context, found.context.spec.goal.sign
-    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
+    context, sign, texts = result.context, result.sign, result.spellings["text"]
 
     def named(ends: pd.DataFrame, end: str) -> pd.DataFrame:
         responses = responses_of(ends)
@@ -291,34 +278,31 @@ def pair_tables(found: Found, pairs: "ExhaustivePairs") -> dict[str, pd.DataFram
     def ranks(reward: float, response: tuple[int, ...]) -> tuple[int, int]:
         """The first and the last rank that a response may have, whose reward another batch gave: it
         may err by the noise."""
-        if response in known.index:
-            return (int(known.loc[response]),) * 2
-        least, most = pairs.above(reward + found.noise)[0], pairs.above(reward - found.noise)[1]
-        return (
-            (1 + least, 1 + most) if sign > 0 else (1 + pairs.pairs - most, 1 + pairs.pairs - least)
-        )
+        if response in rank_of.index:
+            return (int(rank_of.loc[response]),) * 2
+        least, most = pairs.above(reward + result.noise)[0], pairs.above(reward - result.noise)[1]
+        if sign < 0:
+            least, most = pairs.pairs - most, pairs.pairs - least
+        return 1 + least, 1 + most
 
-    known = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
+    rank_of = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
     rows = []
-    for stage in found.stages.done:
+    for stage in result.stages.done:
         if stage.curve and len(stage.curve[-1].response) == 2:
             end = stage.curve[-1]
-            name = {"pairs": "pruned pairs"}.get(
-                stage.name, stage.name.replace("restart", "gradient, start")
-            )
+            named_stage = stage.name.replace("restart", "gradient, start")
+            name = "pruned pairs" if stage.name == "pairs" else named_stage
             [pair] = context.round_trip.text_of(torch.tensor([end.response]))
-            rows.append(
-                (name, pair, sign * end.value, *ranks(sign * end.value, end.response), pairs.pairs)
-            )
+            reward = sign * end.value
+            rows.append((name, pair, reward, *ranks(reward, end.response), pairs.pairs))
+    columns = ["result", "pair", "reward", "rank", "rank_most", "of"]
     return {
         "top_pairs": named(pairs.top, "top"),
         "bottom_pairs": named(pairs.bottom, "bottom"),
         "per_first": pairs.per_first,
         "per_second": pairs.per_second,
         "histogram": pairs.histogram,
-        "standing": pd.DataFrame(
-            rows, columns=["result", "pair", "reward", "rank", "rank_most", "of"]
-        ),
+        "standing": pd.DataFrame(rows, columns=columns),
     }
 
 
@@ -329,28 +313,23 @@ def responses_of(ends: pd.DataFrame) -> Tensor:
 # --- Results.
 
 
-def search_results(tables: Mapping[str, pd.DataFrame], found: Found) -> list[Result]:
+def search_results(tables: Tables, result: SearchResult) -> list[Result]:
     """The Results of one search, the response first. Empty tables are left out."""
     tables = {name: table for name, table in tables.items() if len(table)}
-    rest = [_result(name, table) for name, table in tables.items() if name not in MAKERS]
-    return [
-        make(tables[name], tables, found) for name, make in MAKERS.items() if name in tables
-    ] + rest
+    made = [make(tables[name], tables, result) for name, make in MAKERS.items() if name in tables]
+    return made + [_result(name, table) for name, table in tables.items() if name not in MAKERS]
 
 
-def ahead_of(tables: Mapping[str, pd.DataFrame], found: Found) -> dict[str, float]:
+def ahead_of(tables: Tables, result: SearchResult) -> dict[str, float]:
     """By how much the search ended better than each baseline, in units of reward as the engine gave
     them; {} where none was run, where all responses were scored, and where the search began from
     what was known."""
-    if "curve" not in tables or found.begun_from or found.exact:
+    if "curve" not in tables or result.begun_from or result.exact:
         return {}
     curve = tables["curve"]
-    ends = (
-        (found.context.spec.goal.sign * curve["reward"]).groupby(curve["method"], sort=False).max()
-    )
-    return {
-        method: float(ends["search"] - end) for method, end in ends.items() if method != "search"
-    }
+    ends = (result.sign * curve["reward"]).groupby(curve["method"], sort=False).max().to_dict()
+    best = ends.pop("search")
+    return {method: float(best - end) for method, end in ends.items()}
 
 
 def spelling(token: str, text: str, *, limit: int = 22) -> str:
@@ -359,62 +338,62 @@ def spelling(token: str, text: str, *, limit: int = 22) -> str:
     return literal(token if not text or "\ufffd" in text else text, limit=limit)
 
 
-def _best(found: Found) -> str:
-    return "best" if found.context.spec.goal.sign > 0 else "worst"
+def _best(result: SearchResult) -> str:
+    return "best" if result.sign > 0 else "worst"
 
 
-def _response(table: pd.DataFrame, tables: Mapping[str, pd.DataFrame], found: Found) -> Result:
+def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Result:
     """The response that was found, and those that other stages ended with."""
-    winner, spec = table.iloc[0], found.context.spec
+    winner, spec = table.iloc[0], result.context.spec
+    reward = float(winner["reward"])
     polished = table["one_opt"].fillna(False).astype(bool)
-    kept = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
+    drawn = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
     summary = {
-        "best_reward": float(winner["reward"]),
+        "best_reward": reward,
         "best_text": winner["text"],
         "found_by": winner["found_by"],
         "length": spec.length,
         "goal": spec.goal.value,
-        "verdict": found.verdict,
-        "exact": found.exact,
-        "evaluations": found.evaluations,
+        "verdict": result.verdict,
+        "exact": result.exact,
+        "evaluations": result.evaluations,
         "survives": bool(winner["survives"]),
     }
     if "neighbours" in tables:
         summary["smallest_margin"] = float(tables["neighbours"]["margin"].min())
-    ahead = ahead_of(tables, found)
-    summary |= {BEATS[method]: by > 2 * found.noise for method, by in ahead.items()}
+    ahead = ahead_of(tables, result)
+    summary |= {BEATS[method]: by > 2 * result.noise for method, by in ahead.items()}
     quality = tables.get("gradient_quality", pd.DataFrame({"point": []}))
     # At the result no change is an improvement to be found.
     if len(at_random := quality[quality["point"] == "start"]):
         summary["gradient_within_top_k_share"] = float(at_random["within_top_k"].mean())
-    notes = (
-        [] if winner["survives"] else ["No text gives this response: typed, it becomes other ids."]
-    )
+    notes = []
+    if not winner["survives"]:
+        notes.append("No text gives this response: typed, it becomes other ids.")
     if winner["start"] == "registry":
         notes.append(
             f"{winner['found_by']} held this response before; this search found none better."
         )
     thing = "token" if spec.length == 1 else f"response of {spec.length} tokens"
-    prompts = " and ".join(list(found.context.prompts)[:2])
+    prompts = " and ".join(list(result.context.prompts)[:2])
+    forest = Forest(
+        data=drawn,
+        row="found_by",
+        estimate="reward",
+        low=None,
+        high=None,
+        group="ended",
+        reference=reward,
+        xlabel="reward that each stage ended with; the line: the result",
+    )
     return _result(
         "sequences",
         table,
-        headline=f"The {_best(found)} {thing}{'' if found.exact else ' found'} on {prompts}: "
+        headline=f"The {_best(result)} {thing}{'' if result.exact else ' found'} on {prompts}: "
         f"{literal(winner['text'], limit=60)}, reward {significant(winner['reward'], digits=4)}.",
-        plot=Forest(
-            data=kept,
-            row="found_by",
-            estimate="reward",
-            low=None,
-            high=None,
-            group="ended",
-            reference=float(winner["reward"]),
-            xlabel="reward that each stage ended with; the line: the result",
-        )
-        if len(table) > 1 and not found.exact
-        else None,
+        plot=forest if len(table) > 1 and not result.exact else None,
         weight=2.0,
-        estimate=Estimate("reward", float(winner["reward"]), found.evaluations, "evaluations"),
+        estimate=Estimate("reward", reward, result.evaluations, "evaluations"),
         notes=tuple(notes),
         summary=summary,
     )
@@ -435,25 +414,24 @@ def _checks(table: pd.DataFrame, *_) -> Result:
     )
 
 
-def _neighbours(table: pd.DataFrame, _tables: object, found: Found) -> Result:
+def _neighbours(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> Result:
     """The best change of one token at each position."""
-    tie = 2 * found.noise
+    tie = 2 * result.noise
     old = [spelling(row.token, row.text) for row in table.itertuples()]
     new = [spelling(row.neighbour, row.neighbour_text) for row in table.itertuples()]
-    swaps = [
-        f"{at}: {one} → {other}" for at, one, other in zip(table["position"], old, new, strict=True)
-    ]
+    changes = zip(table["position"], old, new, strict=True)
+    swaps = [f"{at}: {one} → {other}" for at, one, other in changes]
     drawn = table.assign(swap=swaps, low=table["margin"] - tie, high=table["margin"] + tie)
     place = int(table["margin"].to_numpy().argmin())
     closest = drawn.iloc[place]
-    margin = float(closest["margin"])
+    margin, low, high = (float(closest[name]) for name in ("margin", "low", "high"))
+    tried = result.problem.tokens * len(table)
     how = "is worse" if margin > tie else "ties"
     return _result(
         "neighbours",
         table,
         headline=f"The closest change of one token, {new[place]} for {old[place]} at position "
-        f"{closest['position']}, "
-        f"{how} by {significant(abs(margin), digits=3)}.",
+        f"{closest['position']}, {how} by {significant(abs(margin), digits=3)}.",
         plot=Forest(
             data=drawn,
             row="swap",
@@ -461,75 +439,56 @@ def _neighbours(table: pd.DataFrame, _tables: object, found: Found) -> Result:
             xlabel="margin to the best other token (reward; ± twice the noise)",
         ),
         weight=weight_of(0.5),
-        estimate=Estimate(
-            "smallest margin, reward",
-            margin,
-            found.problem.tokens * len(table),
-            "changes",
-            float(closest["low"]),
-            float(closest["high"]),
-        ),
+        estimate=Estimate("smallest margin, reward", margin, tried, "changes", low, high),
     )
 
 
-def _curve(table: pd.DataFrame, tables: Mapping[str, pd.DataFrame], found: Found) -> Result:
+def _curve(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Result:
     """The best reward so far of the search and of each baseline."""
-    plot = (
-        Lines(
-            x="evaluations",
-            y="reward",
-            group="method",
-            ends=True,
-            steps=True,
-            log_x=True,
-            xlabel="candidate evaluations",
-            ylabel="best reward so far",
-        )
-        if len(table) > 1
-        else None
+    lines = Lines(
+        x="evaluations",
+        y="reward",
+        group="method",
+        ends=True,
+        steps=True,
+        log_x=True,
+        xlabel="candidate evaluations",
+        ylabel="best reward so far",
     )
-    ahead = ahead_of(tables, found)
+    plot = lines if len(table) > 1 else None
+    ahead = ahead_of(tables, result)
     if not ahead:
         why = ("No baseline was run, so nothing is known to be beaten: search.baselines=true",)
-        return _result(
-            "curve", table, plot=plot, notes=() if found.exact or found.begun_from else why
-        )
-    method = min(ahead, key=ahead.get)
-    by, tie = ahead[method], 2 * found.noise
+        notes = () if result.exact or result.begun_from else why
+        return _result("curve", table, plot=plot, notes=notes)
+    method = min(ahead, key=ahead.__getitem__)
+    by, tie = ahead[method], 2 * result.noise
     verb = "is ahead of" if by > tie else "is BEHIND" if by < -tie else "ties with"
     spent = table.groupby("method")["evaluations"].max()
     equal = spent[method] >= spent["search"]
     budgets = "evaluations each" if equal else f"evaluations, the search had {spent['search']:,}"
-    dtype = found.context.dtype.value
+    dtype = result.context.dtype.value
     rounding = f"Rewards of the curve are in {dtype}: differences within its rounding mean nothing."
     return _result(
         "curve",
         table,
         headline=f"The search {verb} its strongest baseline, {method} (by "
-        f"{significant(abs(by), digits=3)}), "
-        f"at {spent[method]:,} {budgets}.",
+        f"{significant(abs(by), digits=3)}), at {spent[method]:,} {budgets}.",
         plot=plot,
         weight=weight_of(0.8 if by < -tie else 0.4 if equal else 0.1),
-        estimate=Estimate(
-            "reward ahead of the best baseline",
-            by,
-            int(spent[method]),
-            "evaluations",
-            by - tie,
-            by + tie,
-        ),
+        estimate=Estimate(AHEAD, by, int(spent[method]), "evaluations", by - tie, by + tie),
         notes=() if dtype == "float32" else (rounding,),
     )
 
 
-def _growth(table: pd.DataFrame, _tables: object, found: Found) -> Result:
+def _growth(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> Result:
     """How the best reward grows with the number of tokens, where more than one length is known."""
-    sign = found.context.spec.goal.sign
+    sign = result.sign
     best = sign * (sign * table["reward"]).groupby(table["length"]).max()
     if len(best) < 2:
         return _result("growth", table)
     first, last = (significant(value, digits=4) for value in (best.iloc[0], best.iloc[-1]))
-    which = _best(found)
+    which = _best(result)
     return _result(
         "growth",
         table,
@@ -568,18 +527,17 @@ def _gradient(table: pd.DataFrame, *_) -> Result:
         reference=0.5,
         xlabel="rank by gradient of the truly best token, share of the vocabulary (line: chance)",
     )
-    return _result(
-        "gradient_quality", table, plot=plot if (table["point"] == "start").any() else None
-    )
+    checked = (table["point"] == "start").any()
+    return _result("gradient_quality", table, plot=plot if checked else None)
 
 
-def _standing(table: pd.DataFrame, _tables: object, found: Found) -> Result:
+def _standing(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> Result:
     """Where what cheaper searches found stands among all pairs."""
     reached = int((table["rank_most"] == 1).sum())
     return _result(
         "standing",
         table,
-        headline=f"{reached} of {len(table)} cheaper searches reach the {_best(found)} of all "
+        headline=f"{reached} of {len(table)} cheaper searches reach the {_best(result)} of all "
         f"{table['of'].max():,} pairs.",
         plot=Forest(
             row="result",

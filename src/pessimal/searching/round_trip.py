@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from pessimal.rewards.base import Conversations
 from pessimal.rewards.frame import Frame
@@ -29,7 +30,9 @@ class RoundTrip:
     """Whether a text gives exactly these ids, in the conversations of every prompt. Keeps its
     results."""
 
-    def __init__(self, tokenizer, frames: Iterable[tuple[Conversations, Frame]]):
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, frames: Iterable[tuple[Conversations, Frame]]
+    ):
         self.tokenizer, self.frames = tokenizer, list(frames)
         self._known: dict[tuple[int, ...], bool] = {}
 
@@ -47,9 +50,8 @@ class RoundTrip:
 
     def text_of(self, responses: Tensor) -> list[str]:
         """The text of each response (n, L), as it goes into the template."""
-        decoded = self.tokenizer.batch_decode(
-            responses.tolist(), clean_up_tokenization_spaces=False
-        )
+        ids = responses.tolist()
+        decoded = self.tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
         return [storable(text) for text in decoded]
 
     def _check(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], bool]:
@@ -59,11 +61,8 @@ class RoundTrip:
         # Those that fail in one prompt's conversation are not tried in the next.
         for conversations, frame in self.frames:
             whole = conversations.ids(frame.prompt, [texts[ids] for ids in left])
-            left = [
-                ids
-                for ids, given in zip(left, whole, strict=True)
-                if frame.inside(given) == list(ids)
-            ]
+            pairs = zip(left, whole, strict=True)
+            left = [ids for ids, given in pairs if frame.inside(given) == list(ids)]
             if not left:
                 break
         return failed | dict.fromkeys(left, True)
@@ -85,10 +84,8 @@ def best_retokenizing(
     further than need be.
     """
     chosen: list[int] = []
-    checked, at_once = (
-        0,
-        count if retokenizes is None else min(max(count, _FIRST_CHECKED), _AT_ONCE),
-    )
+    first = count if retokenizes is None else min(max(count, _FIRST_CHECKED), _AT_ONCE)
+    checked, at_once = 0, first
     total = int((values > above).sum())
     while checked < total and len(chosen) < count:
         rows = _ranked(values, above, min(checked + at_once, total))[checked:]

@@ -1,4 +1,4 @@
-"""One search on one model, in memory: `search(model, prompts, length=4) -> Found`.
+"""One search on one model, in memory: `search(model, prompts, length=4) -> SearchResult`.
 
 Opens a scorer a prompt, divides the budget, runs the procedure, scores the best responses again in
 float32, certifies the best of all, and makes the tables. Knows no configuration, registry or W&B;
@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 
 from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.base import NetworkReward
@@ -35,7 +37,7 @@ from pessimal.searching.procedure import (
     polish_final,
 )
 from pessimal.searching.procedure import search as search_by_stages
-from pessimal.searching.results import Found, responses_of
+from pessimal.searching.results import SearchResult, responses_of
 from pessimal.searching.round_trip import best_retokenizing
 from pessimal.searching.spec import Goal, SearchSpec
 
@@ -56,13 +58,14 @@ def search(
     seed: int = 0,
     device: torch.device | str = "cpu",
     batch_size: int | None = None,
-    **options: object,
-) -> Found:
+    **options: Any,
+) -> SearchResult:
     """`pessimal.search` (see there) on user turns by key; `options` are those of `SearchSpec`."""
-
-    spec = SearchSpec(**{**options, "goal": Goal(options.get("goal", "optimal"))})
-    own = {"mode": Mode(mode), "seed": seed, "device": device, "batch_size": batch_size}
-    return run(SearchContext(model, prompts, spec, **own))
+    spec = SearchSpec(**options | {"goal": Goal(options.get("goal", "optimal"))})
+    context = SearchContext(
+        model, prompts, spec, mode=Mode(mode), seed=seed, device=device, batch_size=batch_size
+    )
+    return run(context)
 
 
 def run(
@@ -74,7 +77,7 @@ def run(
     on_cost: Callable[[str, int], None] | None = None,
     on_stage: Callable[[Stage], None] | None = None,
     on_best: Callable[[int, float], None] | None = None,
-) -> Found:
+) -> SearchResult:
     """The search of a context, with its checks.
 
     Args:
@@ -87,63 +90,55 @@ def run(
         on_stage, on_best: called with each finished stage; with evaluations and best value so far,
             at improvements.
     """
-    spec, length = context.spec, context.spec.length
-    # Single tokens are scored for a search of more where that takes little of its budget, and it
+    spec, length, seed = context.spec, context.spec.length, context.seed
+    # 1. Single tokens: scored for a search of more where that takes little of its budget, and it
     # cannot score everything.
     all_affordable = int(context.mask.sum()) ** length <= spec.evaluations
+    everything = length == 1 or all_affordable or bool(exact)
     most = np.inf if length == 1 else 0 if all_affordable else _SINGLE_SHARE * spec.evaluations
-    values, references, evaluations = context.single_rewards(most=most) or (None, [], 0)
-    if values is not None:
-        values = torch.from_numpy(spec.goal.sign * values).nan_to_num(nan=-torch.inf)
+    rewards, references, evaluations = context.single_rewards(most=most) or (None, [], 0)
+    single = None
+    if rewards is not None:
+        single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
     problem = Problem(
         length=length,
         allowed=context.allowed,
-        single=values,
+        single=single,
         single_evaluations=evaluations,
         retokenizes=context.retokenizes,
         tolerance=2 * context.noise(context.dtype),
         known=known or {},
     )
     stages = Stages(context.objective(), folder, on_stage=on_stage, on_best=on_best)
-    everything = length == 1 or all_affordable or bool(exact)
 
     def each_baseline(spent: int) -> int:
-        return (
-            0
-            if everything
-            else spent
-            if spec.baselines is True
-            else min(int(spec.baselines), spent)
-        )
+        if everything:
+            return 0
+        return spent if spec.baselines is True else min(int(spec.baselines), spent)
 
+    # 2. What it will cost.
     if on_cost is not None:
         phases = divide(problem, spec).phases if length > 1 else {START: evaluations}
-        on_cost(
-            *_cost(
-                phases, length * problem.tokens, each_baseline(sum(phases.values())), context.rate()
-            )
-        )
-    hits = (None, 0.0)
-    if spec.check_gradient and values is not None:
-        [best] = _best_tokens(problem, n=1)
-        hits = one_token(stages, problem, spec, best=float(values[best]), seed=context.seed)
-    if length == 1:
-        finals = [
-            Final(
-                Point(evaluations, float(values[token]), (token,)),
-                "scan",
-                "scan",
-                one_opt=rank == 0,
-            )
-            for rank, token in enumerate(_best_tokens(problem, n=spec.restarts))
-        ]
+        baseline = each_baseline(sum(phases.values()))
+        on_cost(*_cost(phases, length * problem.tokens, baseline, context.rate()))
+    # 3. The search, and its baselines.
+    hits: tuple[int | None, float] = (None, 0.0)
+    if spec.check_gradient and single is not None:
+        [best] = _best_tokens(problem, single, n=1)
+        hits = one_token(stages, problem, spec, best=float(single[best]), seed=seed)
+    if length == 1 and single is not None:
+        tokens = _best_tokens(problem, single, n=spec.restarts)
+        points = [Point(evaluations, float(single[token]), (token,)) for token in tokens]
+        finals = [Final(one, "scan", "scan", one_opt=not rank) for rank, one in enumerate(points)]
     else:
-        finals = search_by_stages(stages, problem, spec, seed=context.seed)
+        finals = search_by_stages(stages, problem, spec, seed=seed)
     if each := each_baseline(stages.evaluations() + evaluations):
-        finals += baselines(stages, problem, budget=each, seed=context.seed)
+        finals += baselines(stages, problem, budget=each, seed=seed)
+    # 4. The best of all, scored again and certified.
     finals = [*exact, *best_of_each(finals)]
-    about = {"hits": hits, "inputs": references, "exact": everything}
-    return _concluded(context, stages, problem, finals, **about)
+    return _concluded(
+        context, stages, problem, finals, hits=hits, inputs=references, exact=everything
+    )
 
 
 def every_pair(
@@ -185,20 +180,17 @@ def best_pairs(context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
     """The best pairs by the goal that count, of which the result is taken."""
     goal = context.spec.goal
     ends = pairs.top if goal.sign > 0 else pairs.bottom
-    kept = ends[context.retokenizes(responses_of(ends)).numpy()] if context.retokenizes else ends
-    if kept.empty:
+    kept = len(ends)
+    if context.retokenizes:
+        ends = ends[context.retokenizes(responses_of(ends)).numpy()]
+    if ends.empty:
         raise WorkError(
-            f"none of the {len(ends):,} {goal.value} pairs is given by a text. Keep more of them: "
-            f"search.keep={10 * len(ends)}; or type mode=ids"
+            f"none of the {kept:,} {goal.value} pairs is given by a text. Keep more of them: "
+            f"search.keep={10 * kept}; or type mode=ids"
         )
-    return [
-        Final(
-            Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)),
-            "every pair",
-            "exhaustive",
-        )
-        for row in kept.head(RESCORED_PAIRS).itertuples()
-    ]
+    best = ends.head(RESCORED_PAIRS).itertuples()
+    points = [Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)) for row in best]
+    return [Final(point, "every pair", "exhaustive") for point in points]
 
 
 def _cost(
@@ -210,21 +202,22 @@ def _cost(
     named = ", ".join(f"{phase} {evaluations:,}" for phase, evaluations in phases.items())
     more = f", baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
     total = budget + certificate + len(BASELINES) * baseline
-    lasts = f"{total / rate / 60:.0f} min" if total / rate > 100 else f"{total / rate:.0f} s"
-    said = f"At most {budget:,} evaluations ({named}), certificate at least {certificate:,}{more}"
-    return f"{said}: about {lasts} at {rate:,.0f} a second.", total
+    seconds = total / rate
+    lasts = f"{seconds / 60:.0f} min" if seconds > 100 else f"{seconds:.0f} s"
+    cost = f"At most {budget:,} evaluations ({named}), certificate at least {certificate:,}{more}"
+    return f"{cost}: about {lasts} at {rate:,.0f} a second.", total
 
 
-def _best_tokens(problem: Problem, *, n: int) -> list[int]:
-    """The n best single tokens that count."""
+def _best_tokens(problem: Problem, values: Tensor, *, n: int) -> list[int]:
+    """The n best single tokens that count, by their `values` (V,)."""
     return best_retokenizing(
-        problem.single, lambda ids: ids.unsqueeze(1), count=n, retokenizes=problem.retokenizes
+        values, lambda ids: ids.unsqueeze(1), count=n, retokenizes=problem.retokenizes
     ).tolist()
 
 
 def _concluded(
-    context: SearchContext, stages: Stages, problem: Problem, finals: list[Final], **about
-) -> Found:
+    context: SearchContext, stages: Stages, problem: Problem, finals: list[Final], **about: Any
+) -> SearchResult:
     """Score the final responses again, take the best that was ever evaluated, certify it; where a
     single change of it is better, sweeps go on until none is."""
     sign = context.spec.goal.sign
@@ -234,10 +227,9 @@ def _concluded(
     best = int(np.argmax(sign * own))
     noise = context.noise(Dtype.float32, at=torch.tensor(finals[best].point.response))
     in_float32 = replace(problem, tolerance=2 * noise)
-    sweeps = Stages(
-        objective, stages.folder and stages.folder / "float32", on_stage=stages.on_stage
-    )
-    passes, begun = 0, time.perf_counter()
+    folder = stages.folder and stages.folder / "float32"
+    sweeps = Stages(objective, folder, on_stage=stages.on_stage)
+    passes, started = 0, time.perf_counter()
     while True:
         response = torch.tensor(finals[best].point.response)
         values = neighbour_values(objective, response, context.allowed)
@@ -249,9 +241,8 @@ def _concluded(
         changed = response.clone()
         changed[int(better["position"])] = int(better["token"])
         start = finals[best]._replace(point=Point(0, better["value"], tuple(changed.tolist())))
-        polished = polish_final(
-            sweeps, in_float32, start, name=f"polish {passes}", phase=CERTIFICATE
-        )
+        name = f"polish {passes}"
+        polished = polish_final(sweeps, in_float32, start, name=name, phase=CERTIFICATE)
         by = finals[best].found_by.removesuffix(", polish") + ", polish"
         finals = [polished._replace(found_by=by), *finals]
         own = np.concatenate([context.own_rewards(torch.tensor([polished.point.response])), own])
@@ -260,15 +251,15 @@ def _concluded(
     finals = [finals[i] for i in order]
     finals[0] = finals[0]._replace(one_opt=True)
     spent = passes * certificate.evaluations + sweeps.evaluations((CERTIFICATE,))
-    return Found(
+    return SearchResult(
         context,
         stages,
         problem,
         finals,
         own[order],
         certificate,
-        (spent, time.perf_counter() - begun),
-        values,
-        objective,
+        certified_at=(spent, time.perf_counter() - started),
+        neighbour_values=values,
+        objective=objective,
         **about,
     )

@@ -1,6 +1,7 @@
-"""Training reward models: on people's own preferences, from a real language model; and watching any
-training's rewards.
+"""Training reward models: on people's own preferences, from a real language model; the demo family;
+and watching any training's rewards.
 
-`bradley_terry` has the loss, `preferences` the data, `answers` how items are scored, `fit` the
-training, `callback` what watches this or anybody's training.
+`preference_model` trains from a table of preferences to a checkpoint's folder: `preferences` reads
+the data, `answers` scores items, `bradley_terry` has the loss, `fit` the loop. `callback` watches
+this or anybody's training. `demo_family.family` trains a sibling of the demo family.
 """

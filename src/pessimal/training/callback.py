@@ -19,12 +19,7 @@ import pytorch_lightning as pl
 import torch
 from scipy import stats
 from torch import nn
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    TrainerCallback,
-    TrainerState,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerState
 
 from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError, FrameError, MissingExtraError, ModelError

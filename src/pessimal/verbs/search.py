@@ -25,7 +25,7 @@ from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
 from pessimal.searching.procedure import Stage
 from pessimal.searching.provenance import SearchProvenance, identify
-from pessimal.searching.results import Found, pair_tables
+from pessimal.searching.results import SearchResult, pair_tables
 from pessimal.searching.run import best_pairs, every_pair
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import Method
@@ -214,7 +214,7 @@ def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[i
     return {tuple(json.loads(best["token_ids"])): held.reference}
 
 
-def growth(registry: Registry, provenance: SearchProvenance, found: Found) -> pd.DataFrame:
+def growth(registry: Registry, provenance: SearchProvenance, found: SearchResult) -> pd.DataFrame:
     """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows
     of other lengths are the newest searches of the same model, prompts, goal, mode and allowed
     tokens."""
@@ -268,7 +268,7 @@ class _Live:
 
 
 def print_checklist(
-    results: list[Result], found: Found, known: Mapping[tuple[int, ...], str]
+    results: list[Result], found: SearchResult, known: Mapping[tuple[int, ...], str]
 ) -> None:
     """The response, who found it, and what is certain of it."""
     title = f"{results[0].headline} Found by: {found.found_by}."

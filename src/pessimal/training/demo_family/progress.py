@@ -42,7 +42,7 @@ class TrainingProgress(Callback):
         self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
     ) -> None:
         assert isinstance(pl_module, RewardModule)
-        done, total = trainer.global_step, self.recipe.steps
+        done, total = trainer.global_step, self.recipe.sizes.steps
         loss = pl_module.losses[-1]
         if self.report is not None:
             point: dict[str, float] = {"train/step": done, "train/loss": loss}

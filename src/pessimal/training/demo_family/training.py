@@ -109,7 +109,7 @@ def build_model(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
         vocab_size=base.size,
         hidden_size=recipe.width,
         intermediate_size=4 * recipe.width,
-        num_hidden_layers=recipe.layers,
+        num_hidden_layers=recipe.sizes.layers,
         num_attention_heads=recipe.width // 16,
         num_key_value_heads=recipe.width // 16,
         max_position_embeddings=CONTEXT,
@@ -143,10 +143,11 @@ class RewardModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a cosine to zero, stepped once a step."""
+        sizes = self.recipe.sizes
         optimizer = torch.optim.AdamW(
-            self.parameters(), lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
+            self.parameters(), lr=sizes.learning_rate, weight_decay=self.recipe.weight_decay
         )
-        return warm_up_and_cosine(optimizer, self.recipe.steps)
+        return warm_up_and_cosine(optimizer, sizes.steps)
 
     def transfer_batch_to_device(
         self, step: Step | SentenceStep, device: torch.device, index: int
