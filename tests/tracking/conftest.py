@@ -11,7 +11,7 @@ import pytest
 from fake_wandb import KEY, FakeWandb
 
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tracking.client import Target
+from pessimal.tracking.client import Target, release
 from pessimal.tracking.mirror import open_mirror
 from pessimal.tracking.registry import Registry
 
@@ -28,8 +28,10 @@ def fake(monkeypatch, tmp_path):
         monkeypatch.setenv(variable, str(tmp_path / "data"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    release()  # it reads its variables once
     yield server
     server.stop()
+    release()
     assert not server.unknown, "the fake had no answer"
 
 

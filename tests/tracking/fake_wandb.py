@@ -406,6 +406,10 @@ class World:
     def ArtifactByID(self, sent):
         return {"artifact": self._artifact(self.artifacts[sent["id"]])}
 
+    def ArtifactType(self, sent):
+        found = self._at(sent).find(sent["name"])
+        return {"project": {"artifact": found and {"artifactType": {"name": found.type}}}}
+
     def ArtifactCreatedBy(self, sent):
         artifact = self.artifacts[sent["id"]]
         name = artifact.created_by
@@ -547,12 +551,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _drip(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "1000000")
-        self.end_headers()
         with contextlib.suppress(OSError):  # until the client hangs up
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
             while True:
-                self.wfile.write(b" ")
+                self.wfile.write(b"x")
                 time.sleep(0.5)
 
     def parse_request(self) -> bool:

@@ -2,21 +2,20 @@
 result or long waits."""
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from pessimal.errors import InputError, WorkError
+from pessimal.errors import InputError
 from pessimal.tracking import mirror as mirror_module
-from pessimal.tracking import remote, upload
-from pessimal.tracking.client import environment, mirrored_name, mirrored_reference, settle
-from pessimal.tracking.mirror import MAX_TABLE_ROWS, _conclude_upload
-from pessimal.tracking.registry import MANIFEST, Registry
+from pessimal.tracking import remote
+from pessimal.tracking.client import mirrored_name, mirrored_reference, settle
+from pessimal.tracking.mirror import MAX_TABLE_ROWS
+from pessimal.tracking.registry import Registry
 
 
 def items(record) -> dict:
@@ -66,10 +65,12 @@ def test_wandbs_own_variables_hold(task, recorded, monkeypatch, tmp_path):
     assert recorded(one.run_id)["run"][0].display_name == "mine"
     assert one.run_id != other.run_id, "an id for all would let one run overwrite the other"
     monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "users"))
-    assert "WANDB_DATA_DIR" not in environment(tmp_path)
-    monkeypatch.delenv("WANDB_DATA_DIR")
     settle(tmp_path / "one")
-    assert environment(tmp_path / "two")["WANDB_DATA_DIR"] == str(tmp_path / "two" / "data")
+    assert os.environ["WANDB_DATA_DIR"] == str(tmp_path / "users")
+    monkeypatch.delenv("WANDB_DATA_DIR")
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        settle(folder)
+        assert os.environ["WANDB_DATA_DIR"] == str(folder / "data")
 
 
 def test_off_writes_nothing_and_a_table_that_wandb_would_cut_is_refused(task, target):
@@ -103,17 +104,19 @@ def clock(monkeypatch):
         waits.append(seconds)
         raise TimeoutError(what)
 
-    def communicate(said, timeout):
-        waits.append(timeout)
-        raise subprocess.TimeoutExpired("upload", timeout)
+    def connect(*, seconds):
+        waits.append(seconds)
+        return "the server"
 
-    closed = SimpleNamespace(close=lambda: None)
-    child = SimpleNamespace(
-        communicate=communicate, pid=2**22 + 1, wait=lambda: None, stdout=closed
-    )
+    def begin_run(target, id, *, mode, patience, **about):
+        waits.append(patience / 3)
+        return SimpleNamespace(id=id, dir=str(target.folder / "run/files"), define_metric=len)
+
     monkeypatch.setattr(mirror_module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
-    monkeypatch.setattr(mirror_module, "within", within)
-    monkeypatch.setattr(mirror_module, "_start_upload", lambda *folders: child)
+    for fake in (within, connect, begin_run):
+        monkeypatch.setattr(mirror_module, fake.__name__, fake)
+    monkeypatch.setattr(mirror_module, "release", lambda: None)
+    monkeypatch.setattr(mirror_module, "STEPS", {})
     return waits
 
 
@@ -138,7 +141,7 @@ def test_client_that_cannot_begin_costs_the_mirror_only(
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mirror_module, "offline_run", full)
+    monkeypatch.setattr(mirror_module, "begin_run", full)
     with task() as mirror:
         mirror.artifact(*publish(), {})
     assert mirror.run_id is None
@@ -152,27 +155,6 @@ def test_task_that_fails_is_a_failed_run(task, recorded):
     with pytest.raises(KeyError), task() as mirror:
         raise KeyError("its own")
     assert recorded(mirror.run_id)["exit"][0].exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("import time; time.sleep(600)", "did not finish"),
-        ("import sys; sys.stdin.readline()", "ended without a word"),
-        ("import sys; line = sys.stdin.readline(); print(line)", None),
-    ],
-)
-def test_upload_is_waited_for_so_long_and_then_ended(script, message):
-    pipes = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "text": True,
-        "start_new_session": True,
-    }
-    child = subprocess.Popen([sys.executable, "-c", script], **pipes)
-    result = _conclude_upload(child, {"url": "u"}, seconds=0.2 if "sleep" in script else 60)
-    assert child.returncode is not None
-    assert message in result["message"] if message else result == {"url": "u"}
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
@@ -189,7 +171,6 @@ def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, t
         name=f"{mirrored_name(manifest.type, manifest.name)}:v0",
         type=manifest.type,
         size=1,
-        manifest=SimpleNamespace(entries={MANIFEST: "there"}),
         download=download,
     )
     if spoilt:
@@ -198,24 +179,3 @@ def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, t
         assert other.manifests() == []
     else:
         assert remote._bring(artifact, other)[1:] == (manifest, True)
-
-
-def test_artifact_that_is_not_at_the_server_is_missed_though_others_of_the_run_are_there(
-    monkeypatch,
-):
-    arrived = SimpleNamespace(metadata={"manifest_sha256": "first"})
-    run = SimpleNamespace(
-        logged_artifacts=lambda: [arrived], used_artifacts=lambda: [], url="https://w/run"
-    )
-    monkeypatch.setattr(upload, "connect", lambda: SimpleNamespace(run=lambda path: run))
-    written = {
-        "entity": "e",
-        "project": "p",
-        "run_id": "r",
-        "artifacts": [["one", "first"]],
-        "inputs": [],
-    }
-    assert upload.look(written)["url"] == run.url
-    written["artifacts"].append(["two", "second"])
-    with pytest.raises(WorkError, match="two"):
-        upload.look(written)

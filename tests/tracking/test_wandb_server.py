@@ -22,6 +22,7 @@ from fake_wandb import KEY, FakeWandb, Fault
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
+from pessimal.tracking import push as push_module
 from pessimal.tracking.push import choose, push
 from pessimal.tracking.registry import MANIFEST, Registry
 from pessimal.tracking.remote import fetch_score_tables
@@ -41,8 +42,8 @@ def project_of(fake):
 
 def sync(folder: Path, run_id: str, where: Path, **environment) -> None:
     """Type what a message says."""
-    [run] = (folder / "wandb").glob(f"offline-run-*-{run_id}")
-    command = [sys.executable, "-m", "wandb", "sync", str(run)]
+    [run] = (folder / "wandb").glob(f"*run-*-{run_id}")
+    command = [sys.executable, "-m", "wandb", "sync", "--include-online", str(run)]
     subprocess.run(
         command, check=True, cwd=where, env=os.environ | environment, capture_output=True
     )
@@ -131,48 +132,59 @@ def test_lineage_goes_to_the_version_of_the_registry(fake, publish, task, warnin
     assert "pessimal push" in told
 
 
+DRIPS = Fault(status=0)
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("unreachable", "cannot be reached"),
-        ("wrong key", "does not know this API key"),
-        ("answers 500", "HTTP Error 500"),
-        ("dies", "did not finish"),
+        ("unreachable", "did not respond"),
+        ("wrong key", "Failed to verify credentials"),
+        ("answers 500", "did not respond"),
+        ("drips", "did not respond"),
+        ("dies", "took longer"),
+        ("takes no files", "took longer"),
+        ("takes no curves", "Timed out finishing"),
     ],
 )
-def test_fault_costs_no_result_and_what_is_said_repairs_it(
+def test_fault_costs_no_result_nor_fifteen_seconds_and_what_is_said_repairs_it(
     fake, registry, publish, task, target, warnings, monkeypatch, tmp_path, fault, said
 ):
-    patience = 60.0  # on a busy machine; where the server is silent the client would wait for hours
-    if fault == "unreachable":
-        fake.stop()
-    elif fault == "wrong key":
-        monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
-    elif fault == "answers 500":
-        fake.faults["*"] = Fault(status=500)
-    else:
-        patience = 3.0
-    with task(mode="online", patience=patience) as mirror:
+    match fault:
+        case "unreachable":
+            fake.stop()
+        case "wrong key":
+            monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
+        case "answers 500":
+            fake.faults["*"] = Fault(status=500)
+        case "drips":
+            fake.faults["*"] = DRIPS
+        case "takes no files":
+            fake.faults["storage"] = DRIPS
+        case "takes no curves":
+            fake.faults["file_stream"] = DRIPS
+    begin = time.monotonic()
+    with task(mode="online") as mirror:
         for name in ("m--greatest", "m--worst"):
             mirror.artifact(*publish(name=name, run_id=mirror.run_id), {})
         if fault == "dies":
-            while "graphql" not in str(fake.requests) and not fake.world.projects:
-                time.sleep(0.05)
             with contextlib.suppress(OSError):
                 fake.stop()
+    assert time.monotonic() - begin < 20, "twelve, and what a busy machine adds"
     [told] = warnings()
     assert said in told
     assert "wandb sync" in told
+    assert "pessimal push tracking.project=p" in told
     for folder, _ in registry.manifests():
         registry.verify(folder)
     well = FakeWandb()
     try:
-        sync(target.folder, mirror.run_id, tmp_path, WANDB_BASE_URL=well.url, WANDB_API_KEY=KEY)
-        arrived = [
-            well.world.projects["lab", "p"].find(f"{name}:registry-v0")
-            for name in ("m--greatest", "m--worst")
-        ]
-        assert [one.state for one in arrived] == ["COMMITTED", "COMMITTED"]
+        monkeypatch.setenv("WANDB_BASE_URL", well.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        sync(target.folder, mirror.run_id, tmp_path)
+        project = well.world.projects["lab", "p"]
+        assert project.runs[mirror.run_id].state == "finished"
+        assert not push(everything(registry), target).wrong
     finally:
         well.stop()
 
@@ -181,10 +193,10 @@ def test_artifact_that_does_not_arrive_is_reported_though_sync_is_content(
     fake, publish, task, warnings
 ):
     fake.faults["CommitArtifact"] = Fault(status=403)
-    with task(mode="online", patience=60.0) as mirror:
+    with task(mode="online") as mirror:
         mirror.artifact(*publish(), {})
     [told] = warnings()
-    assert "did not arrive: m--greatest" in told
+    assert "m--greatest did not arrive" in told
 
 
 def test_full_disk_of_wandb_costs_the_mirror_only(
@@ -205,6 +217,17 @@ def test_full_disk_of_wandb_costs_the_mirror_only(
         assert "pessimal push" in warnings()[-1]
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_offline_sends_nothing_at_all(fake, publish, task, command, tmp_path):
+    publish_and_send(publish, task, mode="offline")
+    scores = tmp_path / "scores.csv"
+    scores.write_text("token_id,token_name,token_decoded,greatest\n0,a,a,1.5\n1,b,b,-0.5\n")
+    verb = [sys.executable, "-m", "pessimal", "import", "format=vocabulary", f"path={scores}"]
+    done = subprocess.run(verb, cwd=tmp_path, env=os.environ | {"WANDB_MODE": "offline"})
+    assert done.returncode == 0
+    assert list(tmp_path.glob("runs/wandb/wandb/offline-run-*")), "it was a run all the same"
+    assert fake.every == []
 
 
 # The push
@@ -259,19 +282,23 @@ def test_other_bytes_under_the_same_name_are_reported_and_left_alone(
     artifact = project_of(fake).find("m--greatest:registry-v0")
     manifest = fake.world.storage[artifact.manifest]
     fake.world.storage[artifact.manifest] = manifest.replace(b'"digest":"', b'"digest":"AAAA', 1)
-    [found] = push(everything(registry), target).verdicts
-    assert (found.state, "differs" in found.message) == ("mismatch", True)
+    [found] = push(everything(registry), target).verdicts.values()
+    assert found.startswith("mismatch")
+    assert "deep/scores.txt" in found
     fake.world.storage[artifact.manifest] = manifest
-    artifact.metadata = artifact.metadata.replace('"manifest_sha256":"', '"manifest_sha256":"f')
+    _rewrite(fake, "m--greatest", lambda manifest: manifest.update(created="in another registry"))
     pushed = push(everything(registry), target)
-    assert "another registry" in pushed.verdicts[0].message
+    [found] = pushed.verdicts.values()
+    assert "manifest.json" in found
+    assert "another registry" in found
     assert pushed.sent == []
 
 
 def test_what_was_never_committed_is_missing_and_is_sent_again(fake, registry, publish, target):
     publish()
     fake.faults["CommitArtifact"] = Fault(status=403)  # the client says "Finished" all the same
-    assert [found.state for found in push(everything(registry), target).verdicts] == ["missing"]
+    [found] = push(everything(registry), target).verdicts.values()
+    assert found.startswith("missing")
     fake.faults.clear()
     assert push(everything(registry), target).sent == ["score-table/m--greatest:v0"]
     assert project_of(fake).find("m--greatest:latest").state == "COMMITTED"
@@ -303,7 +330,9 @@ def test_recorded_run_is_sent_as_it_was_to_the_project_it_was_recorded_for(
     [
         ("dead", "cannot be reached"),
         ("key", "does not know this API key"),
-        ("later", "HTTP Error 500"),
+        ("later", "is at fault"),
+        ("drips", "cannot be reached"),
+        ("takes no files", "took too long"),
     ],
 )
 def test_no_server_or_no_key_is_a_failure_of_the_push(
@@ -314,11 +343,15 @@ def test_no_server_or_no_key_is_a_failure_of_the_push(
         fake.stop()
     elif fault == "key":
         monkeypatch.setenv("WANDB_API_KEY", "f" * 40)
+    elif fault == "takes no files":
+        fake.faults["storage"] = DRIPS
+        monkeypatch.setattr(push_module, "PATIENCE", 1.0)
     else:
-        fake.faults["*"] = Fault(status=500, after=12 * (fault == "later"))
+        fake.faults["*"] = Fault(status=500, after=12) if fault == "later" else DRIPS
     with pytest.raises(WorkError, match=said):
         push(everything(registry), target)
-    assert fault == "later" or fake.world.projects == {}, "nothing was changed"
+    changed = fault in ("later", "takes no files")
+    assert changed or fake.world.projects == {}, "nothing was changed"
 
 
 def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(
@@ -338,7 +371,7 @@ def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(
     code, out, err = command("push", *paths)
     assert code == 1
     assert out.startswith("mismatch")
-    assert "without deep/scores.txt; with deep/others.txt besides" in out
+    assert "deep/others.txt, deep/scores.txt" in out
     assert "score-table/m--greatest:v0" in err
 
 
@@ -413,7 +446,7 @@ def test_artifact_that_is_not_what_its_manifest_says_is_refused(
         assert not list(into.root.glob(".fetch-*")), "nothing half is left"
         storage |= before
     fake.faults["*"] = Fault(status=500, after=8)
-    with pytest.raises(WorkError, match="HTTP Error 500"):
+    with pytest.raises(WorkError, match="is at fault"):
         fetch_score_tables("p", "lab", [], [], into)
     fake.faults.clear()
     assert into.manifests() == []

@@ -108,41 +108,51 @@ def clean(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else clean(str(value))
 
 
+def connect(*, seconds: float = REQUEST_SECONDS) -> "wandb.Api":
+    """The server's API, of which every request takes at most so many seconds. Raises whatever the
+    client raises where there is no key, or where the server does not know it or does not answer, in
+    little more than these seconds."""
+    import wandb
+
+    # WANDB_MODE is about runs that are made, not about what is asked of a server.
+    wandb.setup(settings=wandb.Settings(mode="online"))
+    # Without a key a terminal would be asked for one.
+    if wandb.run is None and not wandb.login(prompt=False, verify=False):
+        raise WorkError("there is no API key for W&B; type: wandb login, or set WANDB_API_KEY")
+    return wandb.Api(timeout=max(1, math.ceil(seconds)))
+
+
 @contextlib.contextmanager
-def client_faults() -> Iterator[None]:
-    """Let the client's own errors, which are many and written for its developers, be a WorkError
-    that says what to do."""
+def connected() -> Iterator["wandb.Api"]:
+    """The server's API for the length of some work.
+
+    Raises:
+        WorkError: what the client raises, said so that one can act on it.
+    """
+    import wandb
+
     try:
-        yield
+        yield connect()
     except (WorkError, InputError):
         raise
     except Exception as error:
-        import wandb
-
         raise WorkError(
             f"the W&B server {wandb.setup().settings.base_url} cannot be reached, does not know "
             f"this API key, or is at fault ({type(error).__name__}: {error}). Look at the network, "
             "and at WANDB_BASE_URL where the server is your own; for another key, type: wandb "
             "login --relogin. Then the same command goes on from where it was"
         ) from error
+    finally:
+        release()
 
 
-def connect(*, seconds: float = REQUEST_SECONDS) -> "wandb.Api":
-    """The server's API, of which every request takes at most so many seconds.
-
-    Raises:
-        WorkError: there is no key, or the server does not know it, cannot be reached, or is at
-            fault; in little more than these seconds.
-    """
+def release(seconds: float = 2.0) -> None:
+    """End wandb's service. A process that ends does so too, but waits for ever where the service
+    misses the word, as it may on a busy machine (0.31.0)."""
     import wandb
 
-    with client_faults():
-        # WANDB_MODE is about runs that are made, not about what is asked of a server.
-        wandb.setup(settings=wandb.Settings(mode="online"))
-        # Without a key a terminal would be asked for one.
-        if wandb.run is None and not wandb.login(prompt=False, verify=False):
-            raise WorkError("there is no API key for W&B; type: wandb login, or set WANDB_API_KEY")
-        return wandb.Api(timeout=max(1, math.ceil(seconds)))
+    with contextlib.suppress(Exception, SystemExit):
+        within(seconds, wandb.teardown, what="ending the client")
 
 
 def begin_run(

@@ -20,6 +20,7 @@ import pandas as pd
 
 from pessimal.tracking.client import (
     PATIENCE,
+    REQUEST_SECONDS,
     Target,
     aliases_of,
     as_artifact,
@@ -28,6 +29,7 @@ from pessimal.tracking.client import (
     connect,
     folder_of,
     link_inputs,
+    release,
     settle,
     within,
 )
@@ -170,7 +172,10 @@ def open_mirror(
         exit_code = 0
     finally:
         if run is not None:
-            _finish(mirror, run, api, inputs, exit_code=exit_code, reserve=patience / 4)
+            _finish(
+                mirror, run, api, target.project, inputs, exit_code=exit_code, reserve=patience / 4
+            )
+            release()
             _look_at_disk(target.folder)
 
 
@@ -192,7 +197,7 @@ def _begin(
         settle(target.folder)
         if mode == "online":
             try:
-                api = connect(seconds=patience / 3)
+                api = connect(seconds=min(patience / 3, REQUEST_SECONDS))
                 run = begin_run(target, id, mode="online", patience=patience, **about)
             except Exception as error:
                 api, refused = None, error
@@ -211,7 +216,7 @@ def _begin(
         )
         return None, None
     if refused is not None:
-        _tell(refused, run, online=False)
+        _tell(refused, run, target.project)
     return run, api
 
 
@@ -219,6 +224,7 @@ def _finish(
     mirror: Mirror,
     run: "wandb.Run",
     api: "wandb.Api | None",
+    project: str,
     inputs: Sequence[str],
     *,
     exit_code: int,
@@ -250,7 +256,7 @@ def _finish(
     if api is None:
         return
     if failed is not None:
-        _tell(failed, run, online=True)
+        _tell(failed, run, project)
         return
     log.info("Weights & Biases: %s", run.url)
     if missing:
@@ -261,14 +267,15 @@ def _finish(
         )
 
 
-def _tell(error: Exception, run: "wandb.Run", *, online: bool) -> None:
+def _tell(error: Exception, run: "wandb.Run", project: str) -> None:
+    # What an online run logged as artifacts is not in what it recorded: that is what push is for.
     log.warning(
         "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
         "registry, and the run is recorded here. When the server can be reached, type: wandb sync "
-        "%s%s",
+        "--include-online %s, and then: pessimal push tracking.project=%s",
         error,
-        "--include-online " if online else "",
         folder_of(run),
+        project,
     )
 
 

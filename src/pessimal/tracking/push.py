@@ -6,7 +6,6 @@ figures; what no such run has goes in runs made again from the manifests, one fo
 published, so that W&B's table of runs compares them.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -26,8 +25,8 @@ from pessimal.tracking.client import (
     as_artifact,
     begin_run,
     clean,
-    client_faults,
     connect,
+    connected,
     find_artifact,
     folder_of,
     link_inputs,
@@ -58,8 +57,8 @@ JOBS = {
 """The verb that publishes each type; W&B's job type, as a run of the verb itself has it."""
 _LOOK_SECONDS = 4.0
 """Between two looks at whether the server is still there while runs are sent."""
-_SLOWEST = 100_000, 10.0
-"""Bytes a second, and seconds an artifact, below which a server is given up."""
+PATIENCE = 60.0
+"""Seconds that a push may take, besides 10 for each artifact and one for each 100 kB."""
 
 
 @dataclass(frozen=True)
@@ -112,32 +111,31 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
             than a minute, 10 seconds an artifact, and 100 kB a second.
     """
     settle(target.folder)
-    api = connect()
-    path = f"{target.entity or api.default_entity}/{target.project}"
     size = sum((folder / file).stat().st_size for folder, m in published for file in m.files)
-    deadline = time.monotonic() + 60 + size / _SLOWEST[0] + len(published) * _SLOWEST[1]
+    deadline = time.monotonic() + PATIENCE + 10 * len(published) + size / 100_000
 
-    def ask(some: Sequence[Published]) -> dict[str, str]:
+    def ask(api: "wandb.Api", some: Sequence[Published]) -> dict[str, str]:
         return within(
             deadline - time.monotonic(),
             lambda: {m.reference: verdict(api, folder, m, path=path) for folder, m in some},
             what="asking for the artifacts",
         )
 
-    with client_faults():
-        verdicts = ask(published)
+    with connected() as api:
+        path = f"{target.entity or api.default_entity}/{target.project}"
+        verdicts = ask(api, published)
         missing = [pair for pair in published if verdicts[pair[1].reference].startswith("missing")]
         log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
         if missing:
             _send(api, missing, target, path=path, deadline=deadline)
-            verdicts |= ask(missing)
+            verdicts |= ask(api, missing)
         there = [pair for pair in published if verdicts[pair[1].reference] == "ok"]
         unknown = within(
             deadline - time.monotonic(),
             lambda: _link(api, there, path=path),
             what="recording the lineage",
         )
-    return Pushed(path, list(verdicts.values()), [m.reference for _, m in missing], unknown)
+    return Pushed(path, verdicts, [m.reference for _, m in missing], unknown)
 
 
 def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) -> str:
@@ -242,8 +240,8 @@ def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
     if not run_folders:
         return
     command = [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes"]
-    variables = {**os.environ, "WANDB_DIR": str(target.folder)}
-    variables.pop("WANDB_MODE", None)  # of runs that are made, not of those that are sent
+    # WANDB_MODE is of runs that are made; and this process' service is not to be waited for.
+    variables = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "WANDB_SERVICE")}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [*command, *map(str, run_folders)],
@@ -251,7 +249,7 @@ def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
             stdout=output,
             stderr=output,
             cwd=run_folders[0],  # it makes a folder `wandb` where it stands
-            env=variables,
+            env=variables | {"WANDB_DIR": str(target.folder)},
         )
         try:
             while process.poll() is None:
@@ -287,9 +285,10 @@ def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> lis
 
 
 def _run_exists(api: "wandb.Api", path: str) -> bool:
-    from wandb.apis.public import RunNotFoundError
-
-    with contextlib.suppress(RunNotFoundError):
+    try:
         api.run(path)
-        return True
-    return False
+    except Exception as error:  # one that is not there is a CommError like any other
+        if "Could not find run" in str(error):
+            return False
+        raise
+    return True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pessimal.errors import InputError
 from pessimal.tables.files import sha256_of
-from pessimal.tracking.client import PATIENCE, client_faults, connect, mirrored_name, settle, within
+from pessimal.tracking.client import PATIENCE, connected, mirrored_name, settle, within
 from pessimal.tracking.registry import MANIFEST, Manifest, Registry, parse_manifest, safe_name
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def fetch_score_tables(
         WorkError: the server cannot be reached, knows no such key, or stopped answering.
     """
     settle(into.root.parent / "wandb")
-    api = connect()
-    path = f"{entity or api.default_entity}/{project}"
-    with client_faults():
+    with connected() as api:
+        path = f"{entity or api.default_entity}/{project}"
         tables = within(PATIENCE * 5, lambda: _tables_at(api, path), what="listing the tables")
         about = [(a, a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
         wanted = [
