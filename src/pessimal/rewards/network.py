@@ -1,5 +1,6 @@
 """What a network of a reward has, whichever class it is of."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -19,6 +20,8 @@ class RewardNetwork(nn.Module):
     assistant_opening: tuple[int, ...]
     """For heads that read the prompt: the ids between the user's turn and the response."""
 
+    get_input_embeddings: Callable[[], nn.Module]
+    """Gives the module that looks tokens up."""
     whole_parts: Any
     """Its parts as they were before it was sharded, where it was."""
 
@@ -26,10 +29,6 @@ class RewardNetwork(nn.Module):
     def dtype(self) -> torch.dtype:
         """Precision of its weights."""
         return next(one.dtype for one in self.parameters() if one.is_floating_point())
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The module that looks tokens up."""
-        raise NotImplementedError
 
 
 def with_output(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
@@ -77,7 +78,7 @@ class SearchContext:
     def dtype(self) -> Dtype:
         return self.model.spec.dtype
 
-    def network(self) -> torch.nn.Module:
+    def network(self) -> RewardNetwork:
         """The first part's, in the model's own precision."""
         return _network(self.model, self.dtype)
 
@@ -210,11 +211,11 @@ class TrialContext:
 
 
 # Kept from job to job, since the jobs of a sweep in one process use the same again.
-_LOADED: dict[tuple, torch.nn.Module] = {}
+_LOADED: dict[tuple, RewardNetwork] = {}
 _SCORED: dict[tuple, np.ndarray] = {}
 
 
-def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> torch.nn.Module:
+def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> RewardNetwork:
     """A network of the model; only those of one model stay loaded."""
     this = _model_key(model)
     for key in [key for key in _LOADED if key[:-2] != this]:

@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pessimal.errors import ModelError, WorkError
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.loop import ScanProgress
@@ -82,7 +83,7 @@ class ExhaustivePairs:
 
 
 def exhaustive_pairs(
-    network: torch.nn.Module,
+    network: RewardNetwork,
     frame: Frame,
     *,
     allowed: np.ndarray,
@@ -396,7 +397,7 @@ class _Pairs(pl.LightningModule):
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        network: RewardNetwork,
         frame: Frame,
         plan: Blocks,
         store: BlockStore,

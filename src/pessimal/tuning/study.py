@@ -79,8 +79,9 @@ Values = dict[str, Any]
 class Searchable(Protocol):
     """One model, ready to be searched on some prompts with some options."""
 
-    provenance: Mapping[str, str]
-    """Digests of the model: values of another are not to be compared with these."""
+    @property
+    def provenance(self) -> Mapping[str, str]:
+        """Digests of the model: values of another are not to be compared with these."""
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
         """The best value that the search reaches on the prompt of this key, from this seed, within
