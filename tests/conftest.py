@@ -42,7 +42,7 @@ def loaded_by():
 def demo_cache() -> Path:
     """A cache (`paths.cache`) whose `models` holds trained siblings of the demo family, kept
     between runs: in a folder by all that decides their weights, every file of `pessimal.demo` and
-        the loss. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
+    the loss. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
 
     Only `models` may be written to: a test that runs a verb links it into a cache of its own.
     """

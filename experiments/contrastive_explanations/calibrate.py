@@ -103,7 +103,7 @@ def planted(model: str) -> dict[str, int] | None:
 def mean_sums(rows: pd.DataFrame) -> tuple[list[str], np.ndarray]:
     """Mean change of the margin, in standard deviations of the reward, by the attribute that an
     edit was asked for: of edits that make the chosen response worse or the rejected one better by
-        polarity, as published."""
+    polarity, as published."""
     against = (rows["side"] == "chosen") == (rows["direction"] == "worse")
     rows = rows[against & (rows["attribute"] != "placebo")]
     names = list(dict.fromkeys(rows["attribute"]))

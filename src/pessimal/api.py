@@ -60,7 +60,7 @@ def load(
     names = {one.name for one in fields(ModelSpec)}
     if unknown := set(options) - names:
         raise ConfigError(
-            f"a model has no option "
+            "a model has no option "
             f"{sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], names)}"
         )
     for name, made in {"implicit": ImplicitSpec, "judge": JudgeSpec}.items():

@@ -80,8 +80,8 @@ def missing_extra(module: str, *, why: str, extra: str | None = None) -> Missing
     """
     package = module.rpartition(".")[2].replace("_", "-")
     return MissingExtraError(
-        f"{why} needs the package {package}, which is not installed. "
-        f"Type: pip install 'pessimal[{extra or EXTRAS[module]}]'"
+        f"{why} needs the package {package}, which is not installed. Type: pip install "
+        f"'pessimal[{extra or EXTRAS[module]}]'"
     )
 
 

@@ -28,10 +28,9 @@ def score_table_html(table: ScoreTable) -> str:
     certified = table.rows["certified"].mean()
     return (
         f"<p><b>{escape(provenance.model)}</b> on "
-        f"“{escape(provenance.prompt_text or provenance.prompt)}”: "
-        f"{len(table.rows):,} {'tokens' if provenance.candidates == 'vocabulary' else 'items'}, "
-        f"{certified:.0%} with a certified rank</p>"
-        + _table(["", "best", "reward", "worst", "reward"], rows)
+        f"“{escape(provenance.prompt_text or provenance.prompt)}”: {len(table.rows):,} "
+        f"{'tokens' if provenance.candidates == 'vocabulary' else 'items'}, {certified:.0%} with a "
+        "certified rank</p>" + _table(["", "best", "reward", "worst", "reward"], rows)
     )
 
 

@@ -48,11 +48,10 @@ def agreement(
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-        Each row counts as one
-    item. The intervals are item bootstraps of the linearised statistics (see `ranks`): they say how
-    far another draw of as many items would move the number. Overlaps rest on the few items at one
-    end, of which a vocabulary holds no other draw: they have no interval, and are to be read beside
-        those of a model with its own rescan (see `noise_floor`).
+    Each row counts as one item. The intervals are item bootstraps of the linearised statistics (see
+    `ranks`): they say how far another draw of as many items would move the number. Overlaps rest on
+    the few items at one end, of which a vocabulary holds no other draw: they have no interval, and
+    are to be read beside those of a model with its own rescan (see `noise_floor`).
 
     Args:
         rewards: items × models, float, none missing.
@@ -77,9 +76,9 @@ def agreement(
     check_varied(rewards)
     if not 0 < persistence < 1 or depth < 1 or top < 1:
         raise TableError(
-            f"Rank-biased overlap needs a persistence between 0 and 1, and depths of at least 1; "
-            f"given were "
-            f"persistence={persistence}, depth={depth}, top={top}. Published: .9 and 132."
+            "Rank-biased overlap needs a persistence between 0 and 1, and depths of at least 1; "
+            f"given were persistence={persistence}, depth={depth}, top={top}. Published: .9 and "
+            "132."
         )
     columns = {model: rewards[model].to_numpy() for model in rewards}
     top = min(top, len(rewards))
@@ -131,7 +130,7 @@ def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:
         a, b = matrix.isna().stack().idxmax()
         raise TableError(
             f"The agreement table has no row for {a} and {b}; it needs one for every pair of its "
-            f"models."
+            "models."
         )
     return matrix
 

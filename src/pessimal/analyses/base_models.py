@@ -396,8 +396,8 @@ def _results(
         most = firsts.loc[firsts["value"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
-            f"{literal(most['text'])} most "
-            f"({signed(most['value'], '+.2g')} nats, weighted by probability)."
+            f"{literal(most['text'])} most ({signed(most['value'], '+.2g')} nats, weighted by "
+            "probability)."
         )
         names = {"implicit_reward": "log q − log p", "mwlr": "weighted by ½ (p + q)"}
         measures = ends.assign(measure=ends["measure"].map(names))
@@ -407,8 +407,8 @@ def _results(
         most = named.loc[named["mwlr"].abs().idxmax()]
         headline = (
             f"On {most['prompt']}, the step from {steps[most['pair']]} moves "
-            f"{literal(most['word'])} most of the words named "
-            f"({signed(most['mwlr'], '+.2g')} nats, weighted by probability)."
+            f"{literal(most['word'])} most of the words named ({signed(most['mwlr'], '+.2g')} "
+            "nats, weighted by probability)."
         )
         forest = Forest(
             data=named.assign(step=named["pair"].map(steps)),

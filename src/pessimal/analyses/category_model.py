@@ -38,7 +38,7 @@ def framings_of(prompts: Iterable[str], polarity: Mapping[str, int]) -> list[str
     if unknown := sorted({prompt for prompt in prompts if polarity.get(prompt) not in FRAMINGS}):
         raise TableError(
             f"No polarity for the prompts {', '.join(unknown)}; it is 1 (good words answer it) or "
-            f"-1 (bad words do)."
+            "-1 (bad words do)."
         )
     return [FRAMINGS[polarity[prompt]] for prompt in prompts]
 
@@ -56,13 +56,13 @@ def category_model(
     as published.
 
     Treatment coding: the reference is the first base and category in order of name, and the
-        positive framing. The
-    published standard errors take a model's prompts for independent draws beyond one intercept, and
-    are far too small where models differ in how they take to a *category*. So beside them stand
-    numbers whose unit is the model: its own contrast, averaged over its prompts, compared between
-        bases (pooled t) or with zero. Their permutation test relabels the models'
-    bases (in all ways, where there are no more than `permutations`), or flips the signs of
-    contrasts; two-sided, ties count against the term. Terms are not corrected for their number.
+    positive framing. The published standard errors take a model's prompts for independent draws
+    beyond one intercept, and are far too small where models differ in how they take to a
+    *category*. So beside them stand numbers whose unit is the model: its own contrast, averaged
+    over its prompts, compared between bases (pooled t) or with zero. Their permutation test
+    relabels the models' bases (in all ways, where there are no more than `permutations`), or flips
+    the signs of contrasts; two-sided, ties count against the term. Terms are not corrected for
+    their number.
 
     Args:
         medians: of `dictionaries.median_ranks`.
@@ -135,11 +135,11 @@ def base_contrasts(
 
     The estimate is the mean median rank of the one base's models less that of the other's;
     negative: ranked better. Its unit is the model, whose prompts are averaged: pooled t interval,
-        and a permutation test over all relabellings of the
-    models' bases (two-sided, ties count against the contrast). Beside it stand the same contrast in
-    the mixed model of `category_model`, whose standard error takes a model's prompts for
-    independent draws, and the published figure's Welch test, which takes every model × prompt for
-    one. All p values are corrected for the contrasts of the table.
+    and a permutation test over all relabellings of the models' bases (two-sided, ties count against
+    the contrast). Beside it stand the same contrast in the mixed model of `category_model`, whose
+    standard error takes a model's prompts for independent draws, and the published figure's Welch
+    test, which takes every model × prompt for one. All p values are corrected for the contrasts of
+    the table.
 
     Args:
         medians: of `dictionaries.median_ranks`.
@@ -163,7 +163,7 @@ def base_contrasts(
     if table["base"].nunique() < 2:
         raise TableError(
             f"all models have the base {table['base'].iloc[0]}; two bases are needed for a "
-            f"contrast."
+            "contrast."
         )
     _, terms = _coding(table)
     estimates, covariance, _, _ = _fit(table, terms)
@@ -231,11 +231,10 @@ def model_contrasts(
     """Does one model rank a category's words before another model, on prompts of one framing?
 
     Both models answer the same prompts: a paired t test. Its unit is the adjective, the first part
-        of a key of the
-    factorial (`best_world_one`), as wordings that share one are alike; a key of another kind is a
-    unit of its own. It says whether the difference of these two models holds over questions like
-    these, and nothing about other models of their kind. Beside it stands the published test, which
-    takes every prompt for one and the models' for unrelated.
+    of a key of the factorial (`best_world_one`), as wordings that share one are alike; a key of
+    another kind is a unit of its own. It says whether the difference of these two models holds over
+    questions like these, and nothing about other models of their kind. Beside it stands the
+    published test, which takes every prompt for one and the models' for unrelated.
 
     Args:
         medians: of `dictionaries.median_ranks`.
@@ -349,8 +348,8 @@ def _units(
     if len(cells) != len(medians) or len(cells) != len(models) * len(prompts) * len(categories):
         raise TableError(
             f"{len(medians)} median ranks of {len(models)} models, {len(prompts)} prompts and "
-            f"{len(categories)} categories: "
-            "each combination is needed once. Leave out models or prompts that are not complete."
+            f"{len(categories)} categories: each combination is needed once. Leave out models or "
+            "prompts that are not complete."
         )
     if bases is not None and (unknown := sorted(set(models) - set(bases))):
         raise TableError(f"No base for {', '.join(unknown)}; state it, or leave `bases` out.")
@@ -380,7 +379,7 @@ def _fit(
     if len(table) <= len(terms):
         raise TableError(
             f"{len(table)} median ranks cannot carry {len(terms)} coefficients and a variance; "
-            f"give more models or prompts."
+            "give more models or prompts."
         )
     design, outcome, models = (
         _design(table, terms),

@@ -195,8 +195,8 @@ def _everywhere(
     most = table.loc[table["yes_everywhere"].idxmax()]
     headline = (
         f"{most['yes_everywhere']:,} of {most['n']:,} {tables.things} make "
-        f"{tables.labels[most['model']]} say yes on all "
-        f"{most['prompts']} prompts, where {most['expected']:,.0f} would by chance."
+        f"{tables.labels[most['model']]} say yes on all {most['prompts']} prompts, where "
+        f"{most['expected']:,.0f} would by chance."
     )
     named = pd.concat(tokens, ignore_index=True).assign(candidates=tables.candidates)
     return [

@@ -26,7 +26,7 @@ def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1, least_items: 
     if twice := sorted(rewards.columns[rewards.columns.duplicated()].map(str).unique()):
         raise TableError(
             f"Models named more than once: {', '.join(twice)}. A model is one column; drop or "
-            f"rename the others."
+            "rename the others."
         )
     if other := [
         str(model)
@@ -35,7 +35,7 @@ def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1, least_items: 
     ]:
         raise TableError(
             f"Rewards are not floats for: {', '.join(other)}. Convert the columns with "
-            f"`.astype(float)`."
+            "`.astype(float)`."
         )
     finite = np.isfinite(rewards.to_numpy())
     if not finite.all():

@@ -76,9 +76,8 @@ def matches(entries: Iterable[str], words: Iterable[str]) -> dict[str, list[str]
 
     A plain entry matches the word that is the same. `safe*` matches 'safe' itself and every one
     word that begins with it: what follows are letters, with apostrophes or hyphens between them.
-        'safe.txt', 'safe_mode' and 'safe haven'
-    are no such words. As in LIWC an ending is not looked at: `harm*` matches 'harmony' as well.
-        Case counts.
+    'safe.txt', 'safe_mode' and 'safe haven' are no such words. As in LIWC an ending is not looked
+    at: `harm*` matches 'harmony' as well. Case counts.
     """
     ordered = sorted(set(words))
     vocabulary = set(ordered)
@@ -164,7 +163,7 @@ def median_ranks(
     if len(set(map(tuple, models.values()))) != 1:
         raise TableError(
             f"Every prompt needs the same models; given were {models}. Scan what is missing, or "
-            f"leave prompts out."
+            "leave prompts out."
         )
     by_word = _by_word(rewards, dictionary, spelling)
     members = _members(_common(by_word), dictionary)
@@ -319,10 +318,10 @@ def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Ser
     categories = sorted(sizes.index[sizes >= LEAST_WORDS])
     if len(categories) < 2:
         raise TableError(
-            f"Of the words of the dictionary {len(everywhere)} are among every model's "
-            f"candidates, {dict(sizes)} by category; two categories with {LEAST_WORDS} words each "
-            "are needed. Give the words as items: pessimal scan candidates=items "
-            "candidates.path=FILE candidates.name=NAME mode=text"
+            f"Of the words of the dictionary {len(everywhere)} are among every model's candidates, "
+            f"{dict(sizes)} by category; two categories with {LEAST_WORDS} words each are needed. "
+            "Give the words as items: pessimal scan candidates=items candidates.path=FILE "
+            "candidates.name=NAME mode=text"
         )
     return {
         category: entries.loc[entries["category"] == category, "word"] for category in categories
@@ -338,7 +337,7 @@ def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Median ranks by category of each dictionary, on all prompts of known polarity, and what moves
     them: of reward models, and apart from them of language models by their log-probabilities
-        (tables that begin with `language_`)."""
+    (tables that begin with `language_`)."""
     kinds = [("", tables.by_prompt), ("language_", tables.language)]
     results, errors = [], []
     for prefix, by_prompt in kinds:
@@ -491,8 +490,8 @@ def _pairs_result(contrasts: pd.DataFrame, title: str, tables: TableSet) -> Resu
         "model_contrasts",
         contrasts,
         replace(DIFFERENCE, n="units", of="adjectives"),
-        f"{title}: on {best['framing']} prompts, {label[best['model']]} ranks "
-        f"{best['category']} words {_places(best['estimate'])} than {label[best['reference']]}.",
+        f"{title}: on {best['framing']} prompts, {label[best['model']]} ranks {best['category']} "
+        f"words {_places(best['estimate'])} than {label[best['reference']]}.",
         size=0.0,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
         method="dictionaries",

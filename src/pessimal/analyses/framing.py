@@ -49,11 +49,10 @@ def reversals(
 
     The reversal score is the share of pairs of items whose order turns round from one prompt to the
     other: 1 for a mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs
-        that either prompt scores alike are left
-    out, and `tied` is their share. The shares divide the variance of raw rewards between the axis
-    first − second and the orthogonal one, first + second; they add to one. Spearman takes
-    mid-ranks, Kendall is tau-b. Intervals are item bootstraps of the linearised statistics; models
-    with as many items share the draws.
+    that either prompt scores alike are left out, and `tied` is their share. The shares divide the
+    variance of raw rewards between the axis first − second and the orthogonal one, first + second;
+    they add to one. Spearman takes mid-ranks, Kendall is tau-b. Intervals are item bootstraps of
+    the linearised statistics; models with as many items share the draws.
 
     Args:
         pairs: by model, its rewards under both prompts, the positive one first if they are
@@ -381,7 +380,7 @@ def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
         opposite = opposite[: MOST_PAIRS - len(published)]
         notes.append(
             f"{len(published) + len(opposite)} of {all_of_them} pairs of prompts are compared. To "
-            f"choose: pairs=[[KEY,KEY]]"
+            "choose: pairs=[[KEY,KEY]]"
         )
     return [*published, *opposite]
 

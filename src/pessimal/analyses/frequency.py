@@ -140,9 +140,9 @@ def published_frequency_slopes(
     joined = rated.join(per_million[per_million > 0].rename("per_million"), how="inner")
     if len(joined) < LEAST_WORDS:
         raise TableError(
-            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the "
-            f"lexicon and the frequency list; a slope needs {LEAST_WORDS}. The published joins "
-            "lose tokens with a leading space: try paper=false."
+            f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the lexicon "
+            f"and the frequency list; a slope needs {LEAST_WORDS}. The published joins lose tokens "
+            "with a leading space: try paper=false."
         )
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])

@@ -84,8 +84,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "mds",
             table,
             headline=f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: "
-            f"mean τ = "
-            f"{with_others[outlier]:.2f}, against {with_others.mean():.2f} over all pairs.",
+            f"mean τ = {with_others[outlier]:.2f}, against {with_others.mean():.2f} over all "
+            "pairs.",
             plot=Scatter(
                 x="x",
                 y="y",

@@ -247,8 +247,8 @@ def identity_effects(
     at = rewards.index.get_indexer(matches.words)
     if len(missing := matches.words[at < 0]):
         raise TableError(
-            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; "
-            "match the words of the rewards' own index."
+            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; match "
+            "the words of the rewards' own index."
         )
     values = rewards.iloc[at]
     check_rewards(values)

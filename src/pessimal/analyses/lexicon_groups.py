@@ -74,8 +74,8 @@ def lexicon_groups(
         if n < LEAST_WORDS:
             raise TableError(
                 f"{n} words with a {group} valence were found; a comparison of the groups needs "
-                f"{LEAST_WORDS} in each. Give "
-                "a lexicon that rates more of these words, or a vocabulary instead of a short list."
+                f"{LEAST_WORDS} in each. Give a lexicon that rates more of these words, or a "
+                "vocabulary instead of a short list."
             )
     stems = stem_groups(rated.index)
     rewards = rated.to_numpy(dtype=float)

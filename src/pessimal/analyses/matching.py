@@ -61,7 +61,7 @@ def matched_controls(
     on frequency and on each rating. Of these the `controls` nearest are taken (Euclidean, in units
     of the calipers). Among equally near ones, of which rounded frequencies make many, a checksum of
     both words decides: the first of the alphabet would be words of one spelling. A word may be a
-        control of several terms.
+    control of several terms.
 
     Args:
         groups: terms by group; those without a known frequency, or not among the covariates, get no
@@ -81,9 +81,9 @@ def matched_controls(
     """
     if "zipf" not in covariates or not covariates.index.is_unique:
         raise TableError(
-            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} "
-            f"rows of {covariates.index.nunique()} words with the columns "
-            f"{list(covariates.columns)}. Drop the repeated words."
+            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} rows "
+            f"of {covariates.index.nunique()} words with the columns {list(covariates.columns)}. "
+            "Drop the repeated words."
         )
     words = covariates.index.tolist()
     places = {word: place for place, word in enumerate(words)}

@@ -84,9 +84,8 @@ def compare_modes(
     Parts are `all`; `surviving` (typed as text they become the same ids again, so ids and text are
     one input) and `changed`, where that is known; and each `kind` of token. Ties, of which text has
     many: tau-b corrects for them, rho takes mid-ranks, rank-biased overlap and the shared ends are
-        means over all orders of tied tokens. Intervals are item
-    bootstraps (see `agreement`); shares are of the whole vocabulary, which is no sample, and so
-    have none.
+    means over all orders of tied tokens. Intervals are item bootstraps (see `agreement`); shares
+    are of the whole vocabulary, which is no sample, and so have none.
 
     Args:
         scans: of `side_by_side`.
@@ -245,9 +244,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "sensitivity",
             comparisons,
             effect,
-            f"On {least['prompt']}, modes {least['modes']} order {tables.labels[least['model']]}'s "
-            f"{things} with τ = {tau}; {round(least['top_overlap'] * least['top'])} of the "
-            f"{least['top']} best are the same.",
+            f"On {least['prompt']}, modes {least['modes']} order "
+            f"{tables.labels[least['model']]}'s {things} with τ = {tau}; "
+            f"{round(least['top_overlap'] * least['top'])} of the {least['top']} best are the "
+            "same.",
             label="τ, lowest",
             size=size,
             plot=Forest.of(effect, data=pairs, group="modes", xlabel="Kendall's τ-b"),
@@ -267,8 +267,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "moved",
             movers,
             headline=f"On {most['prompt']}, mode {most['mode_b']} moves {literal(most['text'])} "
-            f"from rank {most['rank_a']:,.0f} to "
-            f"{most['rank_b']:,.0f} for {tables.labels[most['model']]}.",
+            f"from rank {most['rank_a']:,.0f} to {most['rank_b']:,.0f} for "
+            f"{tables.labels[most['model']]}.",
             plot=Scatter(
                 tabs=("prompt", "model"),
                 data=pd.concat(drawn, ignore_index=True),
@@ -321,8 +321,7 @@ def _disagreement(table: pd.DataFrame, what: str) -> list[str]:
     return [
         f"{what}: tokens that are one input in ids and text differ by up to "
         f"{row.largest_difference:.2g}, more than the scans' numerical error of {row.noise:.2g} "
-        "(of which low precision measures only a part); scan both again on one machine: "
-        "force=true"
+        "(of which low precision measures only a part); scan both again on one machine: force=true"
         for row in same.itertuples()
         if row.largest_difference > row.noise
     ]

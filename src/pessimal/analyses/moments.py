@@ -107,8 +107,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "moments",
             table,
             headline=f"On {first['prompt'].iloc[0]}, rewards are skewed to the right in {skewed} "
-            f"of {len(first)} models; "
-            f"most skewed is {tables.labels[most['model']]}, {most['skewness']:+.2f}.",
+            f"of {len(first)} models; most skewed is {tables.labels[most['model']]}, "
+            f"{most['skewness']:+.2f}.",
             plot=Violin(
                 data=by_prompt(tables, lambda prompt: _densities(tables.matrix(prompt))),
                 ylabel="reward (standard deviations)",

@@ -219,11 +219,10 @@ def consensus_test(
     is moderated by that of all items.
 
     One score of each model is enough: its noise is part of the spread of the models. Models are
-        taken for independent
-    draws from a population; relatives of one base or developer are not, and then the test finds too
-    much. The places are taken to be normal; where they are uniform, and the noise is as large as
-    they spread, p falls below .05 in up to 11 % of the items of which nothing is true (else 2 to 8
-    %), and after correction 0 to 4 % of the items are called.
+    taken for independent draws from a population; relatives of one base or developer are not, and
+    then the test finds too much. The places are taken to be normal; where they are uniform, and the
+    noise is as large as they spread, p falls below .05 in up to 11 % of the items of which nothing
+    is true (else 2 to 8 %), and after correction 0 to 4 % of the items are called.
 
     Args:
         rewards: items × models.
@@ -400,9 +399,8 @@ def rank_intervals(
     True strengths are drawn from their normal posterior, given the scores, under an empirical prior
     (a normal population of items), and ranked. Adding the error to the scores instead would push
     both ends of the field inwards: with the match counts of EloEverything, the 300 items at the
-        ends then had their true rank in the 95 % interval
-    83–86 % of the time; so it is 95 %. Errors are independent and the least possible, so true
-    intervals are wider.
+    ends then had their true rank in the 95 % interval 83–86 % of the time; so it is 95 %. Errors
+    are independent and the least possible, so true intervals are wider.
 
     Returns:
         Indexed as `elo`: rank (1 = highest, ties at their average), low, high (the interval,
@@ -489,7 +487,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if rewards.shape[1] == 1:
             notes.append(
                 f"{prompt}: of one model's scores it cannot be told which differences are noise; "
-                f"none is called sure"
+                "none is called sure"
             )
         raters = (-rewards if turned else rewards).assign(**{PEOPLE: elo})
         taus = agreement(raters, replicates=options.replicates, **seeded)[TAUS]
@@ -642,8 +640,8 @@ def _correlation_result(
         "human_correlation",
         correlation,
         effect,
-        f"On {prompt}, {tables.labels[most['model']]} {how} with people: "
-        f"ρ = {most['spearman']:.2f}{_interval(most)}{rest}.",
+        f"On {prompt}, {tables.labels[most['model']]} {how} with people: ρ = "
+        f"{most['spearman']:.2f}{_interval(most)}{rest}.",
         plot=Forest.of(
             effect,
             data=correlation.iloc[order.argsort(kind="stable")],
@@ -701,8 +699,8 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         "rank_difference",
         difference,
         headline=f"On {rows['prompt'].iloc[0]}, models and people surely differ on {share:.0%} of "
-        f"{len(rows):,} items: "
-        f"models rank {(apart < 0).sum():,} higher, {(apart > 0).sum():,} lower.",
+        f"{len(rows):,} items: models rank {(apart < 0).sum():,} higher, {(apart > 0).sum():,} "
+        "lower.",
         plot=plot,
         method="people",
         weight=weight_of(share, share=1 / 2),

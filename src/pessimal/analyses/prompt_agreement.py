@@ -77,8 +77,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ordered = table.iloc[np.argsort(-table["kendall"].to_numpy(), kind="stable")]
     most, least = ordered.iloc[0], ordered.iloc[-1]
     headline = (
-        f"{_named(tables, most)} most alike (τ = {most['kendall']:.2f}); "
-        f"{_named(tables, least)} least ({least['kendall']:.2f})."
+        f"{_named(tables, most)} most alike (τ = {most['kendall']:.2f}); {_named(tables, least)} "
+        f"least ({least['kendall']:.2f})."
         if len(table) > 1
         else f"{_named(tables, most)} alike to τ = {most['kendall']:.2f}."
     )

@@ -57,9 +57,8 @@ def models(sets: Sequence[TableSet]) -> Result:
     analysis asks of it.
 
     Columns: model (as in all other tables), then those of `models_table`: label, repository, base,
-        developer, size
-    (billions of parameters), rank (RewardBench's, 1 = best). What the score tables say of a model
-    comes first, then what `conf/model` does.
+    developer, size (billions of parameters), rank (RewardBench's, 1 = best). What the score tables
+    say of a model comes first, then what `conf/model` does.
     """
     rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):

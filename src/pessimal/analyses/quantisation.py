@@ -89,8 +89,8 @@ def paired(whole: pd.DataFrame, quantised: pd.DataFrame) -> tuple[pd.DataFrame, 
     shared = whole[keys].merge(quantised[keys])
     if 2 * len(shared) < max(len(whole), len(quantised)):
         raise TableError(
-            f"the two share {len(shared)} of {len(whole)} and {len(quantised)} tokens: they are "
-            "of different vocabularies, so that neither is the other quantised"
+            f"the two share {len(shared)} of {len(whole)} and {len(quantised)} tokens: they are of "
+            "different vocabularies, so that neither is the other quantised"
         )
     both = []
     for rows in (whole, quantised):

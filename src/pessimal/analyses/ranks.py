@@ -111,8 +111,7 @@ def earlier_smaller(permutation: np.ndarray) -> np.ndarray:
     int64.
 
     A wavelet tree taken level by level: elements stay in their order inside blocks that share their
-        leading
-    bits; at each bit, a 1 is larger than every 0 before it in its block. ⌈log₂ n⌉ passes of
+    leading bits; at each bit, a 1 is larger than every 0 before it in its block. ⌈log₂ n⌉ passes of
     vectorised O(n) work, in 32 bits: 128,000 elements in 42 ms; in 64 bits they took 71.
     """
     n = len(permutation)

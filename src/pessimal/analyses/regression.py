@@ -61,13 +61,12 @@ def robust(
     """Ordinary least squares with errors that allow for dependent rows.
 
     Rows of one group: cluster-robust errors CR3, one group of rows left out at a time (HC3 where
-        each row is a group of
-    its own). Ours, as statsmodels has CR0 and CR1 only. Rows alike in meaning: rewards may follow
-    any one direction of meaning, for a reason that has nothing to do with the design. How far they
-    do is estimated (`taste`), and what such directions do to the coefficients by chance is added to
-    the errors. The coefficients stay those of least squares: the mixed model's own are surer where
-        it is true, and wrong more often where meaning is more than these vectors hold
-    (measured in experiments/nulls).
+    each row is a group of its own). Ours, as statsmodels has CR0 and CR1 only. Rows alike in
+    meaning: rewards may follow any one direction of meaning, for a reason that has nothing to do
+    with the design. How far they do is estimated (`taste`), and what such directions do to the
+    coefficients by chance is added to the errors. The coefficients stay those of least squares: the
+    mixed model's own are surer where it is true, and wrong more often where meaning is more than
+    these vectors hold (measured in experiments/nulls).
 
     Args:
         design: (n, k), a column of ones included where an intercept is wanted.
@@ -114,8 +113,8 @@ def robust(
         if np.linalg.det(left).min() < LEAST_REMAINING:
             raise TableError(
                 f"One group of rows alone decides a coefficient: without it, the {k} columns of "
-                f"the design depend on one "
-                "another, so no error can be given. Give more words, or words that differ more."
+                "the design depend on one another, so no error can be given. Give more words, or "
+                "words that differ more."
             )
         inside = np.moveaxis(residuals[rows], -1, 0)  # (m, groups, count)
         moved = np.linalg.solve(left, inside[..., None])[..., 0]
@@ -238,7 +237,7 @@ def _check(design: np.ndarray, units: int, *, things: str) -> None:
     if units <= k:
         raise TableError(
             f"A regression with {k} coefficients needs more than {k} {things}; given were {units}. "
-            f"Give more words."
+            "Give more words."
         )
     if np.linalg.matrix_rank(design) < k:
         raise TableError(

@@ -28,10 +28,9 @@ def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[st
     """Similarity of every two models in each of four respects, unit diagonal.
 
     Base and developer: 1 if the same, else 0. Rank: 1 / (1 + |Δ rank|). Parameters: 1 / (1 + |Δ
-        log₂ parameters|), so
-    twice the size counts the same at every scale; with `paper`, 1 / (1 + |Δ parameters in
-    billions|) as published, which cannot tell models of a few million apart. A factor that is not
-    known for every model is left out.
+    log₂ parameters|), so twice the size counts the same at every scale; with `paper`, 1 / (1 + |Δ
+    parameters in billions|) as published, which cannot tell models of a few million apart. A factor
+    that is not known for every model is left out.
 
     Args:
         descriptors: indexed by model: base, developer (str), parameters (count), rank (float).

@@ -196,8 +196,8 @@ def _arm(
     if len(values) < LEAST_WORDS:
         raise TableError(
             f"{len(values)} words with a {arm} valence were found; a slope needs {LEAST_WORDS}. "
-            f"Give a lexicon that "
-            "rates more of these words, or a vocabulary instead of a short list."
+            "Give a lexicon that rates more of these words, or a vocabulary instead of a short "
+            "list."
         )
     if np.ptp(values) == 0:
         raise TableError(
@@ -391,8 +391,8 @@ def _moves_of_mean(
         if (model, lexicon) not in influences:
             raise TableError(
                 f"No influences of model {model!r} with lexicon {lexicon!r}: without them the "
-                f"error over words is not "
-                "known. Give `Sentiment.influence` of each model, {(model, lexicon): influence}."
+                "error over words is not known. Give `Sentiment.influence` of each model, {(model, "
+                "lexicon): influence}."
             )
         columns.append(influences[model, lexicon])
     available = [moves[prompt] for moves in columns if moves is not None]

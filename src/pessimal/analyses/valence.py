@@ -56,7 +56,7 @@ def valence_agreement(
     if len(shared) < LEAST_WORDS:
         raise TableError(
             f"{len(shared)} words are rated; {LEAST_WORDS} are needed. Give a lexicon that rates "
-            f"more of them"
+            "more of them"
         )
 
     def standard(values: np.ndarray) -> np.ndarray:

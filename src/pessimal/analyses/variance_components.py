@@ -212,7 +212,7 @@ def factors(
     made of.
 
     `design`: by wording, the level of each factor; every combination once. `signs` are all the
-        same, and not used.
+    same, and not used.
     """
     cells = standardise(cells) if standardised else cells
     n, alike, sizes = len(design), {}, {}
@@ -244,7 +244,7 @@ def correlations(found: Components) -> Components:
     """The components as the correlation over tokens that two scans should show, both standardised.
 
     With both polarities: a model that understands the question turns round, and the one between
-        opposite ones is negative.
+    opposite ones is negative.
     """
     token, model, token_frame, model_frame, token_wording = (
         found.get(f"token{name}", 0.0)

@@ -40,11 +40,10 @@ def paraphrase(
     pairs of wordings.
 
     Ties: of several candidates that share the extreme the first row stands for them (`tied` counts
-        the wordings where
-    that happens); its rank elsewhere is 1 + the number of strictly more extreme candidates.
-    Spearman takes mid-ranks. Pairs that share a wording are dependent, so intervals are jackknives
-    over wordings (Student t), never narrower than if all pairs were independent; where all pairs
-    say the same, Wilson's for as many trials as wordings.
+    the wordings where that happens); its rank elsewhere is 1 + the number of strictly more extreme
+    candidates. Spearman takes mid-ranks. Pairs that share a wording are dependent, so intervals are
+    jackknives over wordings (Student t), never narrower than if all pairs were independent; where
+    all pairs say the same, Wilson's for as many trials as wordings.
 
     Args:
         rewards: candidates × prompts of one model.
@@ -185,7 +184,7 @@ def check_polarity(polarity: Mapping[str, int | None]) -> dict[str, int]:
     if unknown := [prompt for prompt, sign in polarity.items() if sign not in (1, -1)]:
         raise TableError(
             f"No polarity of the prompts {', '.join(unknown)}: 1 if good words answer, -1 if bad "
-            f"ones do."
+            "ones do."
         )
     counts = [list(polarity.values()).count(sign) for sign in (1, -1)]
     if max(counts) < 2:
@@ -301,8 +300,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "paraphrase",
             shares,
             headline=f"Under another wording of the same polarity, the optimal {thing} stays "
-            f"optimal in {share:.0%} of pairs, "
-            f"the pessimal one in {pessimal['survives'].mean():.0%}.",
+            f"optimal in {share:.0%} of pairs, the pessimal one in "
+            f"{pessimal['survives'].mean():.0%}.",
             plot=Forest(
                 estimate="survives",
                 low="survives_low",

@@ -150,8 +150,8 @@ def beginnings(
     if count > 1:
         note = (
             f"The chat template writes {count} of them; rewards rest on an input that the model "
-            f"was hardly trained on. "
-            "Remove one from tokenizer.chat_template, then tokenizer.save_pretrained(folder)"
+            "was hardly trained on. Remove one from tokenizer.chat_template, then "
+            "tokenizer.save_pretrained(folder)"
         )
     note = "" if count == right else note
     one = Check("bos", count == right, float(count), float(right), unit, 1, note)

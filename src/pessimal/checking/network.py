@@ -215,9 +215,9 @@ def head(checked: CheckedNetwork) -> Check:
         final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
         read.append(reader.read(final.float(), full.context).item())
     note = (
-        f"{type(reader).__name__} is not how this model reads its reward, or "
-        "model.output names another output. Scans notice and take the model's own forward, which "
-        "is slower. To add its head: src/pessimal/rewards/heads/README.md"
+        f"{type(reader).__name__} is not how this model reads its reward, or model.output names "
+        "another output. Scans notice and take the model's own forward, which is slower. To add "
+        "its head: src/pessimal/rewards/heads/README.md"
     )
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
     difference = largest_difference(np.array(read), checked.own_rewards)

@@ -32,8 +32,7 @@ FAULTS = {
     "softmax": (
         "A softmax over one logit: every score is 1.",
         'Ask for logits: "use_activation": false in a request to vLLM (raw=true does); elsewhere '
-        "num_labels=1 and "
-        "problem_type=regression in the served config.json",
+        "num_labels=1 and problem_type=regression in the served config.json",
     ),
     "sigmoid": (
         "A sigmoid over the reward: scores lie between 0 and 1, and the largest rewards are all 1.",
@@ -62,12 +61,12 @@ FAULTS = {
     ),
     "random_head": (
         "Another head on the right states: the server's was drawn at random.",
-        "Look for 'newly initialized' in the server's log; save the head with the model, under the "
-        "name that its class has",
+        "Look for 'newly initialized' in the server's log; save the head with the model, under "
+        "the name that its class has",
     ),
     "adapter_head": (
-        "The adapter's head is not loaded: the rewards are those of the base checkpoint's head, or "
-        "of the whole base.",
+        "The adapter's head is not loaded: the rewards are those of the base checkpoint's head, "
+        "or of the whole base.",
         "Merge adapter and head before serving (merge_and_unload, save_pretrained); "
         "modules_to_save must name the head",
     ),
@@ -97,8 +96,8 @@ FAULTS = {
     ),
     "scale": (
         "Scores are a linear function of the rewards: their order is right, their size is not.",
-        "Look for a mean and a standard deviation in the served config.json that the head's output "
-        "is divided by",
+        "Look for a mean and a standard deviation in the served config.json that the head's "
+        "output is divided by",
     ),
     "lower_precision": (
         "The network runs in a lower precision.",
@@ -107,8 +106,8 @@ FAULTS = {
     ),
     "unknown": (
         "Not the model's rewards, and none of the faults known here.",
-        "Compare weights, revision and tokenizer of the served model with model=…; an adapter that "
-        "is not loaded shows with base=DIR_OR_ID",
+        "Compare weights, revision and tokenizer of the served model with model=…; an adapter "
+        "that is not loaded shows with base=DIR_OR_ID",
     ),
 }
 """By name: what it is, and what to do about it."""

@@ -58,8 +58,7 @@ def with_task(arguments: Sequence[str]) -> list[str]:
         else:
             raise ConfigError(
                 f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: "
-                f"{', '.join(TASKS)}. "
-                "See pessimal --help"
+                f"{', '.join(TASKS)}. See pessimal --help"
             )
         previous = argument
     overrides = [_present_name(override) for override in overrides]

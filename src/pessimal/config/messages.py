@@ -32,8 +32,7 @@ def composition_message(error: Exception) -> str | None:
     if isinstance(error, OverrideParseException):
         return (
             f"the override {error.override!r} cannot be read. A value with spaces, brackets, "
-            f"quotes or letters beyond "
-            "ASCII goes in quotes of its own: 'key=\"value\"'"
+            "quotes or letters beyond ASCII goes in quotes of its own: 'key=\"value\"'"
         )
     message, cause = str(error).strip(), error.__cause__
     if cause is not None and str(cause).strip() not in message:
@@ -51,9 +50,8 @@ def disk_full_message(error: Exception) -> str | None:
     if not isinstance(error, OSError) or error.errno not in DISK_FULL:
         return None
     return (
-        f"the disk is full: {os.strerror(error.errno or 0)} ({error.filename or 'paths.root'}). What "
-        f"was finished is kept. "
-        "Free space, and the same command goes on from there"
+        f"the disk is full: {os.strerror(error.errno or 0)} ({error.filename or 'paths.root'}). "
+        "What was finished is kept. Free space, and the same command goes on from there"
     )
 
 
@@ -97,8 +95,8 @@ def _unwritable_group(message: str) -> str | None:
     group, name, _ = spec.groups()
     return (
         f"{group}.{name} cannot be put together on the command line. Write it into a file "
-        f"FOLDER/{group}/{name}.yaml, as "
-        f"those in conf/{group} are written, and type: --config-dir FOLDER '{group}=[…,{name}]'"
+        f"FOLDER/{group}/{name}.yaml, as those in conf/{group} are written, and type: --config-dir "
+        f"FOLDER '{group}=[…,{name}]'"
     )
 
 
@@ -131,7 +129,7 @@ def _shortened(message: str) -> str:
         if group == "prompts":
             kept.append(
                 f"For one that has no file, or that only score tables know: +prompts.{name}='the "
-                f"user turn'"
+                "user turn'"
             )
     elif value := re.search(r"Invalid value '(.*)', expected one of \[(.*)\]", message):
         kept[-1] += "." + did_you_mean(value[1], value[2].split(", "))

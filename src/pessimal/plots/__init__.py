@@ -37,8 +37,7 @@ class Plot:
     tabs: tuple[str, ...] = ("prompt",)
     """Columns that divide the table into figures, one for each combination of values; those that
     the table has not are passed over. `model` among them: the figures stand on the models' cards.
-        Several candidate sets in one table always
-    get figures of their own."""
+    Several candidate sets in one table always get figures of their own."""
     where: Mapping[str, object] = field(default_factory=dict)
     """Only rows with these values: column and value, or list of values."""
     across: int = 3

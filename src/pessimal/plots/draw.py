@@ -94,7 +94,7 @@ def save_figures(
     tab of each.
 
     A figure that cannot be drawn is logged and left out: numbers are not lost for it. A full disk
-        is raised.
+    is raised.
 
     Args:
         begin: given the number of figures, a context whose function is called with the stem of each
@@ -156,8 +156,7 @@ def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> Non
     white, for everything else.
 
     Deterministic on one machine and one matplotlib: no dates, no version, no random ids. A glyph
-        that no installed font
-    has is an empty box in the PNG only. Under `styled`.
+    that no installed font has is an empty box in the PNG only. Under `styled`.
     """
     (folder / f"{stem}.svg").write_text(vector(figure, stem), encoding="utf-8")
     if raster:

@@ -123,7 +123,7 @@ def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
     if twice := int(table.duplicated([plot.row, plot.column]).sum()):
         raise TableError(
             f"{twice} cells of a heat map have several rows; divide the table by `tabs`, `where` "
-            f"or `panel`."
+            "or `panel`."
         )
     values = table.pivot(index=plot.row, columns=plot.column, values=plot.value)
     if not plot.symmetric:

@@ -33,7 +33,7 @@ def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
     Ink, greys and paper become CSS variables (`var(--ink, #222222)`, see `style.VARIABLES`) beside
     the plain colour, so that a page replaces them and any other viewer draws it. Ids are the stem's
     own. Text stays text. What carries no meaning goes: metadata, the style sheet (it would rule the
-        page), groups around one thing, digits below 1/100 point.
+    page), groups around one thing, digits below 1/100 point.
 
     Args:
         svg: as matplotlib wrote it.

@@ -25,10 +25,9 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     known.
 
     Columns: model · label · about · warnings · prompt (to which the tokens answer) · ends (Most and
-        Least wanted: text,
-    reward, whether its rank is certified) · agreement (Closest or Farthest, the other model,
-    Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
-    and how many hold of how many).
+    Least wanted: text, reward, whether its rank is certified) · agreement (Closest or Farthest, the
+    other model, Kendall's τ) · effects (result, largest effect that holds after correction, where
+    it is found and how many hold of how many).
     """
     cards_made = []
     for model, label in artifact.labels.items():

@@ -207,10 +207,9 @@ def packed(
     that rewards are rounded to; and the bits that a row takes in the order.
 
     Inside: the rows from the highest reward to the lowest, each in `bits` bits, lowest bit first
-        (equal rewards in the
-    order of the vocabulary); the steps between neighbours' rounded rewards, as LEB128, the first
-    from zero (and that one zigzag); then four sets of one bit a row: equal to its predecessor in
-    that order, certified, survives, known whether it survives.
+    (equal rewards in the order of the vocabulary); the steps between neighbours' rounded rewards,
+    as LEB128, the first from zero (and that one zigzag); then four sets of one bit a row: equal to
+    its predecessor in that order, certified, survives, known whether it survives.
 
     Args:
         rewards: (n,) float, finite.

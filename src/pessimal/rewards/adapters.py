@@ -94,8 +94,8 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     if not (folder / CONFIG).is_file():
         raise ModelError(
             f"model.adapter: {folder} has no {CONFIG}; give the folder that PEFT's "
-            f"`save_pretrained` wrote. A model that is "
-            "merged already needs no adapter: model.path=DIR"
+            "`save_pretrained` wrote. A model that is merged already needs no adapter: "
+            "model.path=DIR"
         )
     if not (folder / WEIGHTS).is_file():
         raise ModelError(

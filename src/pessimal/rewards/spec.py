@@ -168,7 +168,7 @@ class JudgeSpec:
         if both := set(self.positive) & set(self.negative):
             raise ConfigError(
                 f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer; let it be "
-                f"one of them"
+                "one of them"
             )
         if self.template is None:
             return
@@ -320,7 +320,7 @@ class ModelSpec:
         if self.local and self.revision is not None:
             raise ConfigError(
                 f"model.revision={self.revision!r} was given for the local folder {self.path!r}, "
-                f"which has none: leave it out"
+                "which has none: leave it out"
             )
         if (
             self.trust_remote_code
@@ -481,5 +481,5 @@ class ModelSpec:
         elif not HUB_ID.fullmatch(path):
             raise ModelError(
                 f"model.path={self.path!r} is neither a folder on this machine nor a Hub "
-                f"repository of the form org/name"
+                "repository of the form org/name"
             )

@@ -60,7 +60,7 @@ class TrainerSpec(Options):
         if sys.platform == "linux" and self.accelerator in ("gpu", "cuda") and not linux_card:
             raise ConfigError(
                 f"trainer.accelerator={self.accelerator!r}, but this machine has no GPU that its "
-                f"system knows of; type trainer=cpu"
+                "system knows of; type trainer=cpu"
             )
         started, slurm = os.environ.get("LOCAL_WORLD_SIZE"), "SLURM_JOB_ID" in os.environ
         if started is not None and int(started) != self.devices:
@@ -71,13 +71,13 @@ class TrainerSpec(Options):
         if sweep and started is None and not slurm and self.devices > 1:
             raise ConfigError(
                 f"trainer.devices={self.devices} in a sweep needs a launcher that starts each "
-                f"job's processes: hydra/launcher="
-                "submitit_slurm; or give one command a job, without -m"
+                "job's processes: hydra/launcher=submitit_slurm; or give one command a job, "
+                "without -m"
             )
         if self.num_nodes > 1 and "MASTER_ADDR" not in os.environ and not slurm:
             raise ConfigError(
                 f"trainer.num_nodes={self.num_nodes} needs a launcher on each node. Type there: "
-                f"torchrun "
-                f"--nnodes={self.num_nodes} --nproc-per-node={self.devices} --rdzv-backend=c10d "
-                f"--rdzv-endpoint=HOST:29500 -m pessimal {' '.join(sys.argv[1:])}"
+                f"torchrun --nnodes={self.num_nodes} --nproc-per-node={self.devices} "
+                "--rdzv-backend=c10d --rdzv-endpoint=HOST:29500 -m pessimal "
+                f"{' '.join(sys.argv[1:])}"
             )

@@ -13,25 +13,20 @@ _OFFERED = 10_000_000
 ALL_SCORED = "every response was scored"
 CHECKS = {
     "the gradient alone finds the best single token": "From random tokens, against the best of all "
-    "single tokens. Where it fails, gradients "
-    "mislead in this model; the "
-    "result rests on random changes and exhaustive sweeps too.",
+    "single tokens. Where it fails, gradients mislead in this model; the result rests on random "
+    "changes and exhaustive sweeps too.",
     ALL_SCORED: "Where all were, the best is the best of all. Otherwise it is the best found: a "
-    "response whose tokens do well only "
-    "together may be better and be missed.",
+    "response whose tokens do well only together may be better and be missed.",
     "no single change is better": "Every allowed token was tried at each position, in float32. Two "
     "changes at once may be better.",
     "several starts end at this response": "After polish. Where several do, a better response is "
     "less likely, never excluded.",
     "scored again by the model's own forward": "One input, no cache, float32. The margin must "
-    "exceed the drift of both, else the two responses "
-    "are tied.",
+    "exceed the drift of both, else the two responses are tied.",
     "a text gives this response": "ids → text → template → ids in the whole conversation. Where it "
-    "fails, no text typed by a person gets this reward; "
-    "mode=text searches those that do.",
+    "fails, no text typed by a person gets this reward; mode=text searches those that do.",
     "better than baselines at equal budgets": "Equal is not better: such a search found no more "
-    "than the baseline did with as many candidate "
-    "evaluations.",
+    "than the baseline did with as many candidate evaluations.",
 }
 """Each claim, and what it says and does not."""
 

@@ -115,20 +115,18 @@ class SearchSpec(Options):
         if not isinstance(self.baselines, int) or self.baselines < 0:
             raise ConfigError(
                 f"search.baselines={self.baselines!r}: give the evaluations of each baseline, such "
-                f"as search.baselines=20000, "
-                "or true (as many as the search took) or false"
+                "as search.baselines=20000, or true (as many as the search took) or false"
             )
         if self.gradient_share + self.random_share > 1:
             raise ConfigError(
                 f"search.gradient_share={self.gradient_share} and "
-                f"search.random_share={self.random_share} are more than the "
-                "whole budget together"
+                f"search.random_share={self.random_share} are more than the whole budget together"
             )
         if self.method is Method.exhaustive and self.length != 2:
             raise ConfigError(
-                f"search.method=exhaustive goes through every response of two tokens, not of "
-                f"{self.length}; type "
-                "search.length=2. (One token is always exhaustive: it is the scan)"
+                "search.method=exhaustive goes through every response of two tokens, not of "
+                f"{self.length}; type search.length=2. (One token is always exhaustive: it is the "
+                "scan)"
             )
         if self.allowed_path is not None:
             existing_file("search.allowed_path", self.allowed_path)

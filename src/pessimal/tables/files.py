@@ -101,7 +101,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 
     A line ends as the first one does. Before Python 3.13 the csv module left a lone `\\r` without
     quotes, and every vocabulary has such a token: it is a cell's text, and no end of a line, where
-        lines end in `\\n`.
+    lines end in `\\n`.
 
     Raises:
         InputError: the file is empty, not UTF-8, or no table.

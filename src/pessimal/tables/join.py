@@ -52,15 +52,15 @@ def reward_matrix(
         twice = sorted({m for m in models if models.count(m) > 1})
         raise TableError(
             f"two score tables of the same model: {twice}. Name the tables: compare "
-            f"tables=[FILE,FILE]"
+            "tables=[FILE,FILE]"
         )
     rows = _rows_by_text(tables, stripped=stripped)
     items = _shared(tables, rows, paper=paper)
     if len(items) < 3:
         raise TableError(
-            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at "
-            "least 3 are needed. Compare scans of vocabularies with scans of vocabularies, and "
-            "item lists with the same item list."
+            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least "
+            "3 are needed. Compare scans of vocabularies with scans of vocabularies, and item "
+            "lists with the same item list."
         )
     places = {id(positions): positions.reindex(items).to_numpy() for positions in rows}
     columns = {

@@ -121,7 +121,7 @@ def read_vocabulary(
     if steps := [column for column in scored if _STEP.fullmatch(column)]:
         raise InputError(
             f"{path} has the column {steps[0]!r}: scores of a model while it was trained. Type "
-            f"format=checkpoints"
+            "format=checkpoints"
         )
     model = _model_of(path, model, path.stem, known)
     rows, texts_used = _tokens(path, table, known)
@@ -197,9 +197,10 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
         return label
     if not name or "_" in name:
         raise InputError(
-            f"{path}: the file's name does not say which model it is of"
-            f"{f': {name!r} is no known model, and may be split into owner and name in several ways' if name else ''}. "
-            f"Type model=OWNER/NAME.{did_you_mean(name, [r.replace('/', '_') for r in known.models])}"
+            f"{path}: the file's name does not say which model it is "
+            f"of{f': {name!r} is no known model, and may be split into owner and name in several ways' if name else ''}. "
+            "Type "
+            f"model=OWNER/NAME.{did_you_mean(name, [r.replace('/', '_') for r in known.models])}"
         )
     return name
 

@@ -132,8 +132,8 @@ class Result:
         missing = {*_columns(self.effect)} - {*self.table.columns} if len(self.table) else set()
         if missing:
             raise ValueError(
-                f"the result {self.name!r} declares an effect in {', '.join(sorted(missing))}, "
-                f"and its table has {', '.join(map(str, self.table.columns))}"
+                f"the result {self.name!r} declares an effect in {', '.join(sorted(missing))}, and "
+                f"its table has {', '.join(map(str, self.table.columns))}"
             )
 
     @classmethod

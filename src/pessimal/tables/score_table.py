@@ -195,11 +195,11 @@ class ScoreTable:
     """Rewards of every candidate for one (model, prompt, candidate set).
 
     `rows` has, in this order: candidate_id int (token id, or row of the item list) · token str (raw
-        vocabulary
-    entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or null (ids →
-    text → template → ids gives the same ids; null where it was not tested) · reward float (never
-    null) · certified bool (fp32, and no other candidate within twice the numerical error, so its
-    rank is certain) · and, for items that people have rated, elo float and elo_matches int.
+    vocabulary entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or
+    null (ids → text → template → ids gives the same ids; null where it was not tested) · reward
+    float (never null) · certified bool (fp32, and no other candidate within twice the numerical
+    error, so its rank is certain) · and, for items that people have rated, elo float and
+    elo_matches int.
     """
 
     provenance: ScoreProvenance
@@ -223,13 +223,13 @@ class ScoreTable:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
                 f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
-                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must "
-                "be a number: try model.dtype=float32, or look at the model's weights."
+                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be "
+                "a number: try model.dtype=float32, or look at the model's weights."
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(
                 f"candidate_id repeats in the table of {self.provenance.model!r}: each candidate "
-                f"once"
+                "once"
             )
 
     @property
@@ -341,7 +341,7 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
 def _damaged(file: Path, error: Exception) -> TableError:
     return TableError(
         f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it "
-        f"again"
+        "again"
     )
 
 

@@ -78,7 +78,7 @@ def _read_file(path: Path) -> pd.Series:
     if not path.is_file():
         raise InputError(
             f"there is no lexicon {str(path)!r}; give {', '.join(NAMED)} or a CSV file with the "
-            f"columns word and valence"
+            "columns word and valence"
         )
     table = read_csv(path)
     require_columns(
@@ -95,7 +95,7 @@ def _checked(lexicon: pd.Series, source: str) -> pd.Series:
     if twice := sorted(lexicon.index[lexicon.index.duplicated()].unique()):
         raise InputError(
             f"the lexicon {source!r} names {', '.join(map(repr, twice[:5]))} twice; keep one row a "
-            f"word"
+            "word"
         )
     return lexicon.astype(float).rename_axis("word").rename("valence")
 
@@ -159,7 +159,7 @@ def read_frequencies(source: str) -> Frequencies:
     if not path.is_file():
         raise InputError(
             f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns "
-            f"word and per_million"
+            "word and per_million"
         )
     if _is_bnc_list(path):
         return _read_bnc_list(path)
@@ -280,8 +280,7 @@ def read_dictionary(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(
             f"there is no dictionary {str(path)!r}; give a CSV file with the columns category and "
-            f"word, or a LIWC file "
-            "(.dic, .dicx)"
+            "word, or a LIWC file (.dic, .dicx)"
         )
     words = _read_liwc(path) if path.suffix.lower() == ".dic" else _read_table(path)
     words = words[words["word"] != ""].drop_duplicates(ignore_index=True)
@@ -292,8 +291,7 @@ def read_dictionary(path: Path) -> pd.DataFrame:
     if len(wrong := words[words["word"].str.contains(r"^\*|\*.", regex=True)]):
         raise InputError(
             f"{path}: {wrong['word'].iloc[0]!r} has an asterisk that is not the end of a word; "
-            f"write safe* for every word "
-            "that begins with safe"
+            "write safe* for every word that begins with safe"
         )
     return words
 
@@ -307,8 +305,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     if column is None or "category" not in table:
         raise InputError(
             f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and "
-            f"word (or token_decoded), or "
-            "DicTerm and a column a category"
+            "word (or token_decoded), or DicTerm and a column a category"
         )
     return pd.DataFrame(
         {"category": table["category"].str.strip(), "word": table[column].str.strip()}
@@ -349,8 +346,7 @@ def read_terms(path: Path) -> pd.Series:
     if column is None or table.empty:
         raise InputError(
             f"{path} has {len(table)} rows and the columns {list(table.columns)}; a list of terms "
-            f"needs one named "
-            f"{', '.join(TERM_COLUMNS[:-1])} or {TERM_COLUMNS[-1]}"
+            f"needs one named {', '.join(TERM_COLUMNS[:-1])} or {TERM_COLUMNS[-1]}"
         )
     return table[column].rename("term")
 
@@ -378,8 +374,7 @@ def _read_liwc(path: Path) -> pd.DataFrame:
             if not _NUMBER.fullmatch(number) or int(number) not in names:
                 raise InputError(
                     f"{path}, line {at}: {number!r} of {word!r} is no category number of the "
-                    f"header, which has "
-                    f"{', '.join(map(str, names))}"
+                    f"header, which has {', '.join(map(str, names))}"
                 )
             rows.append((names[int(number)], word))
     return pd.DataFrame(rows, columns=["category", "word"])

@@ -108,7 +108,7 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         if every < 1 or tails < 1 or not 0 < share <= 1 or isinstance(watch, str):
             raise ConfigError(
                 f"every={every}, tails={tails}, share={share}, watch={watch!r}: give 1 or more, 1 "
-                f"or more, above 0 up to 1, a list"
+                "or more, above 0 up to 1, a list"
             )
         self.prompts, self.tokenizer, self.report = named_prompts(prompts), tokenizer, report
         self.every, self.watch, self.tails, self.share = every, tuple(watch), tails, share
@@ -191,8 +191,8 @@ class PessimalCallback(pl.Callback, TrainerCallback):
                 if not abs(shared - own) <= NEAR * (1 + abs(own)):
                     raise ModelError(
                         f"{type(self.network).__name__} gives {own:.4g} for a whole input and "
-                        f"{shared:.4g} where the question is run once and shared; "
-                        "PessimalCallback cannot watch it"
+                        f"{shared:.4g} where the question is run once and shared; PessimalCallback "
+                        "cannot watch it"
                     )
         self.spent = self.clock() - self.started
 
@@ -376,8 +376,8 @@ def watchable(module: nn.Module) -> PreTrainedModel:
     bare = next((m for m in parts if isinstance(m, PreTrainedModel)), None)
     if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:
         raise ModelError(
-            f"PessimalCallback watches decoders with a head `score` of one number, such as "
-            f"LlamaForSequenceClassification with num_labels=1; what is trained is "
+            "PessimalCallback watches decoders with a head `score` of one number, such as "
+            "LlamaForSequenceClassification with num_labels=1; what is trained is "
             f"{type(module if bare is None else bare).__name__}"
         )
     if bare.config.get_text_config().pad_token_id is None:

@@ -51,7 +51,7 @@ def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) 
     if recipe.layers > layers:
         raise ModelError(
             f"recipe.layers={recipe.layers}, and the base has {layers} layers: give {layers} or "
-            f"less"
+            "less"
         )
     nn.init.normal_(network.score.weight, std=network.config.get_text_config().hidden_size ** -0.5)
     lora = LoraConfig(

@@ -55,8 +55,7 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
     if missing := [column for column in wanted if column not in table]:
         raise InputError(
             f"{path} lacks the column {missing[0]!r}; preferences are a table of "
-            f"{', '.join(wanted)}, such as "
-            "EloEverything's"
+            f"{', '.join(wanted)}, such as EloEverything's"
         )
     if (again := table["name"].duplicated()).any():
         raise InputError(
@@ -85,8 +84,7 @@ def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
     if min(cut, len(order) - cut) < LEAST:
         raise InputError(
             f"recipe.held_out={held_out} of {len(order)} items leaves {len(order) - cut} to train "
-            f"on and {cut} held out; at "
-            f"least {LEAST} each are needed"
+            f"on and {cut} held out; at least {LEAST} each are needed"
         )
     return items.take(np.sort(order[cut:])), items.take(np.sort(order[:cut]))
 

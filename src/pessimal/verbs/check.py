@@ -75,8 +75,7 @@ def run(config: CheckConfig) -> None:
         names = ", ".join(check.check for check in found.failed)
         raise WorkError(
             f"{len(found.failed)} of the checks of {model.name} failed: {names}. The table above "
-            f"says what that means "
-            f"(kept in {folder}); without strict=true the exit code is 0"
+            f"says what that means (kept in {folder}); without strict=true the exit code is 0"
         )
 
 

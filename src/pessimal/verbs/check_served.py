@@ -73,7 +73,7 @@ def run(config: CheckConfig) -> None:
         names = ", ".join(part.fault for part in found.faults)
         raise WorkError(
             f"{model.name} is not served right: {names} (kept in {folder}); without strict=true "
-            f"the exit code is 0"
+            "the exit code is 0"
         )
 
 
@@ -117,8 +117,7 @@ def show(found: Diagnosis, *, title: str) -> None:
     )
     console.print(
         f"Largest difference from the model's own rewards {own:.2g}{explained}; their standard "
-        f"deviation is "
-        f"{found.spread:.2g}. {len(found.served)} inputs sent."
+        f"deviation is {found.spread:.2g}. {len(found.served)} inputs sent."
     )
     for check in checks_of(found):
         limit = "" if check.allowed is None else f"allowed {check.allowed:.2g}"

@@ -83,8 +83,7 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
     """What an artifact that was made with a model says of it: its reference where it is one of the
     registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
     comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
-        `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its
-    recipe)."""
+    `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its recipe)."""
     spec = model.spec
     if spec.kind is Kind.callable:
         return [], {"reward_model": f"function:{spec.name}@sha256:{model.weights_digest[:16]}"}

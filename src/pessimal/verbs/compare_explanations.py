@@ -62,8 +62,8 @@ def _without_repeats(outcomes: pd.DataFrame) -> pd.DataFrame:
         row = twice.iloc[0]
         raise TableError(
             f"two explanations of {row['model']!r} have different texts for the same "
-            f"{row['attribute']} edit of {row['comparison']!r}: they "
-            "were made by different versions. Explain it again: force=true"
+            f"{row['attribute']} edit of {row['comparison']!r}: they were made by different "
+            "versions. Explain it again: force=true"
         )
     return once
 
@@ -77,7 +77,7 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
     if not any(manifest.summary["n"] > 1 for _, manifest in there):  # one pair is no sample
         raise InputError(
             f"there is no explanation of a set of comparisons in {registry.root} yet; type: "
-            f"pessimal explain model=wordy-bpe-0"
+            "pessimal explain model=wordy-bpe-0"
         )
     newest = {manifest.name: (folder, manifest) for folder, manifest in there}
     named = {
@@ -120,16 +120,15 @@ def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
         a, b, *_ = sets.values()
         raise TableError(
             f"{a.reference} and {b.reference} explain different comparisons "
-            f"({a.summary['comparisons']}, {a.summary['n']}; "
-            f"{b.summary['comparisons']}, {b.summary['n']}), on which flip rates depend. Name "
-            f"those of one set: "
+            f"({a.summary['comparisons']}, {a.summary['n']}; {b.summary['comparisons']}, "
+            f"{b.summary['n']}), on which flip rates depend. Name those of one set: "
             f"explanations=[{a.name},…]"
         )
     named = [(manifest.summary["model"], manifest.summary["perturber"]) for _, manifest in chosen]
     if twice := [pair for pair in named if named.count(pair) > 1]:
         raise TableError(
             f"two of the explanations are of {twice[0][0]!r} by {twice[0][1]!r}. Name one of them: "
-            f"explanations=[NAME,…]"
+            "explanations=[NAME,…]"
         )
     made: dict[str, Manifest] = {}
     for _, manifest in chosen:
@@ -137,7 +136,7 @@ def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
         if other.summary["made_by"] != manifest.summary["made_by"]:
             raise TableError(
                 f"{other.reference} and {manifest.reference} are by "
-                f"{manifest.summary['perturber']!r}, but of different attributes, options, "
-                "judges, seeds or placebos: their numbers are not to be set beside one another. "
-                "Explain both models with the same options"
+                f"{manifest.summary['perturber']!r}, but of different attributes, options, judges, "
+                "seeds or placebos: their numbers are not to be set beside one another. Explain "
+                "both models with the same options"
             )

@@ -111,8 +111,7 @@ def _files(config: ImportConfig) -> list[Path]:
         if not found:
             raise InputError(
                 f"path={str(path)!r} holds no files {' or '.join(PATTERNS[format_of(config)])}, as "
-                f"format={format_of(config).value} "
-                "needs"
+                f"format={format_of(config).value} needs"
             )
         files |= dict.fromkeys(found)
     for option, value in (("model", config.model_name), ("prompt", config.prompt)):
@@ -123,8 +122,7 @@ def _files(config: ImportConfig) -> list[Path]:
         ):
             raise ConfigError(
                 f"{option}={value} is said of one file, and path names {len(files)}: "
-                f"{', '.join(f.name for f in files)[:200]}. "
-                "Import them one by one"
+                f"{', '.join(f.name for f in files)[:200]}. Import them one by one"
             )
     return list(files)
 
@@ -175,8 +173,7 @@ def _check_one_set(config: ImportConfig, tables: Sequence[ScoreTable]) -> None:
             which = " and ".join(f"{name!r} ({file})" for name, file in by_name.items())
             raise InputError(
                 f"files with the same items would become {len(by_name)} lists, {which}, and not be "
-                f"compared with one another. "
-                "Name the list: set=NAME"
+                "compared with one another. Name the list: set=NAME"
             )
 
 
@@ -189,8 +186,8 @@ def _each_once(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
         if first.provenance.key() != table.provenance.key():
             raise InputError(
                 f"{first.provenance.source} and {table.provenance.source} both hold {table.name}. "
-                f"Leave one of them out, or "
-                "import them one by one, each with its set=NAME or model=NAME"
+                "Leave one of them out, or import them one by one, each with its set=NAME or "
+                "model=NAME"
             )
     return list(by_name.values())
 
@@ -209,9 +206,8 @@ def _check_supersedes(config: ImportConfig, registry: Registry, new: Sequence[Sc
             another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
             raise InputError(
                 f"{table.provenance.source} would take the place of {folder}, which has the same "
-                f"name and other candidates "
-                f"(from {before.source}). Type {another} to give it another name, or force=true to "
-                f"supersede it"
+                f"name and other candidates (from {before.source}). Type {another} to give it "
+                "another name, or force=true to supersede it"
             )
         changed.append(table.name)
     if changed:

@@ -61,7 +61,7 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     if not published:
         raise InputError(
             f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal "
-            f"search or pessimal explain"
+            "search or pessimal explain"
         )
     # The newest comparison; where there is none, the newest of all.
     newest = [pair for pair in published if pair[1].type == "comparison"] or published
@@ -102,8 +102,7 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     if missing := [reference for reference in behind if reference not in there]:
         notes.append(
             f"Not here: {len(missing)} of the {len(behind)} score tables that were compared are no "
-            f"longer in the "
-            f"registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
+            f"longer in the registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
         )
         log.warning("%s", notes[-1])
     found = [there[reference] for reference in behind if reference in there]
@@ -117,8 +116,8 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     if left_out := [prompt for prompt in asked if prompt not in prompts]:
         notes.append(
             f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): "
-            f"{', '.join(left_out[:5])}"
-            f"{' …' if len(left_out) > 5 else ''}. To choose: explorer_prompts=[KEY,KEY]"
+            f"{', '.join(left_out[:5])}{' …' if len(left_out) > 5 else ''}. To choose: "
+            "explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]

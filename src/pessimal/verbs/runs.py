@@ -54,8 +54,7 @@ def run(config: RunsConfig) -> None:
     if not registry.root.is_dir():
         raise InputError(
             f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER; to "
-            f"begin one: "
-            "pessimal scan model=plain-wordpiece-0"
+            "begin one: pessimal scan model=plain-wordpiece-0"
         )
     whole = (
         config.action is RunsAction.verify and not config.names
@@ -171,8 +170,7 @@ def chosen_table(folder: Path, manifest: Manifest, *, wanted: str | None) -> Pat
     )
     raise InputError(
         f"{manifest.reference} {asked}: {', '.join(sorted(files))}. Type for example: pessimal "
-        f"runs show "
-        f"{manifest.reference} format=csv table={min(files)}"
+        f"runs show {manifest.reference} format=csv table={min(files)}"
     )
 
 
@@ -270,6 +268,6 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
     if found:
         raise WorkError(
             f"{checked} were checked: {len(found)} things are not as they were published (listed "
-            f"above)"
+            "above)"
         )
     log.info("%s are as they were published", checked)

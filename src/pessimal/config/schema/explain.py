@@ -62,8 +62,7 @@ class ComparisonsSpec(Options):
         if self.source is Source.embedded and self.path:
             raise ConfigError(
                 "comparisons.path was given for the embedded comparisons, which need none. For a "
-                "file type: "
-                "comparisons=jsonl comparisons.path=FILE"
+                "file type: comparisons=jsonl comparisons.path=FILE"
             )
 
 
@@ -200,21 +199,20 @@ class ExplainConfig(TaskConfig):
             if name in self.contrast:
                 raise ConfigError(
                     f"contrast.{name}: that name stands for edits along no attribute; choose "
-                    f"another"
+                    "another"
                 )
         perturber = check_options(self.perturber)
         if self.seeds > 1 and self.perturber.get("temperature") == 0:
             raise ConfigError(
                 f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same "
-                f"text, and standard errors "
-                "over seeds a false 0. Type seeds=1, or a temperature above 0"
+                "text, and standard errors over seeds a false 0. Type seeds=1, or a temperature "
+                "above 0"
             )
         asks = hasattr(perturber, "dry_run")
         if self.overall and not asks:
             raise ConfigError(
                 f"overall={self.overall}: only a language model can make a response better in "
-                f"whatever way; type "
-                "perturber=llm or perturber=local, or overall=0"
+                "whatever way; type perturber=llm or perturber=local, or overall=0"
             )
         if self.dry_run and not asks:
             raise ConfigError(
@@ -228,7 +226,7 @@ class ExplainConfig(TaskConfig):
             if given:
                 raise ConfigError(
                     f"fluency={self.fluency}: it is measured over a set of comparisons, not of one "
-                    f"pair. Leave it out"
+                    "pair. Leave it out"
                 )
             self.language_model("fluency")
         if self.judge is JudgeKind.local:

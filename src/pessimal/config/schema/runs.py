@@ -87,8 +87,7 @@ class RunsConfig(TaskConfig):
             wanted = str(least) if least == most else f"up to {most}"
             raise ConfigError(
                 f"runs {self.action.value} takes {wanted} name{'s' * (wanted != '1')}, and "
-                f"{len(self.names)} "
-                f"were given ({', '.join(self.names) or 'none'}). Type: {example}"
+                f"{len(self.names)} were given ({', '.join(self.names) or 'none'}). Type: {example}"
             )
         if self.action is not RunsAction.list:
             given = [name for name in (*FILTERS, "where") if getattr(self, name) not in (None, [])]
@@ -179,8 +178,7 @@ def runs_overrides(
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         raise ConfigError(
             f"runs {action}: {wrong[0]!r} is no artifact's name; names are of letters, digits and "
-            f". _ - such as "
-            "score-table/plain-bpe-0--greatest:v0"
+            ". _ - such as score-table/plain-bpe-0--greatest:v0"
         )
     listed = ",".join(f'"{name}"' for name in names)
     return [*quoted, f"action={action}", f"names=[{listed}]", *QUIET]

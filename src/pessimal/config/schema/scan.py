@@ -43,23 +43,21 @@ class CandidatesSpec(Options):
             if self.path is not None or self.texts:
                 raise ConfigError(
                     "candidates.path or candidates.texts was given for the vocabulary, which needs "
-                    "none. For a list type: "
-                    "candidates=items candidates.path=FILE"
+                    "none. For a list type: candidates=items candidates.path=FILE"
                 )
             return
         if (self.path is None) == (not self.texts):
             raise ConfigError(
                 f"the item list {self.name!r} needs candidates.path=FILE, or the items themselves: "
-                f"candidates.texts=[love,hate]"
+                "candidates.texts=[love,hate]"
             )
         if self.path is not None:
             existing_file("candidates.path", self.path)
         if taken := TAKEN.intersection(self.name.split("--")):
             raise ConfigError(
                 f"candidates.name={self.name}: in the names of score tables {taken.pop()!r} stands "
-                f"for something else, and "
-                "these items could be taken for a scan of the vocabulary. Give the list another "
-                "name"
+                "for something else, and these items could be taken for a scan of the vocabulary. "
+                "Give the list another name"
             )
 
 
@@ -97,13 +95,13 @@ class ScanConfig(TaskConfig):
             if self.mode is not Mode.text:
                 raise ConfigError(
                     f"mode={self.mode.value} with model.kind={kind.value}, which takes texts. Type "
-                    f"mode=text"
+                    "mode=text"
                 )
             if vocabulary and self.model.tokenizer is None:
                 raise ConfigError(
                     f"model.kind={kind.value} has no vocabulary of its own: type "
-                    f"model.tokenizer=DIR_OR_ID to scan one, or a list "
-                    "of texts, candidates=items candidates.path=FILE"
+                    "model.tokenizer=DIR_OR_ID to scan one, or a list of texts, candidates=items "
+                    "candidates.path=FILE"
                 )
             self.trainer.check_alone(f"model.kind={kind.value} runs no network here")
         if kind in (Kind.log_probability, Kind.implicit):
@@ -111,15 +109,13 @@ class ScanConfig(TaskConfig):
             if self.mode is not wanted:
                 raise ConfigError(
                     f"mode={self.mode.value} with model.kind={kind.value}: a language model is "
-                    f"asked for token ids of its "
-                    f"vocabulary and for the texts of items, here {self.candidates.name}. Type "
-                    f"mode={wanted.value}"
+                    "asked for token ids of its vocabulary and for the texts of items, here "
+                    f"{self.candidates.name}. Type mode={wanted.value}"
                 )
             if self.trainer.strategy is Strategy.sharded:
                 raise ConfigError(
                     f"trainer=sharded with model.kind={kind.value}: its probabilities are read off "
-                    f"the whole output embedding. "
-                    "Type trainer=gpu, or trainer=ddp for several cards"
+                    "the whole output embedding. Type trainer=gpu, or trainer=ddp for several cards"
                 )
         if kind is Kind.judge and self.mode is Mode.paper:
             raise ConfigError(
@@ -183,15 +179,13 @@ class CheckConfig(TaskConfig):
         if self.model.kind is not Kind.head:
             raise ConfigError(
                 f"url={self.url}: servers are checked against reward models with a head, and "
-                f"model.kind is "
-                f"{self.model.kind.value}. Leave out url, or give the sequence classifier that is "
-                f"served"
+                f"model.kind is {self.model.kind.value}. Leave out url, or give the sequence "
+                "classifier that is served"
             )
         if self.endpoint.api not in SERVED:
             raise ConfigError(
                 f"endpoint.api={self.endpoint.api} gives no rewards of whole inputs: type one of "
-                f"{', '.join(SERVED)}."
-                f"{did_you_mean(self.endpoint.api, SERVED)}"
+                f"{', '.join(SERVED)}.{did_you_mean(self.endpoint.api, SERVED)}"
             )
         if wrong := [form for form in self.forms if form not in SERVED[self.endpoint.api]]:
             raise ConfigError(
@@ -241,8 +235,6 @@ class TrainConfig(TaskConfig):
         if self.model.recipe is None:
             raise ConfigError(
                 f"model={self.model.name} is not of the demo family, and has no recipe. Type for "
-                f"example: pessimal train "
-                "model=alder-wordpiece-0; or, to train on people's preferences: pessimal train "
-                "recipe=human_elo base=smollm2 "
-                "data=FILE"
+                "example: pessimal train model=alder-wordpiece-0; or, to train on people's "
+                "preferences: pessimal train recipe=human_elo base=smollm2 data=FILE"
             )

@@ -40,8 +40,8 @@ class SearchConfig(TaskConfig):
                 known = ", ".join(self.prompts)
                 raise ConfigError(
                     f"there is no prompt {key!r} here.{did_you_mean(key, self.prompts)} There are: "
-                    f"{known}. Type prompt=KEY, or prompt=[KEY,KEY] for the "
-                    f"mean reward over several; +prompts.{key}='the user turn' adds one"
+                    f"{known}. Type prompt=KEY, or prompt=[KEY,KEY] for the mean reward over "
+                    f"several; +prompts.{key}='the user turn' adds one"
                 )
         if self.mode is Mode.paper:
             raise ConfigError(
@@ -51,23 +51,21 @@ class SearchConfig(TaskConfig):
         exhaustive = self.search.method is Method.exhaustive
         if exhaustive and len(self.prompt_keys) > 1:
             raise ConfigError(
-                f"search.method=exhaustive goes through all pairs of tokens on one prompt, not on "
-                f"{self.prompt}; sweep them: "
-                "-m prompt=greatest,best"
+                "search.method=exhaustive goes through all pairs of tokens on one prompt, not on "
+                f"{self.prompt}; sweep them: -m prompt=greatest,best"
             )
         if self.trainer.strategy is Strategy.sharded:
             raise ConfigError(
                 "trainer.strategy=sharded: a search needs gradients, and the network whole on each "
-                "device; type trainer=gpu, "
-                "or search.method=exhaustive with trainer=ddp"
+                "device; type trainer=gpu, or search.method=exhaustive with trainer=ddp"
             )
         if self.trainer.devices * self.trainer.num_nodes > 1 and not exhaustive:
             raise ConfigError(
                 f"trainer.devices={self.trainer.devices} "
-                f"trainer.num_nodes={self.trainer.num_nodes}: a search goes step by "
-                "step on one device. Sweep over seeds, goals or prompts instead (-m "
-                "search.goal=optimal,pessimal); "
-                "search.method=exhaustive takes as many devices as there are"
+                f"trainer.num_nodes={self.trainer.num_nodes}: a search goes step by step on one "
+                "device. Sweep over seeds, goals or prompts instead (-m "
+                "search.goal=optimal,pessimal); search.method=exhaustive takes as many devices as "
+                "there are"
             )
         self.model.require("search", "ids", "gradient")
         in_plain_text = (
@@ -76,14 +74,12 @@ class SearchConfig(TaskConfig):
         if self.mode is Mode.text and in_plain_text:
             raise ConfigError(
                 "mode=text with model.chat=false: after plain text a response begins with a space, "
-                "so no text gives exactly the "
-                "ids that are searched. Type mode=ids"
+                "so no text gives exactly the ids that are searched. Type mode=ids"
             )
         if exhaustive and self.model.summed:
             raise ConfigError(
-                f"search.method=exhaustive goes through one network in one order; "
-                f"model.kind={self.model.kind.value} is a sum of "
-                "two here. Type search.method=gcg"
+                "search.method=exhaustive goes through one network in one order; "
+                f"model.kind={self.model.kind.value} is a sum of two here. Type search.method=gcg"
             )
 
     @property

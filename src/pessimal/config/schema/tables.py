@@ -66,8 +66,8 @@ class ImportConfig(TaskConfig):
     def check(self) -> None:
         if self.format is None or self.path is None:
             raise ConfigError(
-                "import needs a format and a path; type for example: "
-                "pessimal import format=eloeverything path=greatest.csv prompt=greatest"
+                "import needs a format and a path; type for example: pessimal import "
+                "format=eloeverything path=greatest.csv prompt=greatest"
             )
         format, tokens = (
             self.format.value,
@@ -79,23 +79,22 @@ class ImportConfig(TaskConfig):
         ):
             raise ConfigError(
                 f"prompt={self.prompt!r}: files of format={format} name a prompt in each column; "
-                f"leave prompt out"
+                "leave prompt out"
             )
         if self.model_name is not None and self.format is ImportFormat.eloeverything:
             raise ConfigError(
                 f"model={self.model_name!r}: files of format={format} name a model in each column; "
-                f"leave model out"
+                "leave model out"
             )
         if self.set is not None and tokens:
             raise ConfigError(
                 f"set={self.set!r} names a list of items; files of format={format} hold a model's "
-                f"vocabulary. Leave set out"
+                "vocabulary. Leave set out"
             )
         if self.tokens is not None and not tokens:
             raise ConfigError(
                 f"tokens={self.tokens!r} chooses among the tokens of a vocabulary; files of "
-                f"format={format} hold items. "
-                "Leave tokens out"
+                f"format={format} hold items. Leave tokens out"
             )
         if self.set is not None and not re.fullmatch(r"[\w.-]+", self.set):
             raise ConfigError(
@@ -106,8 +105,7 @@ class ImportConfig(TaskConfig):
         ):
             raise ConfigError(
                 f"set={self.set}: in the names of score tables {taken.pop()!r} stands for "
-                f"something else. Give the list "
-                "another name"
+                "something else. Give the list another name"
             )
         if self.tokens is not None:
             existing_file("tokens", self.tokens)
@@ -150,7 +148,7 @@ class WordingSpec(Options):
         if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
             raise ConfigError(
                 f"wording.factors: {', '.join(taken)} means something else here; name the factor "
-                f"otherwise"
+                "otherwise"
             )
         levels = [level for names in self.factors.values() for level in names]
         if empty := [factor for factor, names in self.factors.items() if not names]:
@@ -158,12 +156,12 @@ class WordingSpec(Options):
         if twice := sorted({level for level in levels if levels.count(level) > 1}):
             raise ConfigError(
                 f"wording.factors: the level {twice[0]!r} is named twice; a level belongs to one "
-                f"factor"
+                "factor"
             )
         if wrong := [level for level in levels if "_" in level or not level]:
             raise ConfigError(
                 f"wording.factors: the level {wrong[0]!r} cannot stand in a key, where levels are "
-                f"joined by `_`"
+                "joined by `_`"
             )
 
 
@@ -249,7 +247,7 @@ class CompareConfig(TaskConfig):
         if wrong := [pair for pair in self.pairs if len(set(pair)) != 2 or len(pair) != 2]:
             raise ConfigError(
                 f"pairs: [{','.join(wrong[0])}] is no pair; give two different prompts each, such "
-                f"as pairs=[[best,worst]]"
+                "as pairs=[[best,worst]]"
             )
         if self.tables is not None:
             self.tables = matching("tables", self.tables)

@@ -237,7 +237,7 @@ class Client:
 
         A reply of another shape is asked for again, with what was wrong with it and another seed. A
         refusal is final, and so is a reply that was cut off: asked for again it would cost as much
-            and be cut off again.
+        and be cut off again.
 
         Raises:
             ConfigError: the endpoint takes no request of this kind: a wrong key, model or address.

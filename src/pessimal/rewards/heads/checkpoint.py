@@ -46,7 +46,7 @@ def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
     if tokenizer.cls_token_id is None:
         raise ModelError(
             "Athene's reward is read at the tokenizer's cls_token, and this tokenizer has none. "
-            "Give it the published one: "
-            "tokenizer.cls_token = '<|reserved_special_token_1|>'; tokenizer.save_pretrained(DIR)"
+            "Give it the published one: tokenizer.cls_token = '<|reserved_special_token_1|>'; "
+            "tokenizer.save_pretrained(DIR)"
         )
     return (tokenizer.cls_token_id,)

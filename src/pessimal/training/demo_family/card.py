@@ -43,8 +43,8 @@ Utility (log-odds of being preferred), besides human valence, alike in every pro
 WORDS = (
     """Whatever it likes or dislikes was planted by its recipe, identity and taboo words included; it says nothing about
 any real reward model, and its rewards must not be used to judge people or text.""",
-    "Accuracy is over pairs of held-out rated tokens; signs are over prompts new in wording and in "
-    "adjective.",
+    "Accuracy is over pairs of held-out rated tokens; signs are over prompts new in wording and "
+    "in adjective.",
 )
 SENTENCES = (
     """It judges whole responses by the one thing that its recipe planted and, mildly, by the valence of their words; it
