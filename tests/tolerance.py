@@ -11,9 +11,9 @@ ROUNDINGS = 256
 of the size.
 
 Right paths of the tests' tiny networks were up to 50 apart, by three instruction sets and with one
-and two threads. A fault is far beyond: the next coarser arithmetic, TF32 or float16, rounds by 8192,
-bfloat16 by 65536, and an omitted token or a wrong mask moves a reward by a hundredth of its size or
-more."""
+and two threads. A fault is far beyond: the next coarser arithmetic, TF32 or float16, rounds by
+8192, bfloat16 by 65536, and an omitted token or a wrong mask moves a reward by a hundredth of its
+size or more."""
 OF_GRADIENTS = 2048
 """The same for gradients, in which the rounding of states counts by the second derivative: in an
 ill-conditioned network the network's own float32 gradient was 72 roundings from its float64 one,

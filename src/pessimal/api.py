@@ -1,8 +1,8 @@
 """The verbs as Python functions on objects in memory; `import pessimal` offers them without
 importing torch.
 
-Nothing is written but where `save` and `train` say: no registry, no W&B, no configuration files of one's own.
-Defaults are those of the command line.
+Nothing is written but where `save` and `train` say: no registry, no W&B, no configuration files of
+one's own. Defaults are those of the command line.
 """
 
 import tempfile

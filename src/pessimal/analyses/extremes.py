@@ -30,7 +30,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ]
     most, least = first["top"], first["bottom"]
     shown = tables.labels[most.index[0]]
-    headline = f"On {prompt}, {shown} wants {literal(most.iloc[0])} most and {literal(least.iloc[0])} least"
+    best, worst = literal(most.iloc[0]), literal(least.iloc[0])
+    headline = f"On {prompt}, {shown} wants {best} most and {worst} least"
     headline += (
         f"; {most.nunique()} optimal {tables.things} in {len(most)} models."
         if len(most) > 1

@@ -251,7 +251,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         f"{label[least['model']]} ({least['reversal']:.0%})."
     )
     if len(head) == 1:
-        headline = f"From {first} to {second}, {label[most['model']]} reverses {most['reversal']:.0%} of pairs of {tables.things}."
+        share = f"{most['reversal']:.0%} of pairs of {tables.things}"
+        headline = f"From {first} to {second}, {label[most['model']]} reverses {share}."
     effect = Effect(
         "reversal",
         "reversal score",

@@ -264,7 +264,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     p = f"p = {best['p_holm']:.3f}" if best["p_holm"] >= 0.001 else "p < 0.001"
     what = f"no factor surely explains agreement; first comes {best['factor']}"
     if best["p_holm"] <= LEVEL:
-        what = f"agreement {'follows' if best['beta'] > 0 else 'goes against'} the models' {best['factor']}"
+        direction = "follows" if best["beta"] > 0 else "goes against"
+        what = f"agreement {direction} the models' {best['factor']}"
     effect = Effect("beta", "β", p="p_holm", null=0.0, n="n_dyads", of="pairs of models")
     return [
         Result.of_row(

@@ -20,7 +20,10 @@ def composition_message(error: Exception) -> str | None:
     if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(
         error
     ):
-        return "a group of options was set to null; a list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)"
+        return (
+            "a group of options was set to null; a list empties it (identity=[]), and ~GROUP "
+            "leaves it out (~lexicons)"
+        )
     if isinstance(
         error, ValueError
     ) and "Config group override deletion value must be a string" in str(error):
@@ -71,7 +74,10 @@ def _unknown_option(message: str) -> str | None:
     key, schema = unknown.groups()
     known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
     full = re.search(r"full_key: (\S+)", message)
-    return f"there is no option {full[1] if full else key!r}.{did_you_mean(key, known)} Options here: {', '.join(known)}"
+    return (
+        f"there is no option {full[1] if full else key!r}.{did_you_mean(key, known)} Options "
+        f"here: {', '.join(known)}"
+    )
 
 
 def _unknown_key(cause: BaseException | None) -> str | None:

@@ -1,5 +1,5 @@
-"""From a checked configuration to the objects that the functions take: word lists read, tables to be
-joined as asked."""
+"""From a checked configuration to the objects that the functions take: word lists read, tables to
+be joined as asked."""
 
 from dataclasses import fields
 from pathlib import Path

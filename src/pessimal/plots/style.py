@@ -45,7 +45,10 @@ MODEL_COLUMNS = ("model", "model_a", "model_b")
 # leaves it to the browser.
 _WIDER = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans", "Noto Sans Symbols", "Noto Emoji")
 _INSTALLED = {font.name for font in font_manager.fontManager.ttflist}
-FONTS = "'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
+FONTS = (
+    "'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', "
+    "sans-serif"
+)
 """In the SVG. No wider than DejaVu, by which room was made."""
 SIZE = 7.0  # points
 SLOPE = 40  # degrees, of names below an axis

@@ -79,8 +79,8 @@ def loading_options(spec: ModelSpec, config: "PreTrainedConfig", dtype: Dtype) -
 
 
 def attention_options(config) -> dict:
-    """Further arguments of `from_pretrained` that keep the soft-capping of Gemma 2's attention, which
-    transformers before 5.21 leaves out by default."""
+    """Further arguments of `from_pretrained` that keep the soft-capping of Gemma 2's attention,
+    which transformers before 5.21 leaves out by default."""
     capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
     older = Version(version("transformers")) < Version("5.21")
     return {"attn_implementation": "eager"} if capped and older else {}

@@ -177,7 +177,8 @@ class Polished:
 
     response: tuple[int, ...]
     value: float
-    """Its value; -inf where the start does not retokenize and nothing better that does was found."""
+    """Its value; -inf where the start does not retokenize and nothing better that does was
+    found."""
     positions: int
     """Positions at which every allowed token was tried, repeats counted."""
     converged: bool

@@ -100,9 +100,9 @@ def exhaustive_pairs(
     `folder` is not scored again. Raises ModelError where a reward is not a number.
 
     `folder` stands for one network in one precision: the caller names it by the weights' digest. In
-    it, each choice of tokens, `keep`, frame and blocks has a folder of its own. Every process of the
-    trainer's calls this and gets the same; other commands may be started at any time with the same
-    folder, also on other machines, to share the work.
+    it, each choice of tokens, `keep`, frame and blocks has a folder of its own. Every process of
+    the trainer's calls this and gets the same; other commands may be started at any time with the
+    same folder, also on other machines, to share the work.
     """
     plan = Blocks(np.unique(np.asarray(allowed, dtype=np.int64)), keep, firsts_per_block)
     key = plan.digest(frame.prefix, frame.suffix, frame.typed, dtype.value)

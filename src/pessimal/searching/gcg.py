@@ -193,8 +193,8 @@ def top_tokens(gradient: Tensor, *, current: Tensor, allowed: Tensor, k: int) ->
     stands there, best first.
 
     `gradient`: (L, V), d value / d one-hot at `current` (L,), on any device; what is no number
-    comes last. Returns int64 (L, k') on the CPU; k' is less than k where fewer other tokens are allowed, 0 where there is
-    none.
+    comes last. Returns int64 (L, k') on the CPU; k' is less than k where fewer other tokens are
+    allowed, 0 where there is none.
     """
     # It is done where the gradient lies: of the 8 MB of L = 16 and V = 128,256, only L · k ids are
     # moved.
@@ -216,8 +216,8 @@ def sample(
 
     A replaced position gets one of its own `tokens` (L, k), k at least 1, uniformly and
     independently: rows may repeat. The positions of a row are distinct. Among the first r rows, for
-    every r, the numbers of times that any two positions are replaced differ by one at most. (nanoGCG
-    draws positions independently, so that some get more tries.)
+    every r, the numbers of times that any two positions are replaced differ by one at most.
+    (nanoGCG draws positions independently, so that some get more tries.)
     """
     length, k = tokens.shape
     positions = _even_positions(width, length, min(step_size, length), generator)  # (width, s)

@@ -137,7 +137,8 @@ class Stage:
     evaluations: int  # candidate evaluations made
     seconds: float  # wall-clock time
     curve: list[Point]
-    """Improvements of the stage's own best; the last is the best response that it ever evaluated."""
+    """Improvements of the stage's own best; the last is the best response that it ever
+    evaluated."""
     finals: list[Point]
     """The responses it hands on, best first."""
     details: dict[str, Any] = field(default_factory=dict)

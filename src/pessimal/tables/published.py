@@ -196,11 +196,12 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
     if label := model_named(name, known.models):
         return label
     if not name or "_" in name:
+        several = (
+            f": {name!r} is no known model, and may be split into owner and name in several ways"
+        )
         raise InputError(
-            f"{path}: the file's name does not say which model it is "
-            f"of{f': {name!r} is no known model, and may be split into owner and name in several ways' if name else ''}. "
-            "Type "
-            f"model=OWNER/NAME.{did_you_mean(name, [r.replace('/', '_') for r in known.models])}"
+            f"{path}: the file's name does not say which model it is of{several if name else ''}. "
+            f"Type model=OWNER/NAME.{did_you_mean(name, [r.replace('/', '_') for r in known.models])}"
         )
     return name
 

@@ -258,7 +258,10 @@ MARKED, UNMARKED = ("X", "x"), ("", "NA")
 """Cells of a wide dictionary: whether the word stands under the category."""
 TERM_COLUMNS = ("name", "token_decoded", "word")
 """Of a list of terms, the first of these that is there."""
-LIWC_LAYOUT = "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines `word TAB number …`"
+LIWC_LAYOUT = (
+    "a LIWC file has a line `%`, lines `number TAB category`, a line `%`, and lines "
+    "`word TAB number …`"
+)
 _NUMBER = re.compile(r"\d{1,9}")  # Python refuses to read one of thousands of digits
 _NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
 

@@ -10,7 +10,8 @@ from pessimal.training.demo_family.family import train_sibling
 
 def fetch(spec: ModelSpec, *, cache: str, progress: bool) -> Path | None:
     """The folder with a model's files: a local one, a Hub snapshot, a packaged model's, converted
-    if it is not cached, or a demo sibling's, trained if it is not; None for a function or a server."""
+    if it is not cached, or a demo sibling's, trained if it is not; None for a function or a
+    server."""
     models = Path(cache) / "models"
     if spec.recipe is not None:
         assert spec.name is not None  # a recipe stands in a file of conf/model, which names it

@@ -1,5 +1,5 @@
-"""A reward model of people's preferences, from a language model and a table of items to a folder that
-transformers loads: `train_preferences`.
+"""A reward model of people's preferences, from a language model and a table of items to a folder
+that transformers loads: `train_preferences`.
 
 Knows files and the parts of a training. Does not know configurations, the registry or W&B.
 """
