@@ -120,7 +120,7 @@ def gcg(
 def _reaches(top_k: int, *, others: int, step_size: int, length: int) -> list[tuple[int, int]]:
     """Where candidates are drawn, as (tokens a position, positions replaced), one after the other
     as nothing new is left: as the options have it; from more tokens, up to all `others`; then with
-        every other number of positions."""
+    every other number of positions."""
     widths = [min(top_k, others)]
     while widths[-1] < others:
         widths.append(min(_WIDEN * widths[-1], others))
