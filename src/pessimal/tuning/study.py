@@ -32,8 +32,7 @@ from pessimal import __version__
 from pessimal.config.schema import SearchConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.tables.files import sha256_of
-from pessimal.tracking.listing import figures
-from pessimal.tracking.registry import safe_name
+from pessimal.tracking.registry import figures, safe_name
 from pessimal.tuning.space import TUNABLE, Options, Space, contains, options_of
 
 STUDY_SPEC, DEFAULTS, ERROR = "spec", "defaults", "error"

@@ -42,9 +42,9 @@ from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import significant
-from pessimal.tracking.printing import table_text
 from pessimal.tracking.registry import safe_name
 from pessimal.verbs.common import fetch, model_inputs, plain, quiet_libraries, registry_of, tracked
+from pessimal.verbs.printing import table_text
 from pessimal.verbs.progress import Counter, counted
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
