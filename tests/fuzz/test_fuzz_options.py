@@ -22,8 +22,8 @@ from pessimal.config.schema.shared import check_writable
 from pessimal.errors import ConfigError, UserError
 from pessimal.options import existing_file, matching
 from pessimal.rewards.spec import ModelSpec
-from pessimal.tracking.listing import frame, select
 from pessimal.tracking.registry import Manifest
+from pessimal.verbs.runs_frame import frame, select
 
 VERBS = sorted(TASKS)
 keys = st.sampled_from(

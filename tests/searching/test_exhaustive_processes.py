@@ -55,7 +55,9 @@ def run_as_command(name: str, checkpoint: str, folder: str, *, devices: int, die
 
 
 def started(launcher: list[str], *arguments: str) -> subprocess.Popen:
-    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    paths = os.pathsep.join(filter(None, sys.path))  # modules of tests import one another
+    threads = str(torch.get_num_threads())
+    environment = os.environ | {"OMP_NUM_THREADS": threads, "PYTHONPATH": paths}
     return subprocess.Popen(
         [sys.executable, *launcher, __file__, *map(str, arguments)],
         env=environment,

@@ -6,11 +6,9 @@ import struct
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from fake_wandb import KEY, FakeWandb
 
-from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tracking.client import Target, release
 from pessimal.tracking.mirror import open_mirror
 from pessimal.tracking.registry import Registry
@@ -124,35 +122,3 @@ def recorded(target):
         raise AssertionError(f"{file} was not finished")
 
     return read
-
-
-@pytest.fixture(scope="session")
-def score_table():
-    """A table of at most three hostile candidates; further options are the provenance's, or
-    `code`."""
-
-    def make(prompt, rewards, *, code=None, **fields) -> ScoreTable:
-        rows = pd.DataFrame(
-            {
-                "candidate_id": range(len(rewards)),
-                "token": [f"t{i}" for i in range(len(rewards))],
-                "text": ["\x1b[2J", "=cmd()", "love"][: len(rewards)],
-                "kind": "normal",
-                "survives": True,
-                "reward": rewards,
-                "certified": True,
-            }
-        )
-        provenance = ScoreProvenance(
-            model="m",
-            prompt=prompt,
-            prompt_text=f"{prompt}?",
-            candidates="vocabulary",
-            candidates_digest="d",
-            mode="ids",
-            source="scan",
-            **fields,
-        )
-        return ScoreTable(provenance=provenance, rows=rows, code=code or {})
-
-    return make

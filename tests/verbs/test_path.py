@@ -258,7 +258,7 @@ def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, 
 def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
     command, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    import pessimal.verbs.scan as task
+    import pessimal.scoring.scan as task
 
     inner = task.scan
 

@@ -112,7 +112,7 @@ def test_killed_scan_takes_what_survives_from_the_last_finished_prompt(
 ):
     """An undisturbed scan hands it from prompt to prompt; one that goes on must not look closer
     than that."""
-    import pessimal.verbs.scan as task
+    import pessimal.scoring.scan as task
 
     known = {}
     inner = task.scan

@@ -130,7 +130,7 @@ def variance_components(
             table = tables["components"]
             of_order = [column for column in table if column.startswith("order_share")]
             table.loc[~table["component"].str.contains("token"), of_order] = np.nan
-            # The model's is 0 whatever is left out: an interval of no width would look like knowledge.
+            # The model's is 0 whatever is left out: an interval of no width would look certain.
             if scaled:
                 bounds = ["se", "low", "high", "share_low", "share_high"]
                 table.loc[table["component"] == "model", bounds] = np.nan

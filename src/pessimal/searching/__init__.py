@@ -7,11 +7,10 @@ The room, from the inside out:
     objective     what is maximised, and the counter that every evaluation goes through
     allowed       which tokens a response may be made of
     round_trip    which responses a text gives
-    gcg           greedy coordinate gradient: `gcg(counter, start, options, *, allowed, budget,
-        generator, retokenizes)`
+    gcg           greedy coordinate gradient
     baselines     random single changes, coordinate ascent, beam
     exact         all responses, pairs, exhaustive sweeps, the certificate
-    procedure     stage by stage: `search(stages, problem, spec, *, seed) -> list[Final]`
+    procedure     the search, stage by stage; the baselines
     exhaustive    every pair of a vocabulary, as a job that processes share
     context       what all this needs of a model; and the searches of a study's trial
     checks        what holds of a result, what fails, what was not tried

@@ -199,9 +199,10 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
         several = (
             f": {name!r} is no known model, and may be split into owner and name in several ways"
         )
+        underscored = [repository.replace("/", "_") for repository in known.models]
         raise InputError(
             f"{path}: the file's name does not say which model it is of{several if name else ''}. "
-            f"Type model=OWNER/NAME.{did_you_mean(name, [r.replace('/', '_') for r in known.models])}"
+            f"Type model=OWNER/NAME.{did_you_mean(name, underscored)}"
         )
     return name
 

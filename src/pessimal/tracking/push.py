@@ -94,8 +94,8 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
         known = sorted({f"{m.type}/{m.name}" for _, m in everything})
         raise InputError(
             f"type={list(types)} name={list(names)}: there is no such artifact in {registry.root}. "
-            f"There are: "
-            f"{', '.join(known[:8]) or 'none yet; type: pessimal scan'}{' …' if len(known) > 8 else ''}"
+            f"There are: {', '.join(known[:8]) or 'none yet; type: pessimal scan'}"
+            f"{' …' if len(known) > 8 else ''}"
         )
     for folder, _ in chosen:
         registry.verify(folder)

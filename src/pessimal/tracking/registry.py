@@ -14,10 +14,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pessimal.errors import InputError
 from pessimal.tables.files import is_unlocked, naming, sha256_of
@@ -105,6 +106,17 @@ def safe_name(name: str) -> str:
     safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
     plain = safe == name.replace("/", "_").replace(" ", "_")
     return safe if plain else f"{safe}-{_sha256(name)[:6]}"
+
+
+def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Every figure of a summary by its name; those of an inner dictionary as `outer.inner`."""
+    flat = {}
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{key}": one for key, one in figures(value).items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 class Registry:

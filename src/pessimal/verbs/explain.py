@@ -49,10 +49,10 @@ from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result
 from pessimal.texts import significant
-from pessimal.tracking.printing import table_text
 from pessimal.tracking.registry import safe_name
 from pessimal.training.obtain import fetch
 from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.printing import table_text
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
 log = logging.getLogger(__name__)

@@ -5,27 +5,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 
 from pessimal.config.schema import RunsAction, RunsConfig, RunsFormat
 from pessimal.errors import InputError, WorkError, did_you_mean
-from pessimal.tracking.diff import difference
 from pessimal.tracking.integrity import damages
-from pessimal.tracking.listing import (
-    FIELDS,
-    FIGURE,
-    figures,
-    find_artifact,
-    frame,
-    in_order,
-    key_figures,
-    lineage,
-    select,
-)
-from pessimal.tracking.printing import (
+from pessimal.tracking.registry import Manifest, Registry, figures
+from pessimal.verbs.printing import (
     as_csv,
     as_json,
     shown,
@@ -34,7 +22,17 @@ from pessimal.tracking.printing import (
     visible,
     write_out,
 )
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.verbs.runs_diff import difference
+from pessimal.verbs.runs_frame import (
+    FIELDS,
+    FIGURE,
+    find_artifact,
+    frame,
+    in_order,
+    key_figures,
+    lineage,
+    select,
+)
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +54,11 @@ def run(config: RunsConfig) -> None:
             f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER; to "
             "begin one: pessimal scan model=plain-wordpiece-0"
         )
-    whole = (
-        config.action is RunsAction.verify and not config.names
-    )  # it says itself what cannot be read
+    # A verification of everything says itself what cannot be read.
+    whole = config.action is RunsAction.verify and not config.names
     published = {m.reference: (folder, m) for folder, m in ([] if whole else registry.manifests())}
-    named = [
-        published[find_artifact(name, [m for _, m in published.values()]).reference]
-        for name in config.names
-    ]
+    manifests = [manifest for _, manifest in published.values()]
+    named = [published[find_artifact(name, manifests).reference] for name in config.names]
     match config.action:
         case RunsAction.list:
             _list(config, registry, published)
@@ -71,7 +66,7 @@ def run(config: RunsConfig) -> None:
             registry.verify(named[0][0])
             write_out(as_csv(pd.read_parquet(chosen_table(*named[0], wanted=config.table))))
         case RunsAction.show:
-            _show(config, *named[0], [m for _, m in published.values()])
+            _show(config, *named[0], manifests)
         case RunsAction.diff:
             _diff(config, registry, *named)
         case RunsAction.verify:
@@ -101,13 +96,10 @@ def _list(config: RunsConfig, registry: Registry, published: Published) -> None:
         write_out(as_csv(for_spreadsheet(artifacts)))
     else:
         write_out(list_text(found, width=terminal_width()))
-        older = len(published) - len({(m.type, m.name) for _, m in published.values()})
-        hidden = (
-            "; older versions are left out (all=true lists them)"
-            if older and not config.all
-            else ""
-        )
-        log.info("%d of %d artifacts%s", len(found), len(published), hidden)
+        older = len({(m.type, m.name) for _, m in published.values()}) < len(published)
+        hidden = "; older versions are left out (all=true lists them)"
+        left_out = hidden if older and not config.all else ""
+        log.info("%d of %d artifacts%s", len(found), len(published), left_out)
 
 
 def list_text(found: Sequence[Manifest], *, width: int | None) -> str:
@@ -118,15 +110,10 @@ def list_text(found: Sequence[Manifest], *, width: int | None) -> str:
     begin = [[f"{m.name}:v{m.version}", m.created[:16].replace("T", " "), m.run_id] for m in found]
     header = ["artifact", "created (UTC)", "run"]
     if len({m.type for m in found}) == 1:
-        rows = [
-            [*row, *(one.get(name) for name in names)]
-            for row, one in zip(begin, chosen, strict=True)
-        ]
-        return table_text([*header, *names], rows, width=width, keep=3)
-    values = [
-        "  ".join(f"{visible(name)}={shown(value)}" for name, value in one.items())
-        for one in chosen
-    ]
+        header += names
+        rows = [[*row, *map(one.get, names)] for row, one in zip(begin, chosen, strict=True)]
+        return table_text(header, rows, width=width, keep=3)
+    values = ["  ".join(f"{visible(k)}={shown(v)}" for k, v in one.items()) for one in chosen]
     rows = [[m.type, *row, value] for m, row, value in zip(found, begin, values, strict=True)]
     return table_text(["type", *header, "figures"], rows, width=width, keep=4)
 
@@ -159,18 +146,17 @@ def chosen_table(folder: Path, manifest: Manifest, *, wanted: str | None) -> Pat
         return next(iter(files.values()))
     if wanted in files:
         return files[wanted]
+    show = f"pessimal runs show {manifest.reference}"
     if not files:
-        raise InputError(
-            f"{manifest.reference} has no table; its files: pessimal runs show {manifest.reference}"
-        )
+        raise InputError(f"{manifest.reference} has no table; its files: {show}")
     asked = (
         f"has {len(files)} tables"
         if wanted is None
         else f"has no table {wanted!r}.{did_you_mean(wanted, list(files))} Its tables"
     )
     raise InputError(
-        f"{manifest.reference} {asked}: {', '.join(sorted(files))}. Type for example: pessimal "
-        f"runs show {manifest.reference} format=csv table={min(files)}"
+        f"{manifest.reference} {asked}: {', '.join(sorted(files))}. Type for example: {show} "
+        f"format=csv table={min(files)}"
     )
 
 
@@ -181,39 +167,34 @@ def _show(
     if config.format is RunsFormat.json:
         write_out(as_json(record(manifest) | {"made_from": up, "made_into": down}))
         return
-    fields = [
-        [name, getattr(manifest, name)]
-        for name in FIELDS[3:-1]
-        if getattr(manifest, name) is not None
-    ]
-    files = [
-        [
-            name,
-            (folder / name).stat().st_size if (folder / name).is_file() else "missing",
-            digest[:12],
-        ]
-        for name, digest in manifest.files.items()
-    ]
+    fields = {name: getattr(manifest, name) for name in FIELDS[3:-1]}
+    sizes = {
+        name: (folder / name).stat().st_size if (folder / name).is_file() else "missing"
+        for name in manifest.files
+    }
     sections = {
-        "": fields,
+        "": [[name, value] for name, value in fields.items() if value is not None],
         "figures": [[visible(name), value] for name, value in figures(manifest.summary).items()],
-        f"files ({len(files)}): bytes, sha256": files,
+        f"files ({len(sizes)}): bytes, sha256": [
+            [name, size, manifest.files[name][:12]] for name, size in sizes.items()
+        ],
         "made from": [[lineage_line(node)] for node in up],
         "what was made from it": [[lineage_line(node)] for node in down],
     }
     parts = [visible(manifest.reference)]
     for title, rows in sections.items():
         parts += [f"\n{title}"] if title else []
-        header = [""] * len(rows[0]) if rows else []
-        parts.append(
-            table_text(header, rows, width=terminal_width(), keep=1, indent=2) if rows else "  none"
+        none = [""] * len(rows[0]) if rows else []
+        text = (
+            table_text(none, rows, width=terminal_width(), keep=1, indent=2) if rows else "  none"
         )
+        parts.append(text)
     write_out("\n".join(parts))
     log.info("%s", folder)
 
 
 def lineage_line(node: dict[str, Any]) -> str:
-    """One of `listing.lineage`, further in the deeper it is."""
+    """One of `runs_frame.lineage`, further in the deeper it is."""
     notes = ("" if node["known"] else " (not in this registry)") + " (see above)" * node["repeated"]
     return "· " * (node["depth"] - 1) + node["reference"] + notes
 
@@ -238,15 +219,8 @@ def difference_text(found: pd.DataFrame, *, width: int | None) -> str:
     if found.empty:
         return "no difference"
     rows = [
-        [
-            visible(row.part),
-            visible(row.name),
-            *("null" if v is None else v for v in (row.a, row.b)),
-            row.difference,
-            row.rows,
-            row.at,
-        ]
-        for row in (SimpleNamespace(**one) for one in found.to_dict("records"))
+        [visible(part), visible(name), *("null" if v is None else v for v in (a, b)), *rest]
+        for part, name, a, b, *rest in found.to_numpy(dtype=object).tolist()
     ]
     header = ["", "", "A", "B", "B − A", "rows that differ", "largest at"]
     return table_text(header, rows, width=width, keep=2)
@@ -260,11 +234,8 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
         listed = [asdict(damage) for damage in found]
         write_out(as_json({"files": sum(files), "artifacts": len(files), "damages": listed}))
     elif found:
-        write_out(
-            "\n".join(
-                f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in found
-            )
-        )
+        lines = [f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in found]
+        write_out("\n".join(lines))
     if found:
         raise WorkError(
             f"{checked} were checked: {len(found)} things are not as they were published (listed "

@@ -6,8 +6,7 @@ Knows two texts. Does not know what the edit was for.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rapidfuzz.distance import Levenshtein
-
+from pessimal.errors import require
 from pessimal.explaining.edits.distances import numbered
 from pessimal.explaining.edits.distances import pieces as words
 from pessimal.texts import code_point, readable
@@ -47,6 +46,9 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
     """
     before, after = words(original), words(edited)
     runs: list[tuple[bool, str, str]] = []  # whether it is the same, before, after
+    require("rapidfuzz", why="a comparison word by word")
+    from rapidfuzz.distance import Levenshtein  # not above: `compare` does without
+
     for step in Levenshtein.opcodes(*numbered(before, after)):
         old = "".join(before[step.src_start : step.src_end])
         new, same = "".join(after[step.dest_start : step.dest_end]), step.tag == "equal"

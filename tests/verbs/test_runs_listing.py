@@ -9,10 +9,10 @@ import pytest
 from rich.cells import cell_len
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.tracking.listing import find_artifact, frame, in_order, key_figures, lineage, select
-from pessimal.tracking.printing import as_csv, as_json, shown, visible
 from pessimal.tracking.registry import Manifest
+from pessimal.verbs.printing import as_csv, as_json, shown, visible
 from pessimal.verbs.runs import for_spreadsheet, lineage_line, list_text, record
+from pessimal.verbs.runs_frame import find_artifact, frame, in_order, key_figures, lineage, select
 
 HOSTILE = ["=cmd()", "<script>", "\0\x1b[2J\n", "\ud83d", "", "🙂\u202e", "-1", "@x", "\tx", "模型"]
 
@@ -166,7 +166,7 @@ def test_artifact_is_found_by_any_of_its_names_or_its_run():
     assert find_artifact("m", [manifest("m", v) for v in range(12)]).version == 11
     one, other = manifest("a", run_id="12ab34cd"), manifest("b", run_id="12ab34cd")
     assert find_artifact("12ab34cd", [*ALL, one]) == one
-    with pytest.raises(InputError, match="published score-table/a:v0, score-table/b:v0"):
+    with pytest.raises(InputError, match="score-table/a:v0, score-table/b:v0"):
         find_artifact("12ab34cd", [one, other])
     named = manifest("12ab34cd")
     assert find_artifact("12ab34cd", [one, other, named]) == named
@@ -175,9 +175,9 @@ def test_artifact_is_found_by_any_of_its_names_or_its_run():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("alder", "report/alder, reward-model/alder"),
+        ("alder", "reward-model/alder:v0, report/alder:v0"),
         ("alder--bset", "Did you mean 'alder--best'"),
-        ("r:v7", "there are: report/r:v0, report/r:v1"),
+        ("r:v7", "Did you mean 'r:v1'"),
         *((odd, "no artifact") for odd in ("", ":", "/", "r:", "score-table/r")),
     ],
 )

@@ -7,11 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from artifacts import score_table
 from pessimal.errors import InputError
 from pessimal.tables import write_score_table
-from pessimal.tracking.diff import ABSENT, THERE, compare_tables, difference
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.runs import difference_text
+from pessimal.verbs.runs_diff import ABSENT, THERE, compare_tables, difference
+
+TEXTS = ["\x1b[2J", "=cmd()", "love"]
 
 
 def differing(a: pd.DataFrame, b: pd.DataFrame) -> dict[str, tuple]:
@@ -115,10 +118,10 @@ def publish(tmp_path):
 
 
 def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewards(
-    publish, tmp_path, score_table
+    publish, tmp_path
 ):
     a = publish(
-        score_table("best", [1.0, 2.0, 3.0]),
+        score_table(TEXTS, [1.0, 2.0, 3.0], prompt="best"),
         {"seed": 0, "model": {"name": "m"}},
         same=1,
         n=1,
@@ -130,7 +133,7 @@ def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewa
         none=None,
     )
     b = publish(
-        score_table("worst", [1.0, 2.5, 0.0], dtype="bfloat16"),
+        score_table(TEXTS, [1.0, 2.5, 0.0], prompt="worst", dtype="bfloat16"),
         {"seed": 1, "model": {"name": "m"}},
         same=1.0,
         n=3,
@@ -150,7 +153,7 @@ def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewa
     assert {row[:3] for row in parts["provenance"]} == {
         ("prompt", "best", "worst"),
         ("prompt_text", "best?", "worst?"),
-        ("dtype", None, "bfloat16"),
+        ("dtype", "float32", "bfloat16"),
     }
     assert parts["figures"] == [
         ("n", 1, 3, 2),
@@ -163,7 +166,7 @@ def test_score_tables_differ_in_options_provenance_inputs_figures_files_and_rewa
     ]
     assert [row[0] for row in parts["files"]] == ["run_config.json", "scores.parquet"]
     reward = found[(found["part"] == "scores.parquet") & (found["name"] == "reward")].iloc[0]
-    assert reward.drop(["part", "name"]).tolist() == [3.0, 0.0, -3.0, 2, [2, "t2", "love"]]
+    assert reward.drop(["part", "name"]).tolist() == [3.0, 0.0, -3.0, 2, [2, "love", "love"]]
     text = difference_text(found, width=120)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 120

@@ -23,7 +23,6 @@ from pessimal.tables.score_table import storable
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 """A cell that begins so, a spreadsheet may take for a formula."""
-_NO_TERMINAL = 1_000_000
 
 
 def visible(text: str) -> str:
@@ -50,6 +49,11 @@ def shown(value: Any) -> str:
     return visible(text) if text and text == text.strip() else f'"{visible(text)}"'
 
 
+def is_number(value: Any) -> bool:
+    """Whether `value` is a number; a truth is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def table_text(
     header: Sequence[str],
     rows: Sequence[Sequence[Any]],
@@ -63,26 +67,21 @@ def table_text(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(header))
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     for i, (name, values) in enumerate(zip(header, columns, strict=True)):
-        numbers = [
-            isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None
-        ]
-        right = bool(numbers) and all(numbers)
-        whole = (
-            max(Text(text).cell_len for text in (visible(name), *map(shown, values)))
-            if i < keep
-            else None
-        )
+        numbers = [is_number(value) for value in values if value is not None]
+        widest = max(Text(text).cell_len for text in (visible(name), *map(shown, values)))
         table.add_column(
-            visible(name), justify="right" if right else "left", min_width=whole, no_wrap=i < keep
+            visible(name),
+            justify="right" if numbers and all(numbers) else "left",
+            min_width=widest if i < keep else None,
+            no_wrap=i < keep,
         )
     for row in rows:
         table.add_row(*(Text(shown(value), no_wrap=True, overflow="ellipsis") for value in row))
     file = io.StringIO()
-    space = _NO_TERMINAL if width is None else max(width - indent, 1)
+    space = 1_000_000 if width is None else max(width - indent, 1)
     Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(table)
-    return "\n".join(
-        " " * indent + line.rstrip() for line in file.getvalue().rstrip("\n").split("\n")
-    )
+    lines = file.getvalue().rstrip("\n").split("\n")
+    return "\n".join(" " * indent + line.rstrip() for line in lines)
 
 
 def cell(value: Any) -> Any:
@@ -100,9 +99,8 @@ def cell(value: Any) -> Any:
 def as_csv(frame: pd.DataFrame) -> str:
     """A row a row, safe to open in a spreadsheet."""
     cells = [[cell(value) for value in row] for row in frame.astype(object).to_numpy(dtype=object)]
-    plain = pd.DataFrame(
-        cells, columns=list(map(cell, frame)), dtype=object
-    )  # so that whole numbers stay whole
+    # As objects, so that whole numbers stay whole.
+    plain = pd.DataFrame(cells, columns=list(map(cell, frame)), dtype=object)
     # Lines that end in a line feed alone would leave a carriage return in a cell unquoted: the row
     # would be torn in two.
     return plain.to_csv(index=False, lineterminator="\r\n").rstrip("\r\n")
@@ -111,15 +109,15 @@ def as_csv(frame: pd.DataFrame) -> str:
 def as_json(value: Any) -> str:
     """JSON in ASCII; a number that JSON cannot have becomes the text "NaN", "Infinity" or
     "-Infinity"."""
-    return json.dumps(_finite(value), indent=2)
 
+    def finite(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        if isinstance(value, dict):
+            return {name: finite(one) for name, one in value.items()}
+        return [finite(one) for one in value] if isinstance(value, list | tuple) else value
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+    return json.dumps(finite(value), indent=2)
 
 
 def terminal_width() -> int | None:
@@ -132,7 +130,6 @@ def write_out(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     try:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-    except (
-        BrokenPipeError
-    ):  # `pessimal runs | head` has read enough; Python would complain once more at its end
+    except BrokenPipeError:
+        # `pessimal runs | head` has read enough; Python would complain once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
