@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
@@ -156,7 +156,12 @@ def release(seconds: float = 2.0) -> None:
 
 
 def begin_run(
-    target: Target, id: str, *, mode: str, patience: float = PATIENCE, **about: Any
+    target: Target,
+    id: str,
+    *,
+    mode: Literal["online", "offline"],
+    patience: float = PATIENCE,
+    **about: Any,
 ) -> "wandb.Run":
     """A run, recorded below the target's folder with a note of where it is meant to go, and sent
     from there where `mode` is online. Beginning it takes at most a third of `patience`, finishing

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tracking.client import (
@@ -201,7 +201,7 @@ def _write_run(id: str, published: Sequence[Published], target: Target) -> Path:
     job = JOBS.get(first.type, first.type)
     models = dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model"))
     prompts = {str(m.summary["prompt"]): None for m in manifests if m.summary.get("prompt")}
-    config = {
+    config: dict[str, Any] = {
         "task": job,
         "config_hash": first.config_hash,
         "inputs": list(dict.fromkeys(reference for m in manifests for reference in m.inputs)),

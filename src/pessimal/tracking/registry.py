@@ -110,7 +110,7 @@ def safe_name(name: str) -> str:
 
 def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Every figure of a summary by its name; those of an inner dictionary as `outer.inner`."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in summary.items():
         if isinstance(value, Mapping):
             flat |= {f"{name}.{key}": one for key, one in figures(value).items()}

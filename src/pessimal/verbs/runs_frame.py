@@ -151,7 +151,7 @@ def _holds(condition: str, chosen: pd.DataFrame, everything: pd.DataFrame) -> pd
     column = _column(form["figure"], chosen, everything, option="where")
     if value == "null":
         return column.isna() == (sign == "=")
-    if sign in _SIGNS:
+    if sign in _SIGNS and number is not None:
         return _SIGNS[sign](_numbers(column), number)
 
     def means(one: Any) -> bool:
