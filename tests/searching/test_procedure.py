@@ -78,7 +78,7 @@ def test_a_known_response_is_begun_from_and_never_made_worse(quadratic):
     options = spec(evaluations=300)
     worse = search(Stages(objective), problem(objective), options, seed=0)[0]
     assert worse.point.value < value, "or nothing is tested"
-    held = problem(objective, known={tuple(best.tolist()): "search-result/x:v0"})
+    held = problem(objective, warm_starts={tuple(best.tolist()): "search-result/x:v0"})
     finals = search(Stages(objective), held, options, seed=0)
     assert finals[0].point.value >= value
     assert any(final.found_by == "search-result/x:v0" for final in finals)

@@ -51,7 +51,7 @@ def every_response(
     while last < length and len(tokens) ** last < _AT_ONCE:
         last += 1
     tails = torch.cartesian_prod(*[tokens] * last).reshape(-1, last)  # (A^last, last)
-    kept, values = torch.empty(0, length, dtype=torch.long), torch.empty(0, dtype=torch.float64)
+    top, values = torch.empty(0, length, dtype=torch.long), torch.empty(0, dtype=torch.float64)
     for beginning in itertools.product(tokens.tolist(), repeat=length - last):
         fixed = torch.tensor(beginning, dtype=torch.long).expand(len(tails), -1)
         responses = torch.cat([fixed, tails], dim=1)
@@ -60,10 +60,10 @@ def every_response(
         best = best_retokenizing(
             fresh, responses.__getitem__, count=keep, retokenizes=retokenizes, above=above
         )
-        kept, values = torch.cat([kept, responses[best]]), torch.cat([values, fresh[best]])
+        top, values = torch.cat([top, responses[best]]), torch.cat([values, fresh[best]])
         order = values.argsort(descending=True, stable=True)[:keep]
-        kept, values = kept[order], values[order]
-    return kept, values
+        top, values = top[order], values[order]
+    return top, values
 
 
 def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
@@ -258,7 +258,7 @@ def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) ->
     """Values (L, V) float64 of the response with every allowed token at every position; -inf
     elsewhere. The token that stands at a position has the response's own value there, allowed or
     not. One position is evaluated at a time: 256,000 responses of 16 tokens are 33 MB."""
-    own = objective.values(response[None])
+    [value] = objective.values(response[None])
     values = torch.full((len(response), len(allowed)), -torch.inf, dtype=torch.float64)
     tokens = allowed.nonzero()[:, 0]
     for position in range(len(response)):
@@ -266,7 +266,7 @@ def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) ->
         if len(others):
             neighbours = changed(response, position, others)
             values[position, others] = objective.values(neighbours, anchor=response)
-        values[position, response[position]] = own[0]
+        values[position, response[position]] = value
     return values
 
 
@@ -331,16 +331,16 @@ def certify(
     `noise` bounds the error of one value in units of value (`scoring.trust.numerical_noise` of
     float32 rewards).
     """
-    own = float(values[0, response[0]])
+    value = float(values[0, response[0]])
     others = values.scatter(1, response[:, None], -torch.inf)
     rows = []
     for position, row in enumerate(others):
         neighbours = partial(changed, response, position)
         for token in best_retokenizing(row, neighbours, count=1, retokenizes=retokenizes).tolist():
-            rows.append((position, token, float(row[token]), own - float(row[token])))
+            rows.append((position, token, float(row[token]), value - float(row[token])))
     return Certificate(
         response=tuple(response.tolist()),
-        value=own,
+        value=value,
         allowed=int(allowed.sum()),
         evaluations=1 + int(others.isfinite().sum()),
         noise=noise,

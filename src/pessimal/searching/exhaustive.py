@@ -226,20 +226,20 @@ def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
     """The tables over all `blocks`, in the order of their numbers, so that sums come out the same
     to the bit."""
     in_order = iter(blocks)
-    whole = next(in_order)
-    firsts, sds = [whole["first"]], [whole["first_sd"]]
+    merged = next(in_order)
+    firsts, sds = [merged["first"]], [merged["first_sd"]]
     for block in in_order:
         firsts.append(block["first"])
         sds.append(block["first_sd"])
-        whole = _together(whole, block, keep=plan.keep)
+        merged = _together(merged, block, keep=plan.keep)
     per_first = _per_token(plan, np.concatenate(firsts), "first", "second")
     edges = np.concatenate([[-np.inf], bins.edges, [np.inf]])
     return ExhaustivePairs(
-        top=_ranked(whole["top"], sign=1),
-        bottom=_ranked(whole["bottom"], sign=-1),
+        top=_ranked(merged["top"], sign=1),
+        bottom=_ranked(merged["bottom"], sign=-1),
         per_first=per_first.assign(sd=np.concatenate(sds)),
-        per_second=_per_token(plan, whole["second"], "second", "first"),
-        histogram=pd.DataFrame({"low": edges[:-1], "high": edges[1:], "n": whole["counts"]}),
+        per_second=_per_token(plan, merged["second"], "second", "first"),
+        histogram=pd.DataFrame({"low": edges[:-1], "high": edges[1:], "n": merged["counts"]}),
         pairs=plan.pairs,
     )
 
@@ -247,17 +247,17 @@ def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
 def _together(one: Block, other: Block, *, keep: int) -> Block:
     """Both blocks' ends, second tokens and counts; on a tie the first one's, so lower ids come
     first."""
-    whole = {"counts": one["counts"] + other["counts"]}
+    merged = {"counts": one["counts"] + other["counts"]}
     for end, sign in ENDS.items():
         both = np.concatenate([one[end], other[end]])
-        whole[end] = both[np.argsort(-sign * both["reward"], kind="stable")[:keep]]
+        merged[end] = both[np.argsort(-sign * both["reward"], kind="stable")[:keep]]
     seconds, fresh = one["second"].copy(), other["second"]
     for what, sign in (("best", 1), ("worst", -1)):
         better = sign * fresh[what] > sign * seconds[what]
         for column in (what, f"{what}_with"):
             seconds[column][better] = fresh[column][better]
     seconds["total"] += fresh["total"]
-    return whole | {"second": seconds}
+    return merged | {"second": seconds}
 
 
 def _per_token(plan: Blocks, own: np.ndarray, place: str, other: str) -> pd.DataFrame:
@@ -475,9 +475,9 @@ class _Pairs(pl.LightningModule):
         the bins."""
         frame, scorer, shared = self.frame, self.scorer, Shards(self.store.folder)
         seen = len(frame.prefix) + 2 + len(frame.suffix)
-        own = 1 + len(frame.suffix) if scorer.shares_starts else seen
+        fresh = 1 + len(frame.suffix) if scorer.shares_starts else seen
         size = self.batch_size or find_batch_size(
-            self.network.config, Lengths(own, seen), device=self.device
+            self.network.config, Lengths(fresh, seen), device=self.device
         )
         insist = self.batch_size is not None
         scorer.batch_size = shared.agree("batch-size", size, insist=insist)

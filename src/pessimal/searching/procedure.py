@@ -60,7 +60,7 @@ class Problem:
     """bool (n,) of responses (n, L): whether they count; None where all do."""
     tolerance: float = 0.0
     """Twice the numerical error of a value: smaller improvements are none."""
-    known: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    warm_starts: Mapping[tuple[int, ...], str] = field(default_factory=dict)
     """Responses known before, and where from."""
 
     @property
@@ -106,7 +106,7 @@ def divide(problem: Problem, spec: SearchSpec) -> Budget:
     total, tokens = spec.evaluations, problem.tokens
     if problem.responses <= total:
         return Budget(total, every=problem.responses)
-    look, width, start = None, 0, problem.single_evaluations + len(problem.known)
+    look, width, start = None, 0, problem.single_evaluations + len(problem.warm_starts)
     if problem.single is not None:
         length, beam_budget = problem.length, int(_BEAM_SHARE * total)
         if length == 2 and spec.pairs:
@@ -262,10 +262,12 @@ def search(stages: Stages, problem: Problem, spec: SearchSpec, *, seed: int) -> 
         name = "every response"
         look = partial(every_response, length=problem.length, keep=spec.restarts, **among)
         return [Final(point, name, name, n) for n, point in enumerate(begin(name, look))]
-    if problem.known:
-        known = torch.tensor(list(problem.known))
-        points = begin("known", lambda counter: (known, counter.values(known)))
-        finals += [Final(point, problem.known[point.response], "registry") for point in points]
+    if problem.warm_starts:
+        responses = torch.tensor(list(problem.warm_starts))
+        points = begin("known", lambda counter: (responses, counter.values(responses)))
+        finals += [
+            Final(point, problem.warm_starts[point.response], "registry") for point in points
+        ]
     if budget.pairs and single is not None:
         width, m = budget.pairs
         look = partial(pairs, m=m, width=width, first_values=single, keep=1, **among)
@@ -288,8 +290,9 @@ def search(stages: Stages, problem: Problem, spec: SearchSpec, *, seed: int) -> 
 def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
     """The best of random search (random single changes), coordinate ascent and beam search,
     `budget` evaluations each."""
-    given = problem.single is not None
-    width = affordable_width(problem.length, budget, problem.tokens, first_given=given)
+    width = affordable_width(
+        problem.length, budget, problem.tokens, first_given=problem.single is not None
+    )
     ascent = partial(coordinate_ascent, tolerance=problem.tolerance)
     works = (
         partial(_from_random, random_changes, problem, generator(seed, BASELINES[0])),
@@ -311,7 +314,7 @@ def one_token(
     """How many restarts of greedy coordinate gradient, from one random token each, reach the value
     `best` of the best single token; and the median of the evaluations until each had its own
     best."""
-    alone, random = replace(problem, length=1, known={}), generator(seed, "one token")
+    alone, random = replace(problem, length=1, warm_starts={}), generator(seed, "one token")
     each = max(int(spec.gradient_share * spec.evaluations) // spec.restarts, 4)
     points = []
     for number, (_, start) in enumerate(

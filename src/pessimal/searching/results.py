@@ -53,7 +53,7 @@ class SearchResult:
     problem: Problem
     finals: list[Final]
     """The best by its own reward first."""
-    own: np.ndarray
+    own_rewards: np.ndarray
     """float64 (n,): mean rewards of the finals by the model's own forward in float32."""
     certificate: Certificate
     certified_at: tuple[int, float]
@@ -74,13 +74,13 @@ class SearchResult:
     def __post_init__(self) -> None:
         best, certificate = self.finals[0], self.certificate
         self.response, self.found_by = best.point.response, best.found_by
-        self.reward, self.sign = float(self.own[0]), self.context.spec.goal.sign
+        self.reward, self.sign = float(self.own_rewards[0]), self.context.spec.goal.sign
         # 1-opt, or tie: whether a single change is as good. Two rewards within twice the noise are
         # tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
         self.evaluations = self.stages.evaluations() + self.problem.single_evaluations
         """Of the search by itself."""
-        self.begun_from = ", ".join(self.problem.known.values())
+        self.begun_from = ", ".join(self.problem.warm_starts.values())
         """What the registry held and it began from."""
         self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.tables["sequences"] = _sequences(self)
@@ -115,7 +115,7 @@ def checklist(result: SearchResult) -> pd.DataFrame:
         checks.spread(
             [s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact
         ),
-        checks.scored_again(abs(result.sign * result.own[0] - certificate.value), margin),
+        checks.scored_again(abs(result.sign * result.own_rewards[0] - certificate.value), margin),
         (HOLDS, "yes") if result.tables["sequences"]["survives"][0] else (FAILS, "no"),
         checks.beats(
             result.stages.best,
@@ -149,7 +149,7 @@ def _sequences(result: SearchResult) -> pd.DataFrame:
             "token_ids": [json.dumps(response) for response in responses.tolist()],
             "tokens": [json.dumps(response, ensure_ascii=False) for response in spelled],
             "text": context.round_trip.text_of(responses),
-            "reward": result.own,
+            "reward": result.own_rewards,
             "search_reward": [result.sign * final.point.value for final in finals],
             "survives": context.round_trip(responses).tolist(),
             "one_opt": pd.array([final.one_opt for final in finals], dtype="boolean"),
@@ -316,8 +316,10 @@ def responses_of(ends: pd.DataFrame) -> Tensor:
 def search_results(tables: Tables, result: SearchResult) -> list[Result]:
     """The Results of one search, the response first. Empty tables are left out."""
     tables = {name: table for name, table in tables.items() if len(table)}
-    made = [make(tables[name], tables, result) for name, make in MAKERS.items() if name in tables]
-    return made + [_result(name, table) for name, table in tables.items() if name not in MAKERS]
+    results = [
+        make(tables[name], tables, result) for name, make in MAKERS.items() if name in tables
+    ]
+    return results + [_result(name, table) for name, table in tables.items() if name not in MAKERS]
 
 
 def ahead_of(tables: Tables, result: SearchResult) -> dict[str, float]:

@@ -34,19 +34,19 @@ class RoundTrip:
         self, tokenizer: PreTrainedTokenizerBase, frames: Iterable[tuple[Conversations, Frame]]
     ):
         self.tokenizer, self.frames = tokenizer, list(frames)
-        self._known: dict[tuple[int, ...], bool] = {}
+        self._results: dict[tuple[int, ...], bool] = {}
 
     def __call__(self, responses: Tensor) -> Tensor:
         """bool (n,) of responses (n, L)."""
         all_ids = [tuple(ids) for ids in responses.tolist()]
-        new = [ids for ids in dict.fromkeys(all_ids) if ids not in self._known]
-        known = {ids: self._known[ids] for ids in all_ids if ids in self._known}
+        new = [ids for ids in dict.fromkeys(all_ids) if ids not in self._results]
+        results = {ids: self._results[ids] for ids in all_ids if ids in self._results}
         for start in range(0, len(new), _AT_ONCE):
-            known |= self._check(new[start : start + _AT_ONCE])
-        if len(self._known) + len(new) > _KEPT:
-            self._known.clear()
-        self._known |= known
-        return torch.tensor([known[ids] for ids in all_ids], dtype=torch.bool)
+            results |= self._check(new[start : start + _AT_ONCE])
+        if len(self._results) + len(new) > _KEPT:
+            self._results.clear()
+        self._results |= results
+        return torch.tensor([results[ids] for ids in all_ids], dtype=torch.bool)
 
     def text_of(self, responses: Tensor) -> list[str]:
         """The text of each response (n, L), as it goes into the template."""
@@ -60,8 +60,8 @@ class RoundTrip:
         left = responses
         # Those that fail in one prompt's conversation are not tried in the next.
         for conversations, frame in self.frames:
-            whole = conversations.ids(frame.prompt, [texts[ids] for ids in left])
-            pairs = zip(left, whole, strict=True)
+            templated = conversations.ids(frame.prompt, [texts[ids] for ids in left])
+            pairs = zip(left, templated, strict=True)
             left = [ids for ids, given in pairs if frame.inside(given) == list(ids)]
             if not left:
                 break

@@ -72,7 +72,7 @@ def run(
     context: SearchContext,
     *,
     folder: Path | None = None,
-    known: Mapping[tuple[int, ...], str] | None = None,
+    warm_starts: Mapping[tuple[int, ...], str] | None = None,
     exact: Sequence[Final] = (),
     on_cost: Callable[[str, int], None] | None = None,
     on_stage: Callable[[Stage], None] | None = None,
@@ -82,7 +82,7 @@ def run(
 
     Args:
         folder: where finished stages are kept, so that a killed search goes on.
-        known: good responses that are known before, and where from; they are evaluated, and begun
+        warm_starts: good responses that are known before, and where from; they are evaluated, and begun
             from.
         exact: the true best responses where all were gone through.
         on_cost: called before work begins with what the search will take, in words, and its
@@ -107,7 +107,7 @@ def run(
         single_evaluations=evaluations,
         retokenizes=context.retokenizes,
         tolerance=2 * context.noise(context.dtype),
-        known=known or {},
+        warm_starts=warm_starts or {},
     )
     stages = Stages(context.objective(), folder, on_stage=on_stage, on_best=on_best)
 
@@ -180,13 +180,13 @@ def best_pairs(context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
     """The best pairs by the goal that count, of which the result is taken."""
     goal = context.spec.goal
     ends = pairs.top if goal.sign > 0 else pairs.bottom
-    kept = len(ends)
+    n = len(ends)
     if context.retokenizes:
         ends = ends[context.retokenizes(responses_of(ends)).numpy()]
     if ends.empty:
         raise WorkError(
-            f"none of the {kept:,} {goal.value} pairs is given by a text. Keep more of them: "
-            f"search.keep={10 * kept}; or type mode=ids"
+            f"none of the {n:,} {goal.value} pairs is given by a text. Keep more of them: "
+            f"search.keep={10 * n}; or type mode=ids"
         )
     best = ends.head(RESCORED_PAIRS).itertuples()
     points = [Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)) for row in best]

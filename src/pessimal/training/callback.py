@@ -186,8 +186,8 @@ class PessimalCallback(pl.Callback, TrainerCallback):
         with _as_it_is(self.network):
             for key, frame in self.frames.items():
                 [shared] = self._rewards(key, self.order[:1]).values()
-                whole = torch.tensor([frame.around(self.order[0])], device=embedding.device)
-                own = self.network(input_ids=whole, use_cache=False).logits[0, 0].item()
+                ids = torch.tensor([frame.around(self.order[0])], device=embedding.device)
+                own = self.network(input_ids=ids, use_cache=False).logits[0, 0].item()
                 if not abs(shared - own) <= NEAR * (1 + abs(own)):
                     raise ModelError(
                         f"{type(self.network).__name__} gives {own:.4g} for a whole input and "

@@ -62,17 +62,16 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
             f"{path} has the item {table['name'][again].iloc[0]!r} twice; give each once"
         )
     elo, matches = numbers(path, table, "elo_score"), whole_numbers(path, table, "elo_matches")
-    kept = ~table["name"].str.strip().str.lower().isin(without).to_numpy() & (
-        np.asarray(matches) > 0
-    )
-    if kept.sum() < 2 * LEAST:
+    names = table["name"].str.strip().str.lower()
+    included = ~names.isin(without).to_numpy() & (np.asarray(matches) > 0)
+    if included.sum() < 2 * LEAST:
         raise InputError(
-            f"{path} has {kept.sum()} items with matches; at least {2 * LEAST} are needed"
+            f"{path} has {included.sum()} items with matches; at least {2 * LEAST} are needed"
         )
     return Items(
-        names=tuple(table["name"][kept]),
-        utility=np.asarray(elo, dtype=float)[kept] * NATS,
-        precision=np.asarray(matches, dtype=float)[kept],
+        names=tuple(table["name"][included]),
+        utility=np.asarray(elo, dtype=float)[included] * NATS,
+        precision=np.asarray(matches, dtype=float)[included],
     )
 
 

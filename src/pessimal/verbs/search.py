@@ -88,7 +88,7 @@ def run(config: SearchConfig) -> float | None:
             found = search(
                 context,
                 folder=work,
-                known=known,
+                warm_starts=known,
                 exact=exact,
                 on_cost=live.cost,
                 on_stage=live.stage,
