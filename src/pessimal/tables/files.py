@@ -2,7 +2,6 @@
 text that they are."""
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import os
@@ -70,18 +69,6 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 def open_to_others(path: str) -> None:
     """Make a temporary file an ordinary one: others may read a shared registry."""
     os.chmod(path, 0o666 & ~_UMASK)
-
-
-def is_unlocked(handle: int) -> bool:
-    """Whether no process holds a lock on an open file, which is closed; False where the file system
-    does not know."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return True
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ files and manifests, not what is in them, nor W&B.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -20,8 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from pessimal.errors import InputError
-from pessimal.tables.files import is_unlocked, naming, sha256_of
+from pessimal.tables.files import naming, sha256_of
 from pessimal.tracking.checkout import Checkout, checkout
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ MANIFEST = "manifest.json"
 CONFIG = "run_config.json"
 """The configuration of the run; not config.json, which a checkpoint has already."""
 STAGING = ".staging-"
+_LOCK = ".lock"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CHECKSUM = ',\n  "checksum": "'
 
@@ -192,6 +194,7 @@ class Registry:
                 (staging / MANIFEST).write_text(manifest.text())
                 staging.chmod(0o755)
                 folder = home / f"v{version}"
+                Path(f"{staging}{_LOCK}").unlink()  # a kill after the rename leaves nothing
                 os.rename(staging, folder)
         return folder, manifest
 
@@ -241,38 +244,35 @@ class Registry:
 
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:
-        """A hidden folder in `home`, to be filled and renamed; removed where that fails. It is
-        locked for as long as this process lives, so that others can distinguish it from one whose
-        process was killed."""
+        """A hidden folder in `home`, to be filled and renamed; removed where that fails. A lock
+        beside it is held for as long as this process lives, so that others can distinguish it from
+        one whose process was killed."""
         with self._lock():
+            left = self.root.glob(f"*/*/{STAGING}*")
+            for name in sorted({str(path).removesuffix(_LOCK) for path in left}):
+                with contextlib.suppress(Timeout), FileLock(f"{name}{_LOCK}", blocking=False):
+                    shutil.rmtree(name, ignore_errors=True)
+                    Path(f"{name}{_LOCK}").unlink(missing_ok=True)
             for other in self.root.glob("*/*"):
-                for folder in other.glob(f"{STAGING}*"):
-                    if _is_abandoned(folder):
-                        shutil.rmtree(folder, ignore_errors=True)
                 with contextlib.suppress(OSError):  # unless it is empty, it stays
                     other.rmdir()
             home.mkdir(parents=True, exist_ok=True)
             staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=home))
-            handle = os.open(staging, os.O_RDONLY)
-            with contextlib.suppress(
-                OSError
-            ):  # where no folder can be locked, none is thought abandoned
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            lock = FileLock(f"{staging}{_LOCK}")
+            lock.acquire()
         try:
             yield staging
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
         finally:
-            os.close(handle)
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        # Two processes must neither take one version, nor take what the other is filling for
-        # abandoned.
-        with (self.root / ".lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+    def _lock(self) -> FileLock:
+        """Two processes must neither take one version, nor take what the other is filling for
+        abandoned. The system lets go of it when a process is killed."""
+        return FileLock(self.root / _LOCK)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -294,13 +294,3 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify"
         )
     return manifest
-
-
-def _is_abandoned(staging: Path) -> bool:
-    """Whether the process that filled this folder is dead; False where the file system has no
-    locks."""
-    try:
-        handle = os.open(staging, os.O_RDONLY)
-    except OSError:
-        return False
-    return is_unlocked(handle)

@@ -133,7 +133,8 @@ def _column(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict[str, Any]:
     most, change = int(differs.argmax()), None
     if all(is_numeric_dtype(column) and not is_bool_dtype(column) for column in (a, b)):
         x, y = (column.to_numpy(dtype=np.float64, na_value=np.nan) for column in (a, b))
-        sizes = np.where(differs & ~np.isnan(y - x), np.abs(y - x), -1.0)
+        with np.errstate(invalid="ignore"):  # of two infinities
+            sizes = np.where(differs & ~np.isnan(y - x), np.abs(y - x), -1.0)
         if sizes.max() >= 0:
             most = int(sizes.argmax())
             change = float(y[most] - x[most])
