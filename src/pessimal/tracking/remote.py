@@ -5,8 +5,6 @@ Knows the client's read side and the registry's layout. What comes from a server
 is checked.
 """
 
-import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 from pessimal.errors import InputError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.client import PATIENCE, connected, mirrored_name, settle, within
+from pessimal.tracking.integrity import damages
 from pessimal.tracking.registry import MANIFEST, Manifest, Registry, parse_manifest, safe_name
 
 if TYPE_CHECKING:
@@ -72,19 +71,34 @@ def _tables_at(api: "wandb.Api", path: str) -> "list[wandb.Artifact]":
 
 def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, bool]:
     """Folder, manifest, and whether it had to be downloaded."""
+    wrong = f"{artifact.name} at W&B is not what its manifest says"
     into.root.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".fetch-", dir=into.root))
-    try:
-        seconds = PATIENCE + artifact.size / _SLOWEST
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into.root) as place:
+        raw = Path(place) / "raw"
         within(
-            seconds,
-            lambda: artifact.download(root=str(staging), skip_cache=True),
+            PATIENCE + artifact.size / _SLOWEST,
+            lambda: artifact.download(root=str(raw), skip_cache=True),
             what=f"downloading {artifact.name}",
         )
-        manifest = _checked(staging, artifact)
-        folder = into.root / manifest.type / manifest.name / f"v{manifest.version}"
+        try:
+            manifest = parse_manifest((raw / MANIFEST).read_bytes().decode())
+            expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
+            name = artifact.name.partition(":")[0]
+            sound = (manifest.type, manifest.name, name, manifest.version >= 0) == expected
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(
+                f"{wrong}: {MANIFEST} cannot be read ({type(error).__name__}: {error})"
+            ) from error
+        if not sound:
+            raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
+        home = Path(manifest.type, manifest.name, f"v{manifest.version}")
+        staged, folder = Path(place) / home, into.root / home
+        staged.parent.mkdir(parents=True)
+        raw.rename(staged)
+        for damage in damages(Registry(Path(place)), only=[staged]):
+            raise InputError(f"{wrong}: {damage.where} {damage.what}")
         if folder.exists():
-            if sha256_of(folder / MANIFEST) != sha256_of(staging / MANIFEST):
+            if sha256_of(folder / MANIFEST) != sha256_of(staged / MANIFEST):
                 raise InputError(
                     f"{folder} differs from what {artifact.name} at W&B is: two registries count "
                     "versions on their own. Give each project a folder of its own"
@@ -92,32 +106,5 @@ def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, 
             into.verify(folder)
             return folder, manifest, False
         folder.parent.mkdir(parents=True, exist_ok=True)
-        staging.chmod(0o755)
-        os.rename(staging, folder)
+        staged.rename(folder)
         return folder, manifest, True
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _checked(staging: Path, artifact: "wandb.Artifact") -> Manifest:
-    """The manifest of a download whose files are exactly what it says; InputError otherwise."""
-    wrong = f"{artifact.name} at W&B is not what its manifest says"
-    try:
-        manifest = parse_manifest((staging / MANIFEST).read_bytes().decode())
-        expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
-        own = artifact.name.partition(":")[0]
-        sound = (manifest.type, manifest.name, own, manifest.version >= 0) == expected
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{wrong}: {MANIFEST} cannot be read ({type(error).__name__}: {error})"
-        ) from error
-    if not sound:
-        raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
-    for name, digest in manifest.files.items():
-        file = staging / name
-        if file.is_symlink() or not file.is_file() or sha256_of(file) != digest:
-            raise InputError(f"{wrong}: {name} is missing or has other bytes")
-    there = {str(file.relative_to(staging)) for file in staging.rglob("*") if not file.is_dir()}
-    if foreign := sorted(there - {*manifest.files, MANIFEST}):
-        raise InputError(f"{wrong}: it also has {', '.join(foreign[:3])}")
-    return manifest
