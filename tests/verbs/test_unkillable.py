@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from lettered_checkpoint import command_line, hidden
 
+from pessimal.scoring.scan import Scanner
 from pessimal.tables import read_score_table
 from pessimal.tracking.registry import Registry
 
@@ -95,7 +96,7 @@ def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_pat
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pessimal.scoring.scan.Scanner.scan", while_another_scans)
+        patch.setattr(Scanner, "scan", while_another_scans)
         command(*arguments)
     code, _, text = held[0]
     assert code == 1
@@ -112,18 +113,15 @@ def test_killed_scan_takes_what_survives_from_the_last_finished_prompt(
 ):
     """An undisturbed scan hands it from prompt to prompt; one that goes on must not look closer
     than that."""
-    import pessimal.scoring.scan as task
-
     known = {}
-    inner = task.scan
+    inner = Scanner.scan
 
-    def noting(model, networks, provenance, *arguments, known_round_trips=None, **options):
-        known[provenance.prompt] = None if known_round_trips is None else known_round_trips.tolist()
-        return inner(
-            model, networks, provenance, *arguments, known_round_trips=known_round_trips, **options
-        )
+    def noting(scanner, provenance):
+        trips = scanner.round_trips
+        known[provenance.prompt] = None if trips is None else trips.tolist()
+        return inner(scanner, provenance)
 
-    monkeypatch.setattr(task, "scan", noting)
+    monkeypatch.setattr(Scanner, "scan", noting)
     line = command_line(checkpoint, "tracking=off", batch_size=700)
     assert command(*line, "prompts=greatest")[0] == 0
     assert command(*line, "prompts=[greatest,best]")[0] == 0
