@@ -82,8 +82,8 @@ def run(
 
     Args:
         folder: where finished stages are kept, so that a killed search goes on.
-        warm_starts: good responses that are known before, and where from; they are evaluated, and begun
-            from.
+        warm_starts: good responses that are known before, and where from; they are evaluated, and
+            begun from.
         exact: the true best responses where all were gone through.
         on_cost: called before work begins with what the search will take, in words, and its
             evaluations in all.
