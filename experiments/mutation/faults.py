@@ -214,6 +214,7 @@ FAULTS = [
         "                (staging / MANIFEST).write_text(manifest.text())\n"
         "                staging.chmod(0o755)\n"
         '                folder = home / f"v{version}"\n'
+        '                Path(f"{staging}{_LOCK}").unlink()  # a kill after the rename leaves nothing\n'
         "                os.rename(staging, folder)\n",
         "                staging.chmod(0o755)\n"
         '                folder = home / f"v{version}"\n'
@@ -223,8 +224,8 @@ FAULTS = [
     ),
     Fault(
         "tracking/registry.py",
-        "if _is_abandoned(folder):",
-        "if folder.is_dir():",
+        'with contextlib.suppress(Timeout), FileLock(f"{name}{_LOCK}", blocking=False):',
+        "with contextlib.suppress(Timeout):",
         "one process removes what another is just filling",
     ),
     Fault(
@@ -246,27 +247,27 @@ FAULTS = [
         "after force=true the old result is still the one that is taken",
     ),
     Fault(
-        "tracking/listing.py",
+        "verbs/runs_frame.py",
         '">=": operator.ge',
         '">=": operator.gt',
         "where='n>=1000' leaves out what has exactly 1000",
     ),
     Fault(
-        "tracking/diff.py",
-        "difference = np.where(x == y, 0.0, y - x)",
-        "difference = np.where(x == y, 0.0, x - y)",
+        "verbs/runs_diff.py",
+        "change = float(y[most] - x[most])",
+        "change = float(x[most] - y[most])",
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(
         "tracking/remote.py",
-        "if file.is_symlink() or not file.is_file() or sha256_of(file) != digest:",
-        "if file.is_symlink() or not file.is_file():",
+        "for damage in damages(Registry(Path(place)), only=[staged]):",
+        "for damage in []:",
         "a file that changed at the server or on the way is taken into the registry",
     ),
     Fault(
-        "tracking/upload.py",
-        'missing = [name for name, digest in written["artifacts"] if digest not in there]',
-        'missing = [name for name, digest in written["artifacts"] if not there]',
+        "tracking/mirror.py",
+        "                artifact.wait()\n",
+        "                pass\n",
         "an artifact that did not arrive passes for one that did",
     ),
 ]

@@ -4,6 +4,7 @@ listed of it, and in which order.
 Knows manifests; neither files nor how a list looks.
 """
 
+import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -146,7 +147,7 @@ def _holds(condition: str, chosen: pd.DataFrame, everything: pd.DataFrame) -> pd
         )
     sign, value = form["sign"].replace("==", "="), form["value"]
     number = _number(value)
-    if sign in _SIGNS and (number is None or number != number):
+    if sign in _SIGNS and math.isnan(number):
         raise ConfigError(f"where={condition!r}: {sign} compares numbers, and {value!r} is none")
     column = _column(form["figure"], chosen, everything, option="where")
     if value == "null":
@@ -186,11 +187,11 @@ def _numbers(column: pd.Series) -> pd.Series:
     return column.map(lambda value: value if is_number(value) else None).astype(float)
 
 
-def _number(text: str) -> float | None:
+def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return None
+        return math.nan
 
 
 def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
