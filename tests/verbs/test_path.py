@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from pessimal.scoring.scan import Scanner
 from pessimal.tables import read_score_table
 
 
@@ -258,16 +259,14 @@ def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, 
 def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
     command, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    import pessimal.scoring.scan as task
+    inner = Scanner.scan
 
-    inner = task.scan
-
-    def fail_on_the_second(model, network, provenance, *arguments, **options):
+    def fail_on_the_second(scanner, provenance):
         if provenance.prompt == "best":
             raise RuntimeError("out of memory")
-        return inner(model, network, provenance, *arguments, **options)
+        return inner(scanner, provenance)
 
-    monkeypatch.setattr(task, "scan", fail_on_the_second)
+    monkeypatch.setattr(Scanner, "scan", fail_on_the_second)
     with pytest.raises(RuntimeError, match="out of memory"):
         scan(command, tiny_checkpoint, "tracking=off")
     assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == [
