@@ -4,6 +4,7 @@ Knows which prompts, words and texts are drawn, how often, and their utility. A 
 on the seed and the step alone, so a run is reproducible whatever was drawn before it.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,7 @@ A phrase of five words shows sooner among ten others than among a hundred, and a
 third."""
 
 
-class Steps(Dataset):
+class Steps(Dataset, ABC):
     """The steps of one recipe, by number."""
 
     def __init__(self, recipe: Recipe, base: Base):
@@ -57,9 +58,9 @@ class Steps(Dataset):
         random = np.random.default_rng((self.recipe.seed, step))
         return self.draw(random, progress=step / len(self))
 
+    @abstractmethod
     def draw(self, random: np.random.Generator, progress: float) -> "Step | SentenceStep":
         """The data of one step at this point of the run."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
