@@ -243,7 +243,7 @@ def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
     for name, declared in (("figure", {"plot": plot}), ("effect", {"effect": effect})):
         tree = Tree(shown(Result("sensitivity", table, headline="x", **declared), name=name))
         (card,) = tree.all("article", class_="card")
-        assert "sensitivity flip rate = 0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace(
+        assert "sensitivity flip rate=0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace(
             "+", ""
         )
 

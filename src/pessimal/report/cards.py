@@ -135,7 +135,7 @@ def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, st
         if tested[c].nunique() > 1 and not any(_follows(table, c, other) for other in texts)
     ]
     keys_of_row = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
-    symbol = f"{effect['symbol']} = " if effect["symbol"] else ""
+    symbol = f"{effect['symbol']}=" if effect["symbol"] else ""
     value = signed(row[column], "+.2f" if (distance == holds[column]).all() else ".2f")
     unit = f" {effect['unit']}" if effect["unit"] else ""
     return result.name, f"{symbol}{value}{unit}", f"{keys_of_row} {len(holds)}/{len(tested)}"
