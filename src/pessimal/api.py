@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessimal.catalogue import named_prompts
-from pessimal.errors import ConfigError, InputError, did_you_mean
+from pessimal.errors import ConfigError, InputError, did_you_mean, require
 from pessimal.notebook import show_in_notebooks
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Result, Results
@@ -314,6 +314,7 @@ def train(
     Raises:
         ConfigError, InputError, ModelError: an option, the data, or the base cannot be taken.
     """
+    require("peft", why="training on people's preferences")
     from pessimal.config.models import spec_of
     from pessimal.rewards.spec import Kind
     from pessimal.training.preference_model import train_preferences

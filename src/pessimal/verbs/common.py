@@ -94,7 +94,8 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
     recipe = spec.recipe.digest() if spec.recipe is not None else None
     files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
     for folder, manifest in reversed(registry.manifests("reward-model")):
-        if manifest.key == recipe or folder.resolve() == files.resolve():
+        trained = recipe is not None and manifest.key == recipe
+        if trained or folder.resolve() == files.resolve():
             return [manifest.reference], {"reward_model": manifest.reference}
     if recipe is not None:
         return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
