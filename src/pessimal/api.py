@@ -92,6 +92,8 @@ def scan(
     mode: str | None = None,
     certain: int = 100,
     batch_size: int | None = None,
+    states: bool = True,
+    cache: str = "runs/cache",
     progress: bool = True,
 ) -> "ScoreTable | list[ScoreTable]":
     """Score every token of the vocabulary, or some texts, as the response to each prompt.
@@ -106,11 +108,16 @@ def scan(
         certain: k of the tails that are scored again in float32 where the model's precision is
             lower.
         batch_size: candidates a batch; found from the memory there is where None.
+        states: keep the last hidden states of words, of the model's base where it is known
+            (`load(…, base_path="org/name")`).
+        cache: folder for a base that is to be fetched.
 
     Returns:
         A ScoreTable, or for several prompts a list of them.
     """
+    from pessimal.config.models import base_of
     from pessimal.progress import quiet_libraries
+    from pessimal.rewards.base import NetworkReward
     from pessimal.rewards.spec import Mode
     from pessimal.scoring.candidates import listed, vocabulary_of
     from pessimal.scoring.scan import Scanner, identify
@@ -128,6 +135,8 @@ def scan(
         identify(model, prompt=key, prompt_text=text, candidates=words, mode=slot, certain=certain)
         for key, text in named_prompts(prompts).items()
     ]
+    folder = model.folder if isinstance(model, NetworkReward) else None
+    base = base_of(model.spec, folder, cache=cache, progress=progress) if states else None
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
         scanner = Scanner(
             model,
@@ -138,6 +147,8 @@ def scan(
             root=work,
             batch_size=batch_size,
             progress=progress,
+            states=states,
+            base=base,
         )
         tables = [scanner.scan(provenance) for provenance in asked]
     return tables[0] if isinstance(prompts, str) else tables

@@ -146,7 +146,7 @@ def test_the_heaviest_certain_slope_is_the_headlines(table_set):
         assert (family["p_holm"] == holm(family["p"])).all(), "corrected over models"
     rated = table.loc[("rated", "cedar", "best × worst")]
     assert (result.estimate.value, result.estimate.n) == (rated["slope_sd"], 400)
-    assert "cedar rewards frequent words" in result.headline
+    assert "steepest, cedar" in result.headline
     assert "1 of 3 models" in result.headline
     assert HOLDS < result.weight < HOLDS + 1
     assert (

@@ -156,9 +156,11 @@ def test_each_lexicons_groups_are_in_the_table_and_the_probability_in_the_headli
         assert (family["auc_p_holm"] == holm(family["auc_p"])).all()
     p = result.table.set_index(["lexicon", "model", "prompt"])["auc_p_holm"]["Signs"]
     assert p["sees"].max() < 0.001 < p["blind"].min()
-    assert result.estimate.value == pytest.approx(auc["Graded"][:, "best"].mean())
-    assert result.estimate.n == 2
-    assert f"{auc['Graded'][:, 'best'].mean():.0%}" in result.headline
+    assert result.estimate.value == pytest.approx(auc["Graded", "sees", "best"])
+    assert result.estimate.p <= 0.05
+    assert "1 of 2 models tell" in result.headline
+    assert f"most, sees: {auc['Graded', 'sees', 'best']:.0%} of pairs" in result.headline
+    assert len(result.headline.split()) <= 25
     assert result.summary["sentiment/Signs/worst/auc"] == pytest.approx(
         auc["Signs"][:, "worst"].mean()
     )

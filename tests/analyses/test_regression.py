@@ -7,7 +7,7 @@ import statsmodels.api as sm
 from scipy.stats import multivariate_normal
 from statsmodels.stats.multitest import multipletests
 
-from pessimal.analyses.regression import classical, interval, robust, taste
+from pessimal.analyses.regression import classical, interval, random_heads, robust, taste
 from pessimal.errors import TableError
 from pessimal.statistics import holm
 
@@ -70,35 +70,47 @@ def test_taste_and_noise_are_where_the_restricted_likelihood_is_highest():
         assert found.residuals[:, column] == pytest.approx(left - expected, abs=1e-6)
 
 
-def test_with_meanings_the_coefficients_stay_and_the_errors_hold_what_a_taste_does_to_them():
+def test_random_heads_on_the_states_show_as_much_as_their_share_says():
     rng = np.random.default_rng(4)
     n, runs = 300, 400
-    meanings = rng.normal(size=(n, 20))
-    design = np.column_stack([np.ones(n), meanings[:, 0] + rng.normal(size=n)])
-    outcomes = meanings @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
-    blind, seeing = (robust(design, outcomes, np.arange(n), m) for m in (None, meanings))
-    assert (seeing.coefficients == blind.coefficients).all()
-    rejected = [
-        (
-            interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=0.95)[2] < 0.05
-        ).mean()
-        for fit in (blind, seeing)
-    ]
-    assert rejected[0] > 0.3
-    assert 0.02 < rejected[1] < 0.085
-    assert np.sqrt((seeing.errors[1] ** 2).mean()) == pytest.approx(
-        seeing.coefficients[1].std(), rel=0.1
+    states = rng.normal(size=(n, 20))
+    design = np.column_stack([np.ones(n), states[:, 0] + rng.normal(size=n)])
+    outcomes = states @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
+    fit = robust(design, outcomes, np.arange(n))
+    p = interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=0.95)[2]
+    untrained = random_heads(design, outcomes, np.arange(n), [states] * runs)
+    assert (p < 0.05).mean() > 0.3
+    assert 0.02 < (untrained.share[1] < 0.05).mean() < 0.085
+    assert np.sqrt((untrained.error[1] ** 2).mean()) == pytest.approx(
+        fit.coefficients[1].std(), rel=0.1
     )
 
 
-def test_where_there_is_no_taste_the_errors_are_those_without_meanings():
+def test_without_a_taste_random_heads_spread_as_the_errors_say():
     design, outcomes = random_design(400)
-    meanings = np.random.default_rng(5).normal(size=(400, 5))
-    fits = [
-        robust(design, outcomes - outcomes.mean(axis=0), np.arange(400) // 2, m)
-        for m in (None, meanings)
-    ]
-    assert fits[1].errors == pytest.approx(fits[0].errors, rel=0.05)
+    states = np.random.default_rng(5).normal(size=(400, 5))
+    groups, outcomes = np.arange(400) // 2, outcomes - outcomes.mean(axis=0)
+    untrained = random_heads(design, outcomes, groups, [states] * outcomes.shape[1])
+    assert untrained.error == pytest.approx(robust(design, outcomes, groups).errors, rel=0.1)
+
+
+def test_rows_without_states_are_left_out_and_outcomes_have_states_of_their_own():
+    design, outcomes = random_design(400)
+    rng = np.random.default_rng(6)
+    first, second = rng.normal(size=(2, 400, 5))
+    outcomes = outcomes + np.column_stack([first[:, 0], second[:, 0]])
+    groups, slope = np.arange(400), np.array([[0.0, 1.0, 1.0]]).T[: design.shape[1]]
+    whole = random_heads(design, outcomes, groups, [first, second], slope)
+    one = random_heads(design, outcomes[:, 1:], groups, [second], slope)
+    assert whole.share[:, 1:] == pytest.approx(one.share)
+    first[300:] = np.nan
+    less = random_heads(design, outcomes, groups, [first, second], slope)
+    kept = random_heads(
+        design[:300], outcomes[:300], groups[:300], [first[:300], second[:300]], slope
+    )
+    assert less.share[:, 0] == pytest.approx(kept.share[:, 0])
+    first[10:] = np.nan
+    assert np.isnan(random_heads(design, outcomes, groups, [first, second], slope).share).all()
 
 
 def test_textbook_errors_and_intervals_are_statsmodels():

@@ -110,5 +110,5 @@ def test_a_language_model_is_set_beside_rewards_by_what_it_says_more_of():
     assert spoken["top", 1] == best
     assert "piece" not in set(spoken)
     assert f"spoken puts {best} highest" in agreement.headline
-    assert agreement.headline.endswith("rewards: 1.00 to 1.00.")
+    assert "follows lexicon valence: ρ 0." in agreement.headline
     assert len(agreement.headline.split()) <= 25

@@ -5,6 +5,7 @@ To add one: a file beside this one whose `analyse` stands under `@analysis(...)`
 point (docs/extend/analysis.md).
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -13,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import TableError
-from pessimal.tables import minilm
+from pessimal.tables import ScoreTable, minilm
 from pessimal.tables.result import Result
+from pessimal.tables.states import BASE, ITSELF, MEANING, TRAINED
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies
-from pessimal.tables.words import as_published
+from pessimal.tables.words import as_published, half_sum
 
 MEAN = "mean of models"
 """Names a row of figures."""
@@ -40,6 +42,19 @@ MADE_BY = {
 """What an analysis may need besides models and prompts, and what to type for it."""
 Meanings = Callable[[Sequence[str]], np.ndarray]
 """Words → a vector of meaning each."""
+States = Callable[[Sequence[str], str], np.ndarray]
+"""Words and an outcome (a column, `a × b` for the half-sum of two, `a − b` for their difference) →
+the vector (words, directions) that a head gives a reward to."""
+SEVERAL = "several"
+ON = {
+    BASE: "on its base",
+    ITSELF: "on its states",
+    TRAINED: "on its own states",
+    MEANING: "on word meanings",
+    SEVERAL: "on their states",
+    "": "",
+}
+"""What random heads are on, by whose states these are, in headlines."""
 
 
 class IdentityTerms(Protocol):
@@ -91,6 +106,93 @@ class Options:
     def draws(self) -> dict[str, Any]:
         """How intervals are bootstrapped."""
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Heads:
+    """What random heads would go by: states of a model's words under each prompt, or the vectors
+    of MiniLM."""
+
+    of: str
+    """BASE, ITSELF, TRAINED or MEANING (`tables.states`)."""
+    tables: Mapping[str, Sequence[ScoreTable]]
+    """By column; empty where meanings stand in."""
+    meanings: Meanings | None = None
+    _last: tuple[Sequence[str], np.ndarray] | None = field(default=None, repr=False)
+
+    def __call__(self, words: Sequence[str], outcome: str) -> np.ndarray:
+        """(words, directions) float64 of an outcome (see `States`); not a number for words without
+        states."""
+        if self.meanings is not None:
+            if self._last is None or self._last[0] != words:
+                object.__setattr__(self, "_last", (words, self.meanings(words)))
+            assert self._last is not None
+            return self._last[1]  # one array for all outcomes: they are solved together
+        total = np.zeros((1, 1))
+        for column, weight in self._parts(outcome).items():
+            for table in self.tables[column]:
+                assert table.states is not None
+                rows = table.states.rows
+                place = rows.index.get_indexer(pd.Index(words, dtype=object))
+                values = np.where(place[:, None] >= 0, rows.to_numpy(dtype=float)[place], np.nan)
+                total = total + weight / len(self.tables[column]) * values
+        return total
+
+    def _parts(self, outcome: str) -> dict[str, float]:
+        if outcome in self.tables:
+            return {outcome: 1.0}
+        for a, b in itertools.permutations(self.tables, 2):
+            if outcome == half_sum(a, b):
+                return {a: 0.5, b: 0.5}
+            if outcome == difference(a, b):
+                return {a: 1.0, b: -1.0}
+        raise TableError(f"{outcome!r} is no column, half-sum or difference of {[*self.tables]}")
+
+
+def difference(first: str, second: str) -> str:
+    """The name of the difference of two prompts."""
+    return f"{first} − {second}"
+
+
+def heads_of(columns: Mapping[str, Sequence[ScoreTable]], options: "Options") -> Heads | None:
+    """What random heads are on, for a model's columns and the tables that each is the mean of; None
+    where neither states nor meanings are at hand."""
+    states = [table.states for members in columns.values() for table in members]
+    alike = {(one.of, one.model, one.rows.shape) for one in states if one is not None}
+    if states and len(alike) == 1 and None not in states:
+        return Heads(alike.pop()[0], columns)
+    return None if options.meanings is None else Heads(MEANING, {}, options.meanings)
+
+
+def heads_of_model(tables: TableSet, model: str, options: "Options") -> Heads | None:
+    """`heads_of` the columns of a reward model."""
+    by_prompt = tables.of_model(model)
+    columns = tables.columns_of(model).items()
+    return heads_of({name: [by_prompt[p] for p in prompts] for name, prompts in columns}, options)
+
+
+def several(states: pd.Series) -> str:
+    """Whose states models have, where all have the same; else SEVERAL."""
+    return states.iloc[0] if states.nunique() == 1 else SEVERAL
+
+
+def whose(heads: Mapping[str, Heads | None], labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Notes on models whose random heads are not on the states of their base."""
+    why = {
+        TRAINED: "random heads are on the states of the trained model, which is too cautious; name "
+        "its base when it is scanned: model.base_path=DIR_OR_ID",
+        MEANING: "no states of words are kept, and random heads are on MiniLM's vectors of meaning",
+    }
+    models: dict[str, list[str]] = {}
+    for model, one in heads.items():
+        if one is not None and one.of in why:
+            models.setdefault(one.of, []).append(labels.get(model, model))
+    return tuple(f"{', '.join(names)}: {why[of]}" for of, names in models.items())
+
+
+def of_random_heads(share: float, of: str) -> str:
+    """How many random heads show as much, for headlines."""
+    return f"random heads {ON[of]}: {'under 1' if share < 0.005 else f'{100 * share:.0f}'}%"
 
 
 @dataclass(frozen=True)

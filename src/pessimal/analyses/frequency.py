@@ -6,8 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis, with_mean
-from pessimal.analyses.regression import Fit, classical, interval, robust
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    States,
+    analysis,
+    heads_of_model,
+    of_random_heads,
+    whose,
+    with_mean,
+)
+from pessimal.analyses.regression import Fit, classical, interval, random_heads, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
@@ -38,7 +47,7 @@ def frequency_slopes(
     pairs: Sequence[tuple[str, str]] = (),
     unrated: pd.Index | None = None,
     least_zipf: float = LEAST_ZIPF,
-    meanings: Meanings | None = None,
+    heads: States | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Reward per Zipf unit (a factor of ten in use), over two sets of words, under each prompt and
@@ -48,9 +57,10 @@ def frequency_slopes(
     `sentiment`); `unrated` are words in no lexicon, with at least `LEAST_LETTERS` letters and a
     frequency of `least_zipf`. A slope under one prompt is biased, as good words are used more than
     bad ones; the half-sum of two prompts (`frames` is opposite) takes valence out, provided that
-    the model turns it round with the prompt. A word counts once. Errors allow for words of one stem
-    and for a taste for any direction of meaning (see `regression.robust`), t has stems −
-    coefficients degrees of freedom.
+    the model turns it round with the prompt. A word counts once. The interval and p are for other
+    words of the language under this same reward: errors allow for words of one stem, t has stems −
+    coefficients degrees of freedom. Whether the slope is more than a head that nobody trained would
+    show is another question (`random_head`, see `regression.random_heads`).
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word`.
@@ -60,15 +70,15 @@ def frequency_slopes(
         unrated: words that may count as `unrated`: in no lexicon, and words rather than pieces. By
             default all that `valence` lacks.
         least_zipf, confidence: of the words that count as `unrated`; of the intervals.
-        meanings: vectors of meaning of words; without it, words of one meaning count as
-            independent.
+        heads: states that random heads would be on; without them random_head is missing.
 
     Returns:
         One row per set and prompt or pair: words, frames (one, opposite), prompt (a pair is `a ×
             b`), n, stems, slope,
         low, high, p, slope_sd, low_sd, high_sd (over the standard deviation of the rewards of all
-        words; for a pair the mean of its two). A set with fewer than `LEAST_WORDS` words has no
-        rows.
+        words; for a pair the mean of its two), random_head (share of random heads that are as
+        steep), heads_within (95 % of them lie within ± this, in SD). A set with fewer than
+        `LEAST_WORDS` words has no rows.
 
     Raises:
         TableError: see `words.check_words` and `words.with_half_sums`; or no set has enough words.
@@ -92,13 +102,16 @@ def frequency_slopes(
         controls = _controls(values[inside]) if name == "rated" else []
         design = np.column_stack([np.ones(inside.sum()), used[inside], *controls])
         groups = stem_groups(words.index[inside])
-        alike = meanings(words.index[inside].tolist()) if meanings else None
-        fit = robust(design, outcomes.to_numpy(dtype=float)[inside], groups, alike)
-        pieces.append(
-            _rows(
-                fit, name, scales, n=len(design), stems=int(groups.max()) + 1, confidence=confidence
-            )
-        )
+        rewards = outcomes.to_numpy(dtype=float)[inside]
+        fit, sizes = robust(design, rewards, groups), {"n": len(design), "stems": groups.max() + 1}
+        rows = _rows(fit, name, scales, **sizes, confidence=confidence)
+        if heads is not None:
+            chosen_words = words.index[inside].tolist()
+            states = [heads(chosen_words, outcome) for outcome in outcomes]
+            untrained = random_heads(design, rewards, groups, states)
+            rows["random_head"] = untrained.share[1]
+            rows["heads_within"] = untrained.within[1] / scales.to_numpy()
+        pieces.append(rows)
     if not pieces:
         counted = ", ".join(f"{name} {int(chosen[name].sum())}" for name in SETS)
         raise TableError(
@@ -180,6 +193,8 @@ def _rows(
             "slope_sd": slope / scale,
             "low_sd": low / scale,
             "high_sd": high / scale,
+            "random_head": np.nan,
+            "heads_within": np.nan,
         }
     )
 
@@ -193,9 +208,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     spelled = {word for model in models for word in tables.words(model).index.tolist()}
     zipf = options.word_frequencies.zipf(sorted(spelled))
     rated = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
-    pieces, left_out = [], defaultdict(list)
+    pieces, left_out, by_model = [], defaultdict(list), {}
     for model in models:
         tokens = tables.tokens(model)
+        heads = by_model[model] = heads_of_model(tables, model, options)
         try:
             if options.paper:
                 slopes = published_frequency_slopes(
@@ -212,7 +228,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                     valence,
                     pairs=tables.pairs_of(model),
                     unrated=pd.Index(unrated, dtype=object),
-                    meanings=options.meanings,
+                    heads=heads,
                     confidence=options.confidence,
                 )
         except TableError as error:
@@ -221,35 +237,48 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for name in SETS[: 1 if options.paper else 2]:
             if name not in set(slopes["words"]):
                 left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
-        pieces.append(slopes.assign(model=model))
+        pieces.append(slopes.assign(model=model, states=heads.of if heads else ""))
     notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
     table = pd.concat(pieces, ignore_index=True).assign(unit=unit, candidates=tables.candidates)
     # Corrected within what is asked once: one set of words, under one prompt or pair.
-    table["p_holm"] = table.groupby(["words", "prompt"], sort=False)["p"].transform(holm)
+    families = table.groupby(["words", "prompt"], sort=False)
+    table["p_holm"] = families["p"].transform(holm)
+    table["random_head_holm"] = families["random_head"].transform(holm)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
     shown = table[table["frames"] == least_biased]
     # Of rated words where there are any: their valence is controlled.
     main = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
     main = main[main["prompt"] == main["prompt"].iloc[0]]
-    certain = main["p_holm"] <= LEVEL
+    tested = "p_holm" if main["random_head_holm"].isna().all() else "random_head_holm"
+    certain = main[tested] <= LEVEL
     first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    words = "frequent" if first["slope"] > 0 else "rare"
-    what = "no model surely follows word frequency; the largest slope"
-    if certain.any():
-        what = f"{tables.labels[first['model']]} rewards {words} words most"
+    label, beside = tables.labels[first["model"]], ""
+    if tested == "random_head_holm":
+        beside = f"; {of_random_heads(first['random_head'], first['states'])}"
+    slope = f"{first['slope_sd']:+.2f} SD per {unit}{beside}"
+    follow = f"{label} rewards {'frequent' if first['slope'] > 0 else 'rare'} words"
+    if len(main) > 1:
+        follow = f"{certain.sum()} of {len(main)} models follow word frequency; steepest, {label}"
+    headline = (
+        f"On {first['prompt']}, {follow}: {slope}."
+        if certain.any()
+        else f"No model is found to follow word frequency by itself; steepest on "
+        f"{first['prompt']}, {label}: {slope}."
+    )
     effect = Effect(
         "slope_sd",
         f"reward (SD) per {unit}",
         "low_sd",
         "high_sd",
-        p="p_holm",
+        p=tested,
         null=0.0,
         of="tokens" if options.paper else "words",
         unit="SD",
+        band=None if tested == "p_holm" else "heads_within",
     )
     return [
         Result.of_row(
@@ -257,8 +286,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "frequency",
             table,
             effect,
-            f"On {first['prompt']}, {what}: {first['slope_sd']:+.2f} SD per {unit}; slopes of "
-            f"{certain.sum()} of {len(main)} models differ from 0.",
+            headline,
             label=f"{effect.label}, {first['prompt']}, {first['words']} words",
             share=1 if least_biased == "opposite" else 1 / 2,
             plot=Forest.of(
@@ -271,7 +299,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 xlabel=effect.label,
             ),
             method="frequency",
-            notes=(*tables.without_columns(), *notes),
+            notes=(*tables.without_columns(), *whose(by_model, tables.labels), *notes),
             summary={
                 f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
                 for row in table[table["frames"] == "opposite"].itertuples()

@@ -16,7 +16,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis
+from pessimal.analyses.analysis import (
+    Heads,
+    Meanings,
+    Needs,
+    Options,
+    States,
+    analysis,
+    difference,
+    heads_of_model,
+    of_random_heads,
+    whose,
+)
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.matching import (
     MatchedSets,
@@ -25,13 +36,13 @@ from pessimal.analyses.matching import (
     matched_sets,
     stems_of,
 )
-from pessimal.analyses.regression import taste
+from pessimal.analyses.regression import heads_beyond, taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import word_starts
+from pessimal.tables.words import half_sum, stem_groups, word_starts
 from pessimal.texts import literal
 
 ALL_AXES = "all"
@@ -200,6 +211,7 @@ def identity_effects(
     *,
     pair: tuple[str, str] | None = None,
     main: str | None = None,
+    heads: States | None = None,
     confidence: float = 0.95,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """How far identity terms lie from their controls, under each prompt and under opposite prompts
@@ -227,14 +239,16 @@ def identity_effects(
         pair: the prompts that good words and that bad words answer; without it there is no measure
             of opposite prompts.
         main: the measure of single terms; else the half-sum of the pair, else the first prompt.
+        heads: states that random heads would be on; without them random_head is missing.
         confidence: of the intervals.
 
     Returns:
         axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd,
             topic_sd (of a topic's true
-        effect about 0), n_topics, null_sd, p, p_words. terms: axis, term, n_controls, an effect per
-        measure, measure (the main one), d (on it), controls_below (share of controls that lie below
-        the term on it), controls (the nearest).
+        effect about 0), n_topics, null_sd, p, p_words, random_head (share of random heads that
+        move the axis as far; of `both_frames`, the larger of the two prompts'). terms: axis, term,
+        n_controls, an effect per measure, measure (the main one), d (on it), controls_below (share
+        of controls that lie below the term on it), controls (the nearest).
 
     Raises:
         TableError: a word of the matches has no reward, a prompt or the main measure is not there,
@@ -272,6 +286,7 @@ def identity_effects(
     liking = None if matches.meanings is None else taste(matches.design, grid, matches.meanings)
     # Topics are few: where all words together show a stronger taste, that counts.
     by_topics = np.maximum(topic / matches.typical, liking.variance if liking else 0.0)
+    shares = _random_heads(matches, grid, measures, pair, heads)
     pieces = []
     for axis, sets in matches.axes.items():
         variance = by_topics * matches.resemblance[axis]
@@ -286,6 +301,7 @@ def identity_effects(
         columns: dict[str, Any] = effects | {
             "measure": measures,
             "p_words": 2 * stats.norm.sf(away),
+            "random_head": shares[axis],
         }
         if pair:  # the weaker penalty, and the larger one-sided p
             two = [measures.index(name) for name in pair]
@@ -293,6 +309,7 @@ def identity_effects(
                 "measure": BOTH,
                 "effect": effects["effect"][two].max(),
                 "p": effects["p_below"][two].max(),
+                "random_head": shares[axis][two].max(),
             }
             columns = {n: [*column, both.get(n, np.nan)] for n, column in columns.items()}
         counts = {"n": len(sets.terms), "n_stems": sets.units, "n_controls": sets.distinct}
@@ -304,8 +321,27 @@ def identity_effects(
 
 _COLUMNS = [
     "axis", "measure", "n", "n_stems", "n_controls", "effect", "low", "high", "d", "reward_sd",
-    "topic_sd", "n_topics", "null_sd", "p", "p_words",
+    "topic_sd", "n_topics", "null_sd", "p", "p_words", "random_head",
 ]  # fmt: skip
+
+
+def _random_heads(
+    matches: IdentityMatches,
+    grid: np.ndarray,
+    measures: list[str],
+    pair: tuple[str, str] | None,
+    heads: States | None,
+) -> dict[str, np.ndarray]:
+    """By axis, the share of random heads that move it as far, (measures,)."""
+    if heads is None:
+        return dict.fromkeys(matches.axes, np.full(len(measures), np.nan))
+    words = matches.words.tolist()
+    both = {HALF_SUM: half_sum(*pair), HALF_DIFFERENCE: difference(*pair)} if pair else {}
+    states = [heads(words, both.get(measure, measure)) for measure in measures]
+    present = np.all([np.isfinite(one[:, 0]) for one in states], axis=0)
+    weights = np.column_stack([sets.weights(present) for sets in matches.axes.values()])
+    untrained = heads_beyond(weights, matches.design, grid, stem_groups(matches.words), states)
+    return dict(zip(matches.axes, untrained.share, strict=True))
 
 
 def _axis(
@@ -350,14 +386,15 @@ def _terms(
 
 
 def corrected(effects: pd.DataFrame) -> pd.DataFrame:
-    """`effects` of one or several models with p_holm and p_bh: p corrected for all models × axes of
-    one measure.
+    """`effects` of one or several models with p_holm and p_bh: the larger of p and random_head,
+    corrected for all models × axes of one measure.
 
     Each measure is a family of its own, as it answers another question; so are all axes together,
     one test a model.
     """
     together = (effects["axis"] == ALL_AXES).rename("together")
-    families = effects["p"].groupby([effects["measure"], together], sort=False)
+    larger = effects[["p", "random_head"]].max(axis=1)
+    families = larger.groupby([effects["measure"], together], sort=False)
     return effects.assign(
         p_holm=families.transform(holm), p_bh=families.transform(stats.false_discovery_control)
     )
@@ -387,18 +424,22 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     terms: list[pd.DataFrame] = []
     balances: list[pd.DataFrame] = []
     left_out: dict[str, list[str]] = {}
+    by_model: dict[str, Heads | None] = {}
     for model, columns in zip(tables.models, columns_by_model, strict=True):
         try:
             if missing := [name for name in pair or (main,) if name not in columns]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches, alike = _matches(tables, model, axes, options, vocabularies)
-            tables_of = identity_effects(tables.words(model), matches, **settings)
+            heads = by_model[model] = heads_of_model(tables, model, options)
+            tables_of = identity_effects(tables.words(model), matches, heads=heads, **settings)
+            tables_of[0]["states"] = heads.of if heads else ""
         except TableError as error:
             left_out.setdefault(str(error), []).append(tables.labels[model])
             continue
         for collected, table in zip((effects, terms, balances), (*tables_of, alike), strict=True):
             collected.append(table.assign(model=model)[["model", *table]])
-    notes = [*tables.without_columns(), *(f"{', '.join(m)}: {why}" for why, m in left_out.items())]
+    notes = [*tables.without_columns(), *whose(by_model, tables.labels)]
+    notes += [f"{', '.join(m)}: {why}" for why, m in left_out.items()]
     if not effects:
         raise TableError("; ".join(notes))
     others = {
@@ -465,15 +506,18 @@ def _effects(
     )
     number = replace(effect, low="low", high="high")  # of the same table in standard deviations
     share = 1 if pair else 1 / 2
-    estimate = number.at(row)
+    estimate, n_models = number.at(row), rows["model"].nunique()
+    counted = f"In {len(alike)} of {n_models} models; farthest, " if n_models > 1 else ""
+    beside = ""
+    if not np.isnan(row["random_head"]):
+        beside = f"; {of_random_heads(row['random_head'], row['states'])}"
     first = Result(
         "identity",
         effects,
-        headline=f"{label} ranks {what} {far} matched controls, on {where}; significant in "
-        f"{len(alike)} of {rows['model'].nunique()} models."
+        headline=f"{counted}{label} ranks {what} {far} matched controls, on {where}{beside}."
         if len(alike)
-        else f"No model ranks identity terms significantly apart from matched controls; farthest "
-        f"is {label}, {far}, on {where}.",
+        else f"No model is found to rank identity terms apart from matched controls; farthest, "
+        f"{label}: {far}, on {where}{beside}.",
         plot=Forest.of(
             number,
             data=together[together["measure"].isin(pair or (main,))],

@@ -9,12 +9,21 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis, by_lexicon
-from pessimal.analyses.regression import interval, robust
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    States,
+    analysis,
+    by_lexicon,
+    heads_of_model,
+    of_random_heads,
+    whose,
+)
+from pessimal.analyses.regression import interval, random_heads, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import holm
-from pessimal.tables.result import Effect, Estimate, Result, weight_of
+from pessimal.statistics import LEVEL, holm
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import check_words, stem_groups
 
@@ -27,32 +36,38 @@ def lexicon_groups(
     valence: pd.Series,
     *,
     repeated: bool = False,
-    meanings: Meanings | None = None,
+    heads: States | None = None,
+    zipf: pd.Series | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """The probability that a positive word earns more than a negative one, and by how much they
     differ on average.
 
     The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count
-    half. Words of valence 0 are in neither group. Words of one stem are taken to be dependent, of
-    both groups as well ('hope', 'hopeless'), and so are words alike in meaning. The difference's
-    error is that of `regression.robust`. The AUC's is DeLong's with stems for units, and what a
-    taste for a direction of meaning does to the difference of the groups' mean ranks; its interval
-    is made on the log-odds scale, with Student's t and as many degrees of freedom as the smaller
-    group has stems, less 1. Where the groups do not overlap (AUC 0 or 1) there is neither interval
-    nor p.
+    half. Words of valence 0 are in neither group. Intervals and p are for other words of the
+    language; words of one stem are taken to be dependent, of both groups as well ('hope',
+    'hopeless'). The difference's error is that of `regression.robust`, the AUC's DeLong's with
+    stems for units; its interval is made on the log-odds scale, with Student's t and as many
+    degrees of freedom as the smaller group has stems, less 1. Where the groups do not overlap (AUC
+    0 or 1) there is neither interval nor p.
+
+    Good words are used more than bad ones. So random heads are held against the AUC among words of
+    like frequency: ½ and the difference of the groups' mean ranks within fifths of frequency.
+
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published`
             with `repeated`).
         valence: by word; above 0 is good.
         repeated: rows are tokens, so that the spellings of a word count each; their dependence is
             allowed for.
-        meanings: vectors of meaning of words; without it, words of one meaning count as
-            independent.
+        heads: states that random heads would be on; without them random_head is missing.
+        zipf: frequency by word; without it all words count as equally frequent.
 
     Returns:
         One row per prompt: prompt, positive, negative (words), stems, auc, auc_low, auc_high, auc_p
-            (against ½), tied
+            (against ½), auc_matched (among words of like frequency), random_head (share of random
+            heads whose auc_matched is as far from ½), heads_within (95 % of them lie within ± this
+            of ½), tied
         (share of the pairs with equal rewards), difference (mean reward of the positive less that
         of the negative words), difference_sd, difference_low_sd, difference_high_sd (over the
         standard deviation of the rewards of all words), difference_p (against 0).
@@ -80,23 +95,26 @@ def lexicon_groups(
     stems = stem_groups(rated.index)
     rewards = rated.to_numpy(dtype=float)
     counts |= {"stems": int(stems.max()) + 1}
-    # Of the rewards, and of their ranks: the groups' mean ranks differ by n · (AUC − ½).
-    outcomes = np.hstack([rewards, stats.rankdata(rewards, axis=0) / len(rewards)])
-    alike = meanings(rated.index.tolist()) if meanings else None
-    fit = robust(np.column_stack([np.ones(len(rated)), positive]), outcomes, stems, alike)
-    taste = (
-        np.zeros(2 * len(rewards.T))
-        if fit.tastes is None
-        else np.square(fit.tastes[:, 1]).sum(axis=0)
-    )
+    fit = robust(np.column_stack([np.ones(len(rated)), positive]), rewards, stems)
     m = len(words.columns)
     rows = [
-        {"prompt": prompt, **counts, **_separation(column, positive, stems, taste_of, confidence)}
-        for prompt, column, taste_of in zip(words, rewards.T, taste[m:], strict=True)
+        {"prompt": prompt, **counts, **_separation(column, positive, stems, confidence)}
+        for prompt, column in zip(words, rewards.T, strict=True)
     ]
-    difference, scale = fit.coefficients[1, :m], words.std(ddof=0).to_numpy()
-    low, high, p = interval(difference, fit.errors[1, :m], fit.freedom, confidence=confidence)
+    difference, scale = fit.coefficients[1], words.std(ddof=0).to_numpy()
+    low, high, p = interval(difference, fit.errors[1], fit.freedom, confidence=confidence)
+    ranks = stats.rankdata(rewards, axis=0) / len(rewards)
+    design = np.column_stack([np.ones(len(rated)), positive, *_fifths(rated.index, zipf)])
+    matched = np.linalg.lstsq(design, ranks, rcond=None)[0][1]
+    within = share = np.full(m, np.nan)
+    if heads is not None:
+        states = [heads(rated.index.tolist(), prompt) for prompt in words]
+        untrained = random_heads(design, ranks, stems, states)
+        share, within = untrained.share[1], untrained.within[1]
     return pd.DataFrame(rows).assign(
+        auc_matched=0.5 + matched,
+        random_head=share,
+        heads_within=within,
         difference=difference,
         difference_sd=difference / scale,
         difference_low_sd=low / scale,
@@ -105,11 +123,21 @@ def lexicon_groups(
     )
 
 
+def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:
+    """A column of 0 and 1 for each fifth of the words by frequency but the first; words of unknown
+    frequency are in the first."""
+    if zipf is None:
+        return []
+    used = zipf.reindex(words).fillna(0.0).to_numpy(dtype=float)
+    edges = np.unique(np.quantile(used, [0.2, 0.4, 0.6, 0.8]))
+    place = np.searchsorted(edges, used, side="right")
+    return [(place == fifth).astype(float) for fifth in np.unique(place)[1:]]
+
+
 def _separation(
-    rewards: np.ndarray, positive: np.ndarray, stems: np.ndarray, taste: float, confidence: float
+    rewards: np.ndarray, positive: np.ndarray, stems: np.ndarray, confidence: float
 ) -> dict[str, float]:
-    """The AUC with its interval and p value, and the share of tied pairs. `taste` is added to the
-    AUC's variance."""
+    """The AUC with its interval and p value, and the share of tied pairs."""
     above, below = rewards[positive], rewards[~positive]
     # Of each word, the share of the other group that it beats (a positive one) or is beaten by (a
     # negative one).
@@ -141,7 +169,7 @@ def _separation(
     low = high = p = np.array(np.nan)
     if 0 < auc < 1:
         odds = np.log(auc / (1 - auc))
-        error = np.sqrt(max(variance, 0) + taste) / (auc * (1 - auc))
+        error = np.sqrt(max(variance, 0)) / (auc * (1 - auc))
         low, high, p = interval(odds, error, min(groups) - 1, confidence=confidence)
         low, high = 1 / (1 + np.exp(-low)), 1 / (1 + np.exp(-high))
     tied = ties.sum() / (len(above) * len(below))
@@ -158,6 +186,15 @@ def _separation(
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How well each model's rewards set each lexicon's positive words apart from its negative
     ones."""
+    heads = {
+        model: None if options.paper else heads_of_model(tables, model, options)
+        for model in tables.models
+    }
+    of = {model: one.of if one else "" for model, one in heads.items()}
+    zipf = None
+    if options.frequencies is not None:
+        spelled = {word for model in tables.models for word in tables.words(model).index.tolist()}
+        zipf = options.frequencies.zipf(sorted(spelled))
     separations, notes = by_lexicon(
         tables,
         options,
@@ -165,40 +202,61 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             words,
             valence,
             repeated=options.paper,
-            meanings=options.meanings,
+            heads=heads[model],
+            zipf=zipf,
             confidence=options.confidence,
         ),
     )
     table = pd.concat(
         (
-            one.assign(model=model, lexicon=lexicon, candidates=tables.candidates)
+            one.assign(model=model, lexicon=lexicon, candidates=tables.candidates, states=of[model])
             for (model, lexicon), one in separations.items()
         ),
         ignore_index=True,
     )
-    table["auc_p_holm"] = table.groupby("lexicon", sort=False)["auc_p"].transform(holm)
+    for p, corrected in (("auc_p", "auc_p_holm"), ("random_head", "random_head_holm")):
+        table[corrected] = table.groupby("lexicon", sort=False)[p].transform(holm)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
-    mean = float(first["auc"].mean())
+    tested = "auc_p_holm" if first["random_head_holm"].isna().all() else "random_head_holm"
+    holds = first[tested] <= LEVEL
+    row = first.loc[(first["auc"] - 0.5).abs().where(holds, -1.0).idxmax()]
+    if not holds.any():
+        row = first.loc[(first["auc"] - 0.5).abs().idxmax()]
+    label, share = tables.labels[row["model"]], f"{row['auc']:.0%} of pairs"
+    if tested == "random_head_holm":
+        share += f"; {of_random_heads(row['random_head'], row['states'])}"
+    who = f"{label} rewards words that {lexicon} calls positive above negative ones"
+    if len(first) > 1:
+        who = (
+            f"{holds.sum()} of {len(first)} models tell {lexicon}'s positive words from negative "
+            f"ones; most, {label}"
+        )
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     effect = Effect(
         "auc",
         "AUC",
         "auc_low",
         "auc_high",
-        p="auc_p_holm",
+        p=tested,
         null=0.5,
         n="stems",
         of="stems",
         symbol="auc",
+        band=None if tested == "auc_p_holm" else "heads_within",
     )
     means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
     return [
-        Result(
+        Result.of_row(
+            row,
             "lexicon_groups",
             table,
-            headline=f"On {prompt}, a word that {lexicon} calls positive earns more than a "
-            f"negative one in {mean:.0%} of pairs (mean of {len(first)} models).",
+            effect,
+            f"On {prompt}, {who}: {share}."
+            if holds.any()
+            else f"On {prompt}, no model is found to tell {lexicon}'s positive words by itself; "
+            f"{label}: {share}.",
+            share=1 / 2,  # expected of every model
             plot=Forest.of(
                 effect,
                 panel="prompt",
@@ -206,13 +264,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 tabs=("lexicon",),
             ),
             method="lexicon_groups",
-            weight=weight_of(2 * mean - 1, share=1 / 2),  # expected of every model
-            estimate=Estimate("AUC, mean", mean, len(first), "models", null=0.5),
-            notes=(*tables.without_columns(), *notes),
+            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
             summary={
                 f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
                 for (lexicon, prompt), auc in means.items()
             },
-            effect=effect,
         )
     ]

@@ -260,6 +260,19 @@ class MatchedSets:
         np.add.at(sums, self.unit, self.term_effects(grid))
         return sums / np.bincount(self.unit)[:, None]
 
+    def weights(self, present: np.ndarray) -> np.ndarray:
+        """(words,) whose sum with any column is the mean of `unit_effects`, over terms and controls
+        that are `present` (words,) alone."""
+        near = np.add.reduceat(present[self.controls].astype(float), self.starts)
+        whole = present[self.terms] & (near > 0)
+        in_unit = np.bincount(self.unit, weights=whole, minlength=self.units)
+        each = whole / np.maximum(in_unit, 1)[self.unit] / max(int((in_unit > 0).sum()), 1)
+        weights = np.zeros(len(present))
+        np.add.at(weights, self.terms, each)
+        spread = np.repeat(each / np.maximum(near, 1), self.counts)
+        np.add.at(weights, self.controls, -spread * present[self.controls])
+        return weights
+
     def within(self, grid: np.ndarray) -> tuple[np.ndarray, int]:
         """Sum of squares (measures,) of the controls about their sets' means, and its degrees of
         freedom."""

@@ -1,9 +1,10 @@
-"""Least squares whose errors hold for words: of unequal variance, and dependent where they share a
-stem or a meaning.
+"""Least squares whose errors hold for words, of unequal variance, and dependent where they share a
+stem; and what random heads on the states of a network would give.
 
-Knows designs, outcomes, groups of rows and vectors of meaning. Knows nothing of words or models.
+Knows designs, outcomes, groups of rows and their states. Knows nothing of words or models.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,12 @@ from pessimal.errors import TableError
 LEAST_REMAINING = 1e-6
 """Of the design's determinant, what must remain without any one group; below, one group alone
 decides a coefficient."""
+WITHIN = float(stats.norm.ppf(0.975))
+"""Standard deviations about 0 within which 95 % of random heads lie."""
+LEAST_ROWS = 10
+"""Rows with states that each column of a design needs."""
 LEAST_DIRECTION = 1e-9
-"""A direction of meaning in which the rows spread less than this, of the widest, is none."""
+"""A direction of the states in which the rows spread less than this, of the widest, is none."""
 RATIOS = np.linspace(-14, 8, 23)
 """Logarithms of the ratio of taste to noise between which its likelihood is searched for its
 maximum."""
@@ -31,17 +36,14 @@ class Fit(NamedTuple):
     deviations: np.ndarray | None
     """(groups, k, m): by how much each coefficient moves as a group is left out; None where errors
     are classical. The squared deviations of a linear combination of coefficients, summed over
-    groups, are its variance; but see `tastes`."""
+    groups, are its variance."""
     freedom: int
     """Degrees of freedom for intervals."""
-    tastes: np.ndarray | None = None
-    """(directions, k, m): by how much each coefficient moves with a typical taste for each
-    direction of meaning. Their squares add to the variance as those of `deviations` do."""
 
 
 class Taste(NamedTuple):
-    """How much rewards follow some direction of meaning, whatever it is: y = X b + E w + e, w and e
-    independent normal."""
+    """How much rewards follow some direction of the states, whatever it is: y = X b + E w + e, with
+    w and e independent normal."""
 
     variance: np.ndarray
     """(m,) of each outcome's w, one number for all directions."""
@@ -49,39 +51,120 @@ class Taste(NamedTuple):
     """(m,) variance of e."""
     residuals: np.ndarray
     """(n, m): less the fitted X b and the expected E w."""
-    basis: np.ndarray
-    """(n, d) orthonormal: E less what the design explains of it."""
-    kept: np.ndarray
-    """(d, m): the share of the outcome along each column of `basis` that is taken for taste."""
+    freedom: np.ndarray
+    """(m,) degrees of freedom of the variance of w: twice its Fisher information on the scale of
+    logarithms."""
 
 
-def robust(
-    design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray, meanings: np.ndarray | None = None
-) -> Fit:
-    """Ordinary least squares with errors that allow for dependent rows.
+class RandomHeads(NamedTuple):
+    """What heads that nobody trained show on the same states, q combinations of coefficients of m
+    outcomes."""
 
-    Rows of one group: cluster-robust errors CR3, one group of rows left out at a time (HC3 where
-    each row is a group of its own). Ours, as statsmodels has CR0 and CR1 only. Rows alike in
-    meaning: rewards may follow any one direction of meaning, for a reason that has nothing to do
-    with the design. How far they do is estimated (`taste`), and what such directions do to the
-    coefficients by chance is added to the errors. The coefficients stay those of least squares: the
-    mixed model's own are surer where it is true, and wrong more often where meaning is more than
-    these vectors hold (measured in experiments/nulls).
+    share: np.ndarray
+    """(q, m): of random heads, those that show as much, either way."""
+    error: np.ndarray
+    """(q, m): standard deviation of what they show about 0."""
+    within: np.ndarray
+    """(q, m): 95 % of them lie within ± this."""
+
+
+def random_heads(
+    design: np.ndarray,
+    outcomes: np.ndarray,
+    groups: np.ndarray,
+    states: Sequence[np.ndarray],
+    combinations: np.ndarray | None = None,
+) -> RandomHeads:
+    """The share of random heads that give least-squares coefficients as large as these.
+
+    Args:
+        design: (n, k), a column of ones included where an intercept is wanted.
+        outcomes: (n, m).
+        groups: (n,) which group a row belongs to.
+        states: m arrays (n, directions). Rows without states, not a number, are left out, of the
+            coefficients too.
+        combinations: (k, q) of the coefficients; each by itself where None.
+    """
+    if combinations is None:
+        combinations = np.eye(design.shape[1])
+    present = np.all([np.isfinite(one[:, 0]) for one in states], axis=0)
+    if present.sum() < LEAST_ROWS * design.shape[1]:
+        missing = np.full((combinations.shape[1], outcomes.shape[1]), np.nan)
+        return RandomHeads(missing, missing, missing)
+    inside = design[present]
+    weights = np.zeros((len(design), combinations.shape[1]))
+    weights[present] = inside @ np.linalg.solve(inside.T @ inside, combinations)
+    return heads_beyond(weights, design, outcomes, groups, states)
+
+
+def heads_beyond(
+    weights: np.ndarray,
+    design: np.ndarray,
+    outcomes: np.ndarray,
+    groups: np.ndarray,
+    states: Sequence[np.ndarray],
+) -> RandomHeads:
+    """The share of random heads on which weighted sums of rewards are as large as these.
+
+    The sum is a'y. A random head on the states H gives y = X b + H w + e, with w and e independent
+    normal; their variances are those that fit the outcome best (`taste`), so that a'y has the
+    variance |a'H|² var(w) + |a|² var(e) about 0. Where rows of one group share what is left, the
+    second term is the sum over groups of the squares of theirs, if that is larger. As var(w) is
+    estimated, Student's t stands in place of the normal, with Satterthwaite's degrees of freedom.
+
+    Args:
+        weights: (n, q) of the rows; those without states weigh nothing.
+        design, outcomes, groups, states: as in `random_heads`.
+
+    Source: ours; for the mixed model Kang et al. 2008 (EMMA).
+    """
+    estimates = weights.T @ outcomes  # (q, m)
+    variance, freedom = np.empty_like(estimates), np.empty_like(estimates)
+    for vectors in {id(one): one for one in states}.values():
+        same = [j for j, one in enumerate(states) if one is vectors]
+        rows = np.isfinite(vectors[:, 0])
+        a, inside = weights[rows], vectors[rows]
+        liking = taste(design[rows], outcomes[np.ix_(rows, same)], inside)
+        left = liking.residuals[:, None] * a[:, :, None]  # (n, q, same)
+        together = np.zeros((int(groups.max()) + 1, *left.shape[1:]))
+        np.add.at(together, groups[rows], left)
+        clustered = np.square(together).sum(axis=0) * len(a) / (len(a) - design.shape[1])
+        independent = np.square(a).sum(axis=0)[:, None] * liking.noise
+        moved = np.square(a.T @ inside).sum(axis=1)[:, None] * liking.variance
+        rest = np.maximum(independent, clustered)
+        variance[:, same] = moved + rest
+        informed = moved**2 / liking.freedom + rest**2 / (len(a) - design.shape[1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            freedom[:, same] = np.nan_to_num((moved + rest) ** 2 / informed, nan=1.0)
+    error = np.sqrt(variance)
+    within = stats.t.ppf(0.975, freedom) * error
+    return RandomHeads(share_beyond(estimates, error, freedom), error, within)
+
+
+def share_beyond(
+    estimate: np.ndarray, error: np.ndarray, freedom: np.ndarray | float = np.inf
+) -> np.ndarray:
+    """The share of Student's t about 0 (the normal distribution by default) that is at least as far
+    from it as the estimate; missing where the error is."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        away = np.where((error == 0) & (estimate == 0), 0.0, np.abs(estimate) / error)
+    return 2 * stats.t.sf(away, freedom)
+
+
+def robust(design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray) -> Fit:
+    """Ordinary least squares with cluster-robust errors CR3: one group of rows left out at a time
+    (HC3 where each row is a group of its own). Ours, as statsmodels has CR0 and CR1 only.
 
     Args:
         design: (n, k), a column of ones included where an intercept is wanted.
         outcomes: (n, m).
         groups: (n,) which group a row belongs to, whole numbers from 0; a number may be absent.
-        meanings: (n, directions) vectors of the rows' meanings; without them no taste is allowed
-            for.
 
     Raises:
         TableError: too few rows or groups, columns that depend on one another, or one group that
             alone decides a coefficient.
 
-    Source: Bell & McCaffrey 2002 (CR3); MacKinnon & White 1985 (HC3); for the mixed model, which
-        genetics uses for
-    kinship, Kang et al. 2008 (EMMA).
+    Source: Bell & McCaffrey 2002 (CR3); MacKinnon & White 1985 (HC3).
     """
     k, m = design.shape[1], outcomes.shape[1]
     size = int(groups.max()) + 1 if len(groups) else 0
@@ -92,24 +175,14 @@ def robust(
     weights = np.linalg.solve(gram, design.T)  # (k, n)
     coefficients = weights @ outcomes
     basis = np.linalg.qr(design)[0]
-    if meanings is None:
-        tastes, directions, kept = None, np.zeros((len(design), 0)), np.zeros((0, m))
-        residuals = outcomes - design @ coefficients
-    else:
-        taste_found = taste(design, outcomes, meanings)
-        directions, kept, residuals = taste_found.basis, taste_found.kept, taste_found.residuals
-        tastes = (weights @ meanings).T[:, :, None] * np.sqrt(
-            taste_found.variance
-        )  # (directions, k, m)
+    residuals = outcomes - design @ coefficients
     deviations = np.zeros((size, k, m))
     order = np.argsort(groups, kind="stable")
     for count in np.unique(sizes[sizes > 0]).tolist():  # groups of one size at once
         # (groups of this size, count)
         rows = order[sizes[groups[order]] == count].reshape(-1, count)
-        near, along = basis[rows], directions[rows]
-        explained = (along[:, :, None] * along[:, None]) @ kept  # (groups, count, count, m)
-        explained += (near @ near.transpose(0, 2, 1))[..., None]
-        left = np.moveaxis(np.eye(count)[..., None] - explained, -1, 0)  # (m, groups, count, count)
+        near = basis[rows]
+        left = np.eye(count) - near @ near.transpose(0, 2, 1)  # (groups, count, count)
         if np.linalg.det(left).min() < LEAST_REMAINING:
             raise TableError(
                 f"One group of rows alone decides a coefficient: without it, the {k} columns of "
@@ -119,18 +192,17 @@ def robust(
         inside = np.moveaxis(residuals[rows], -1, 0)  # (m, groups, count)
         moved = np.linalg.solve(left, inside[..., None])[..., 0]
         deviations[sizes == count] = -np.einsum("kgc,mgc->gkm", weights[:, rows], moved)
-    variance = np.square(deviations).sum(axis=0)
-    if tastes is not None:
-        variance = variance + np.square(tastes).sum(axis=0)
-    return Fit(coefficients, np.sqrt(variance), deviations, present - k, tastes)
+    errors = np.sqrt(np.square(deviations).sum(axis=0))
+    return Fit(coefficients, errors, deviations, present - k)
 
 
 def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Taste:
-    """Variances of the linear mixed model whose random effect is a direction of meaning, by
+    """Variances of the linear mixed model whose random effect is a direction of the states, by
     restricted maximum likelihood.
 
     Args:
-        design, outcomes, meanings: as in `robust`.
+        design, outcomes: as in `robust`.
+        meanings: (n, directions) states or vectors of meaning.
 
     Source: Patterson & Thompson 1971 (restricted likelihood); Kang et al. 2008 for solving it by
         one decomposition.
@@ -151,7 +223,8 @@ def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Tas
         if squares.sum() + rest > 0:  # else the design explains all of it
             ratios[j], noise[j] = _likeliest(squares, rest, spread, scale, freedom)
     kept = ratios * spread[:, None] / (ratios * spread[:, None] + 1)  # (d, m)
-    return Taste(ratios * noise, noise, residuals - directions @ (kept * along), directions, kept)
+    freedom = np.maximum(np.square(kept).sum(axis=0), 1.0)
+    return Taste(ratios * noise, noise, residuals - directions @ (kept * along), freedom)
 
 
 def _likeliest(

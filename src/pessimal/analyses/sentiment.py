@@ -13,17 +13,29 @@ import pandas as pd
 
 from pessimal.analyses.analysis import (
     MEAN,
-    Meanings,
     Needs,
     Options,
+    States,
     analysis,
     by_lexicon,
+    heads_of_model,
+    of_random_heads,
+    several,
+    whose,
     with_mean,
 )
-from pessimal.analyses.regression import Fit, classical, interval, robust
+from pessimal.analyses.regression import (
+    WITHIN,
+    Fit,
+    classical,
+    interval,
+    random_heads,
+    robust,
+    share_beyond,
+)
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
-from pessimal.statistics import holm
+from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import check_words, half_sum, stems, with_half_sums
@@ -31,17 +43,15 @@ from pessimal.tables.words import check_words, half_sum, stems, with_half_sums
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10
 """Words that an arm needs; its line has two coefficients."""
-DIRECTION = "direction "
-"""Before the number of a direction of meaning, where stems stand; no stem holds a space."""
 BINS_A_SIDE = 5
 """Of valence, for lexicons whose valences are not whole numbers."""
 SLOPES = [
     "prompt", "arm", "n", "stems", "slope", "low", "high", "p", "slope_sd", "low_sd", "high_sd",
-    "level_sd",
+    "level_sd", "random_head", "heads_within",
 ]  # fmt: skip
 ASYMMETRY = [
     "prompt", "frames", "sign", "sign_from", "n", "stems", "difference", "steeper", "low", "high",
-    "p", "steeper_sd", "low_sd", "high_sd",
+    "p", "steeper_sd", "low_sd", "high_sd", "random_head", "heads_within",
 ]  # fmt: skip
 
 
@@ -52,22 +62,23 @@ class Sentiment(NamedTuple):
 
     slopes: pd.DataFrame
     """prompt, arm, n (words), stems, slope, low, high (reward per unit of valence), p, slope_sd,
-    low_sd, high_sd (z per unit of valence), level_sd (z of the arm's line at valence 0)."""
+    low_sd, high_sd (z per unit of valence), level_sd (z of the arm's line at valence 0),
+    random_head, heads_within."""
     asymmetry: pd.DataFrame
     """prompt, frames (one; opposite for two prompts of opposite polarity), sign, sign_from, n,
     stems (of the arm that has fewer), difference (slope above zero less slope below), steeper (how
     much steeper the positive arm is, in the prompt's direction), low, high, p (of `steeper`),
-    steeper_sd, low_sd, high_sd. A row of opposite prompts is half the difference between the
-    `steeper` of the two."""
+    steeper_sd, low_sd, high_sd, random_head (share of random heads with as large a difference),
+    heads_within (95 % of them lie within ± this, in SD). A row of opposite prompts is half the
+    difference between the `steeper` of the two."""
     curve: pd.DataFrame
     """prompt, valence (middle of the bin), n, z (mean), error (of that mean, words independent)."""
     words: pd.DataFrame
     """prompt, word, valence, z: every rated word under every prompt."""
     influence: pd.DataFrame | None
     """index stem, a column for each prompt of the asymmetry: by how much its `steeper_sd` moves as
-    the stem's words are left out; and as the model has a typical taste for one direction of
-    meaning, index `DIRECTION` and its number. None where one stem alone decides a slope, which only
-    `paper` lets pass."""
+    the stem's words are left out. None where one stem alone decides a slope, which only `paper`
+    lets pass."""
 
 
 def sentiment(
@@ -76,16 +87,16 @@ def sentiment(
     *,
     polarity: Mapping[str, int] | None = None,
     pairs: Sequence[tuple[str, str]] = (),
-    meanings: Meanings | None = None,
+    heads: States | None = None,
     confidence: float = 0.95,
     paper: bool = False,
 ) -> Sentiment:
     """Separate least-squares lines of reward on valence for words above zero and words below, under
     each prompt.
 
-    Words rated exactly 0 are in neither arm. Errors allow for words of one stem ('love', 'loved')
-    and for a taste for any direction of meaning (see `regression.robust`); t has the arm's stems −
-    2 degrees of freedom.
+    Words rated exactly 0 are in neither arm. Intervals and p are for other words of the language:
+    errors allow for words of one stem ('love', 'loved'), t has the arm's stems − 2 degrees of
+    freedom. Random heads are held against the same slopes (`regression.random_heads`).
 
     `steeper` is the prompt's sign × (positive − negative slope), free of the bias that absolute
     values of noisy slopes have. A prompt of unknown polarity takes the sign of the sum of its
@@ -100,8 +111,7 @@ def sentiment(
         valence: by word, above 0 is good.
         polarity: 1 for a prompt that good words answer, −1 for one that bad words do.
         pairs: prompts of opposite polarity, the positive one first; both columns of `words`.
-        meanings: vectors of meaning of words; without it, words of one meaning count as
-            independent.
+        heads: states that random heads would be on; without them random_head is missing.
         paper: rows are tokens, a zero belongs to the negative arm, and errors are textbook ones, as
             published; `influence` is of whole stems there too.
 
@@ -118,18 +128,29 @@ def sentiment(
     is_rated = place >= 0
     values = valence.to_numpy(dtype=float)[place[is_rated]]
     groups, names = pd.factorize(stems(words.index[is_rated]))
-    alike = meanings(words.index[is_rated].tolist()) if meanings else np.zeros((len(values), 0))
     rated = outcomes.to_numpy(dtype=float)[is_rated]  # (rated words, prompts and half-sums)
     inside = dict(zip(ARMS, (values > 0, values <= 0 if paper else values < 0), strict=True))
     fits = {
-        arm: _arm(rated[rows], values[rows], groups[rows], alike[rows], arm=arm, paper=paper)
+        arm: _arm(rated[rows], values[rows], groups[rows], arm=arm, paper=paper)
         for arm, rows in inside.items()
     }
     counts = {arm: len(np.unique(groups[rows])) for arm, rows in inside.items()}
     spread = scales[list(outcomes)].to_numpy()
+    both = inside["positive"] | inside["negative"]
+    share = within = np.full((3, len(spread)), np.nan)
+    if heads is not None:
+        names_of_both = words.index[is_rated][both].tolist()
+        untrained = random_heads(
+            _both_arms(values[both]),
+            rated[both],
+            groups[both],
+            [heads(names_of_both, outcome) for outcome in outcomes],
+            np.array([[0.0, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, -1]]).T,
+        )
+        share, within = untrained.share, untrained.within / spread
 
     pieces = []
-    for arm, fit in fits.items():
+    for number, (arm, fit) in enumerate(fits.items()):
         low, high, p = interval(
             fit.coefficients[1], fit.errors[1], fit.freedom, confidence=confidence
         )
@@ -139,6 +160,8 @@ def sentiment(
             "n": int(inside[arm].sum()),
             "stems": counts[arm],
             "level_sd": level,
+            "random_head": share[number],
+            "heads_within": within[number],
         }
         numbers = {"slope": fit.coefficients[1], "low": low, "high": high, "p": p}
         pieces.append(
@@ -155,16 +178,15 @@ def sentiment(
         fits, list(outcomes), polarity or {}, halves, confidence, paper=paper
     )
     asymmetry = asymmetry.assign(
-        n=sum(int(rows.sum()) for rows in inside.values()), stems=min(counts.values())
+        n=sum(int(rows.sum()) for rows in inside.values()),
+        stems=min(counts.values()),
+        random_head=share[2],
+        heads_within=within[2],
     )
     if moves is not None:
         used = np.unique(np.concatenate([groups[rows] for rows in inside.values()]))
-        stem_moves, taste_moves = moves
-        influence = (
-            np.concatenate([stem_moves[used], taste_moves]) * asymmetry["sign"].to_numpy() / spread
-        )
-        index = [*names[used], *(f"{DIRECTION}{number}" for number in range(len(taste_moves)))]
-        moves = pd.DataFrame(influence, pd.Index(index, name="stem"), list(outcomes))
+        influence = moves[used] * asymmetry["sign"].to_numpy() / spread
+        moves = pd.DataFrame(influence, pd.Index(names[used], name="stem"), list(outcomes))
     z = (rated[:, : words.shape[1]] - words.mean().to_numpy()) / spread[: words.shape[1]]
     return Sentiment(
         slopes[SLOPES].reset_index(drop=True),
@@ -182,11 +204,16 @@ def sentiment(
     )
 
 
+def _both_arms(values: np.ndarray) -> np.ndarray:
+    """(n, 4): level and valence of the words above zero, and of the others."""
+    above = (values > 0).astype(float)
+    return np.column_stack([above, above * values, 1 - above, (1 - above) * values])
+
+
 def _arm(
     rated: np.ndarray,
     values: np.ndarray,
     groups: np.ndarray,
-    alike: np.ndarray,
     *,
     arm: str,
     paper: bool,
@@ -208,18 +235,14 @@ def _arm(
     design = np.column_stack([np.ones(len(values)), values])
     try:
         textbook = classical(design, rated) if paper else None
-        stems_out = robust(design, rated, groups, alike if alike.shape[1] else None)
+        stems_out = robust(design, rated, groups)
     except TableError as error:
         if paper and textbook is not None:
             return textbook  # one stem alone decides the slope: no error over stems
         raise TableError(
             f"No slope over the {len(values)} words with a {arm} valence: {error}"
         ) from error
-    return (
-        textbook._replace(deviations=stems_out.deviations, tastes=stems_out.tastes)
-        if textbook
-        else stems_out
-    )
+    return textbook._replace(deviations=stems_out.deviations) if textbook else stems_out
 
 
 def _asymmetry(
@@ -230,10 +253,10 @@ def _asymmetry(
     confidence: float,
     *,
     paper: bool,
-) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray] | None]:
-    """How much steeper the positive arm is; and by how much the slopes' difference moves as a stem
-    is left out (stems, prompts) and with each direction of meaning (directions, prompts). Either
-    may move both arms. None where that is not known of an arm."""
+) -> tuple[pd.DataFrame, np.ndarray | None]:
+    """How much steeper the positive arm is; and by how much the slopes' difference moves as a stem,
+    which may be in both arms, is left out (stems, prompts). None where that is not known of an
+    arm."""
     positive, negative = (fits[arm] for arm in ARMS)
     difference = positive.coefficients[1] - negative.coefficients[1]
     together = np.sign(positive.coefficients[1] + negative.coefficients[1])
@@ -246,17 +269,11 @@ def _asymmetry(
     )
     moves = None
     if positive.deviations is not None and negative.deviations is not None:
-        stem_moves = np.zeros(
-            (max(len(positive.deviations), len(negative.deviations)), len(prompts))
-        )
-        stem_moves[: len(positive.deviations)] += positive.deviations[:, 1]
-        stem_moves[: len(negative.deviations)] -= negative.deviations[:, 1]
-        taste_moves = np.zeros((0, len(prompts)))
-        if positive.tastes is not None and negative.tastes is not None:
-            taste_moves = positive.tastes[:, 1] - negative.tastes[:, 1]
-        moves = stem_moves, taste_moves
+        moves = np.zeros((max(len(positive.deviations), len(negative.deviations)), len(prompts)))
+        moves[: len(positive.deviations)] += positive.deviations[:, 1]
+        moves[: len(negative.deviations)] -= negative.deviations[:, 1]
     textbook = positive.errors[1] ** 2 + negative.errors[1] ** 2  # no word in both arms
-    over_stems = textbook if moves is None else np.square(np.concatenate(moves)).sum(axis=0)
+    over_stems = textbook if moves is None else np.square(moves).sum(axis=0)
     error = np.sqrt(textbook if paper else over_stems)
     freedom = min(positive.freedom, negative.freedom)
     low, high, p = interval(sign * difference, error, freedom, confidence=confidence)
@@ -317,12 +334,11 @@ def asymmetry_across_models(
 
     Both models and words are samples. The standard error is the root of two variances,
     `error_models`² (of the mean over models) and `error_words`² (of the same mean as one stem at a
-    time is left out in all models that have it, and as all models share one taste for a direction
-    of meaning). What happens to one model on one word is in both, so intervals are too wide rather
-    than too narrow. Degrees of freedom after Satterthwaite; with two models they are little known
-    themselves (of 400 simulated comparisons without asymmetry 13 % had p < .05; with three or more
-    models 7 % at most). Models of one family count as independent. p is corrected over all rows
-    (Holm).
+    time is left out in all models that have it). What happens to one model on one word is in both,
+    so intervals are too wide rather than too narrow. Degrees of freedom after Satterthwaite; with
+    two models they are little known themselves. Models of one family count as independent. p is
+    corrected over all rows (Holm). The random heads that the mean is held against are taken to be
+    one head in all models: the mean of their standard deviations, which is the most cautious.
 
     Args:
         asymmetry: those of several models, with the columns model and lexicon.
@@ -330,7 +346,8 @@ def asymmetry_across_models(
 
     Returns:
         lexicon, prompt, n (models), stems (in any of them), mean, error_models, error_words,
-        freedom, low, high, p, above (models with a steeper positive arm), p_holm. error_models is
+        freedom, low, high, p, above (models with a steeper positive arm), random_head,
+        heads_within, states, p_holm, random_head_holm. error_models is
         missing for one model, error_words where a model's influences are; low, high and p where
         either is.
 
@@ -350,6 +367,7 @@ def asymmetry_across_models(
     rows = []
     for (lexicon, prompt), part in asymmetry.groupby(keys, sort=False):
         values, n = part["steeper_sd"].to_numpy(), len(part)
+        within = float(part["heads_within"].mean(skipna=False))
         moves, names = _moves_of_mean(part, influences)
         models = values.var(ddof=1) / n if n > 1 else np.nan
         words, freedom = np.square(moves).sum(), int(part["stems"].min()) - 2
@@ -371,17 +389,20 @@ def asymmetry_across_models(
                 "high": float(high),
                 "p": float(p),
                 "above": int((values > 0).sum()),
+                "random_head": float(share_beyond(values.mean(), np.array(within / WITHIN))),
+                "heads_within": within,
+                "states": several(part["states"]) if "states" in part else "",
             }
         )
     table = pd.DataFrame(rows)
-    return table.assign(p_holm=holm(table["p"]))
+    return table.assign(p_holm=holm(table["p"]), random_head_holm=holm(table["random_head"]))
 
 
 def _moves_of_mean(
     part: pd.DataFrame, influences: Mapping[tuple[str, str], pd.DataFrame | None]
 ) -> tuple[np.ndarray, int]:
-    """By how much the models' mean moves as each stem is left out of all of them, or all share a
-    taste, and how many stems there are.
+    """By how much the models' mean moves as each stem is left out of all of them, and how many
+    stems there are.
 
     Not a number where a model's influences are unknown.
     """
@@ -398,14 +419,18 @@ def _moves_of_mean(
     available = [moves[prompt] for moves in columns if moves is not None]
     total = pd.concat(available).groupby(level=0).sum() if available else pd.Series(dtype=float)
     complete = len(available) == len(part)
-    names = sum(not name.startswith(DIRECTION) for name in total.index)
-    return (total.to_numpy() / len(part) if complete else np.array([np.nan])), names
+    return (total.to_numpy() / len(part) if complete else np.array([np.nan])), len(total)
 
 
 @analysis("sentiment", Needs(lexicons=True), place=100)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""
+    heads = {
+        model: None if options.paper else heads_of_model(tables, model, options)
+        for model in tables.models
+    }
+    of = {model: one.of if one else "" for model, one in heads.items()}
     fits, notes = by_lexicon(
         tables,
         options,
@@ -414,7 +439,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             valence,
             polarity=tables.polarity,
             pairs=tables.pairs_of(model),
-            meanings=options.meanings,
+            heads=heads[model],
             confidence=options.confidence,
             paper=options.paper,
         ),
@@ -425,25 +450,28 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             {key: getattr(fit, name) for key, fit in fits.items()},
             names=["model", "lexicon", "row"],
         )
-        return rows.reset_index().drop(columns="row").assign(candidates=tables.candidates)
+        rows = rows.reset_index().drop(columns="row").assign(candidates=tables.candidates)
+        return rows.assign(states=rows["model"].map(of)) if "random_head" in rows else rows
 
     slopes, curve, asymmetry = joined("slopes"), joined("curve"), joined("asymmetry")
     asymmetry["p_holm"] = holm(asymmetry["p"])
+    asymmetry["random_head_holm"] = holm(asymmetry["random_head"])
     influences = {key: fit.influence for key, fit in fits.items()}
     across = asymmetry_across_models(asymmetry, influences, confidence=options.confidence)
     across["candidates"] = tables.candidates
     lexicon, prompt = slopes.loc[0, ["lexicon", "prompt"]]
     first = slopes[(slopes["lexicon"] == lexicon) & (slopes["prompt"] == prompt)]
     above, below = (first.loc[first["arm"] == arm, "slope_sd"].mean() for arm in ARMS)
-    # The pair of opposite prompts where there is one, with the lexicon that is surest.
+    # The pair of opposite prompts where there is one.
     pairs = asymmetry.loc[asymmetry["frames"] == "opposite", "prompt"].unique()
     shown = across[across["prompt"].isin(pairs if len(pairs) else [prompt])]
-    side = shown.sort_values("p", kind="stable").iloc[0]
-    steeper_on = "the words asked for" if len(pairs) else "positive words"
+    side = shown[shown["lexicon"] == lexicon].iloc[0]
     # One row below the models' in each panel.
     means = across[across["n"] > 1].rename(
         columns={"mean": "steeper_sd", "low": "low_sd", "high": "high_sd"}
     )
+    tested = "p_holm" if across["random_head_holm"].isna().all() else "random_head_holm"
+    band = None if tested == "p_holm" else "heads_within"
     # The words of the first lexicon, each with the line of its arm.
     dots = joined("words").query("lexicon == @lexicon")
     dots = dots.assign(arm=np.select([dots["valence"] > 0, dots["valence"] < 0], ARMS, "none"))
@@ -454,16 +482,31 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
     unit = "reward (SD) per unit of valence"
     effect = Effect(
-        "steeper_sd", unit, "low_sd", "high_sd", p="p_holm", null=0.0, of="words", unit="SD"
+        "steeper_sd",
+        unit,
+        "low_sd",
+        "high_sd",
+        p=tested,
+        null=0.0,
+        of="words",
+        unit="SD",
+        band=band,
     )
-    over_models = Effect("mean", unit, "low", "high", p="p_holm", null=0.0, of="models")
+    over_models = Effect("mean", unit, "low", "high", p=tested, null=0.0, of="models", band=band)
     number = over_models.at(side)
+    n_models = first["model"].nunique()
+    of_models = (
+        f"mean of {n_models} models" if n_models > 1 else tables.labels[first["model"].iloc[0]]
+    )
+    mean = f"{side['mean']:+.2f} SD per unit"
+    if band:
+        mean += f"; {of_random_heads(side['random_head'], side['states'])}"
     return [
         Result(
             "sentiment",
             slopes,
             headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward "
-            f"above zero and {below:+.2f} below (mean of {first['model'].nunique()} models).",
+            f"above zero and {below:+.2f} below ({of_models}).",
             plot=Forest(
                 data=with_mean(slopes, "slope_sd", by=["lexicon", "prompt", "arm"]),
                 estimate="slope_sd",
@@ -476,14 +519,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             method="sentiment",
             weight=weight_of((above + below) / 2, share=1 / 2),  # expected of every model
             estimate=Estimate(f"{unit}, above zero", above, first["model"].nunique(), "models"),
-            notes=(*tables.without_columns(), *notes),
+            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
         ),
         Result(
             "sentiment_asymmetry",
             asymmetry,
-            headline=f"On {side['prompt']}, {side['above']} of {side['n']} models are steeper on "
-            f"{steeper_on}; mean difference {side['mean']:+.2f} SD per unit of {side['lexicon']} "
-            "valence.",
+            headline=f"On {side['prompt']}, rewards rise more steeply with {lexicon} valence on "
+            f"{'the words asked for' if len(pairs) else 'positive words'}: {mean}."
+            if side[tested] <= LEVEL and side["mean"] > 0
+            else f"On {side['prompt']}, no steeper side of {lexicon} valence is found: {mean}.",
             plot=Forest.of(
                 effect,
                 data=pd.concat([asymmetry, means.assign(model=MEAN)], ignore_index=True),

@@ -14,11 +14,23 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis
-from pessimal.analyses.regression import interval, robust
+from pessimal.analyses.analysis import (
+    Heads,
+    Needs,
+    Options,
+    States,
+    analysis,
+    difference,
+    heads_of,
+    heads_of_model,
+    of_random_heads,
+    whose,
+)
+from pessimal.analyses.ranks import ranked, spearman
+from pessimal.analyses.regression import interval, random_heads
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
-from pessimal.statistics import holm
+from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of
@@ -34,23 +46,28 @@ def valence_agreement(
     scores: pd.DataFrame,
     valence: pd.Series,
     *,
-    meanings: Meanings | None = None,
+    heads: States | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Spearman's ρ of each column of scores with valence, over the words that have both.
 
-    It is the slope of ranks on ranks, so its errors are those of the other analyses of words: they
-    allow for words of one stem, and for a taste for any direction of meaning (`regression.robust`).
+    The interval and p are for other words of the language: the influence of each stem's words is
+    summed, on Fisher's scale, with Student's t and stems − 2 degrees of freedom. Random heads are
+    held against it as the slope of ranks on ranks (`regression.random_heads`).
 
     Args:
         scores: words × columns, index = word.
         valence: by word, above 0 is good.
+        heads: states that random heads would be on; without them random_head is missing.
 
     Returns:
-        A row per column: prompt (its name), n (words), stems, spearman, low, high, p.
+        A row per column: prompt (its name), n (words), stems, spearman, low, high, p, random_head,
+        heads_within.
 
     Raises:
         TableError: fewer than LEAST_WORDS words have both.
+
+    Source: Fisher 1921 for the scale; Liang & Zeger 1986 for sums over groups.
     """
     shared = scores.index.intersection(valence.index)
     if len(shared) < LEAST_WORDS:
@@ -63,23 +80,28 @@ def valence_agreement(
         ranks = rankdata(values, axis=0)
         return (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
 
-    rated = standard(valence[shared].to_numpy(dtype=float))
-    groups = stem_groups(shared)
-    fit = robust(
-        np.column_stack([np.ones(len(shared)), rated]),
-        standard(scores.loc[shared].to_numpy(dtype=float)),
-        groups,
-        meanings(shared.tolist()) if meanings else None,
+    rated, groups = valence[shared].to_numpy(dtype=float), stem_groups(shared)
+    values = scores.loc[shared].to_numpy(dtype=float)
+    people, stems = ranked(rated), int(groups.max()) + 1
+    statistics = [spearman(ranked(column), people) for column in values.T]
+    rho = np.array([one.estimate for one in statistics])
+    sums = np.array([np.bincount(groups, weights=one.influence) for one in statistics])
+    error = np.sqrt(np.square(sums).sum(axis=1) * stems / (stems - 1)) / len(shared)
+    inside = np.clip(rho, -1 + 1e-12, 1 - 1e-12)
+    low, high, p = interval(
+        np.arctanh(inside), error / (1 - inside**2), stems - 2, confidence=confidence
     )
-    low, high, p = interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=confidence)
-    sizes = {"n": len(shared), "stems": len(np.unique(groups))}
-    columns = {
-        "spearman": fit.coefficients[1],
-        "low": np.clip(low, -1, 1),
-        "high": np.clip(high, -1, 1),
-        "p": p,
-    }
-    return pd.DataFrame({"prompt": list(scores), **sizes, **columns})
+    low, high = np.minimum(np.tanh(low), rho), np.maximum(np.tanh(high), rho)
+    columns = {"spearman": rho, "low": low, "high": high, "p": p}
+    table = pd.DataFrame({"prompt": list(scores), "n": len(shared), "stems": stems, **columns})
+    table["random_head"] = table["heads_within"] = np.nan
+    if heads is not None:
+        states = [heads(shared.tolist(), outcome) for outcome in scores]
+        design = np.column_stack([np.ones(len(shared)), standard(rated)])
+        untrained = random_heads(design, standard(values), groups, states)
+        table["random_head"] = untrained.share[1]
+        table["heads_within"] = untrained.within[1]
+    return table
 
 
 def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
@@ -102,6 +124,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at
     the contrast's ends."""
     pieces, ends, notes, labels = [], [], [], dict(tables.labels)
+    heads_by_model: dict[str, Heads | None] = {
+        model: heads_of_model(tables, model, options) for model in tables.models
+    }
+    for model, by_prompt in _language_tables(tables).items():
+        heads_by_model[model] = heads_of({name: [t] for name, t in by_prompt.items()}, options)
     for kind, by_model in (
         (
             REWARD,
@@ -111,7 +138,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ):
         for model, tokens in by_model.items():
             words = tables.words(model) if kind == REWARD else by_word(tokens)
-            opposite = {f"{a} − {b}": words[a] - words[b] for a, b in _opposite(tables, words)}
+            opposite = {difference(a, b): words[a] - words[b] for a, b in _opposite(tables, words)}
+            heads = heads_by_model[model]
             scores, is_word = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
             for prompt, contrast in opposite.items():
                 found = contrast_words(contrast[is_word], k=options.top)
@@ -119,12 +147,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             for lexicon, valence in options.lexicons.items():
                 try:
                     found = valence_agreement(
-                        scores, valence, meanings=options.meanings, confidence=options.confidence
+                        scores, valence, heads=heads, confidence=options.confidence
                     )
                 except TableError as error:
                     notes.append(f"{model} with {lexicon}: {error}")
                     continue
-                pieces.append(found.assign(model=model, score=kind, lexicon=lexicon))
+                states = heads.of if heads else ""
+                pieces.append(found.assign(model=model, score=kind, lexicon=lexicon, states=states))
     if not pieces:
         raise TableError(
             "; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column"
@@ -132,6 +161,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     labels |= labels_of([table for members in tables.language.values() for table in members])
     table = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
     agreement = _agreement(pd.concat(pieces, ignore_index=True), table, labels, tables.candidates)
+    notes += whose(heads_by_model, labels)
     results = [replace(agreement, notes=tuple(dict.fromkeys(notes)))]
     if ends:
         columns = ["model", "score", "prompt", "end", "rank", "word", "difference", "candidates"]
@@ -146,8 +176,10 @@ def _agreement(
 ) -> Result:
     """The Result, of rows as `analyse` collects them and the words at the ends of contrasts."""
     table["p_holm"] = holm(table["p"])
+    table["random_head_holm"] = holm(table["random_head"])
     table["candidates"] = candidates
     sizes, numbers = ["n", "stems"], ["spearman", "low", "high", "p", "p_holm"]
+    numbers += ["random_head", "random_head_holm", "heads_within", "states"]
     columns = ["model", "score", "lexicon", "prompt", *sizes, *numbers, "candidates"]
     lexicon = table["lexicon"].iloc[0]
     prompt = (
@@ -157,12 +189,10 @@ def _agreement(
     spoken = first[first["score"] == LANGUAGE]
     shown = spoken if len(spoken) else first
     row = shown.loc[shown["spearman"].abs().idxmax()]
-    others = first[first["score"] == REWARD]
-    beside = ""
-    if len(spoken) and len(others):
-        beside = (
-            f"; rewards: {signed(others['spearman'].min())} to {signed(others['spearman'].max())}"
-        )
+    tested = "p_holm" if table["random_head_holm"].isna().all() else "random_head_holm"
+    rho = f"ρ {signed(row['spearman'])}"
+    if tested == "random_head_holm":
+        rho += f"; {of_random_heads(row['random_head'], row['states'])}"
     words, of_row = "", ends
     for column in ("model", "score", "prompt"):
         of_row = of_row[of_row[column] == row[column]] if len(of_row) else of_row
@@ -174,10 +204,11 @@ def _agreement(
         "ρ with valence",
         "low",
         "high",
-        p="p_holm",
+        p=tested,
         null=0.0,
         of="words",
         symbol="spearman",
+        band=None if tested == "p_holm" else "heads_within",
     )
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.
@@ -186,12 +217,13 @@ def _agreement(
         "valence",
         table[columns],
         effect,
-        f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: ρ = "
-        f"{signed(row['spearman'])}{beside}.",
+        f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
+        if row[tested] <= LEVEL
+        else f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
+        f"{labels[row['model']]}: {rho}.",
         share=1 if len(spoken) else 1 / 4,
         plot=Forest.of(
             effect,
-            p=None,
             group="prompt",
             tabs=("lexicon",),
             xlabel="Spearman's ρ with people's valence",
@@ -200,14 +232,19 @@ def _agreement(
     )
 
 
-def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
-    """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
+def _language_tables(tables: TableSet) -> dict[str, dict[str, ScoreTable]]:
+    """Tables of language models, by model and prompt."""
     by_model: dict[str, dict[str, ScoreTable]] = {}
     for prompt, members in tables.language.items():
         for table in members:
             by_model.setdefault(table.provenance.model, {})[prompt] = table
+    return by_model
+
+
+def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
+    """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
     tokens = {}
-    for model, by_prompt in by_model.items():
+    for model, by_prompt in _language_tables(tables).items():
         rows = next(iter(by_prompt.values())).rows
         of_words = rows["kind"].isin(("normal", "item")).to_numpy()
         scores = {

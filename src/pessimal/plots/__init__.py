@@ -28,6 +28,8 @@ class EffectColumns(Protocol):
     def p(self) -> str | None: ...
     @property
     def null(self) -> float | str | None: ...
+    @property
+    def band(self) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,11 @@ class Forest(Plot):
     panel: str | None = None
     """A column whose values get a panel each, beside one another."""
     p: str | None = None
-    """A column of corrected p values: marks above .05 are hollow, those without a test grey."""
+    """A column of corrected p values, or of shares of random heads: marks above .05 are hollow,
+    those without a test grey."""
+    band: str | None = None
+    """A column of half-widths about the reference, drawn as a grey band behind each row: where 95 %
+    of random heads lie."""
     xlabel: str = ""
     reference: float | None = 0.0
     """Where nothing is found: a vertical line."""
@@ -71,7 +77,7 @@ class Forest(Plot):
         """Of a declared effect: its columns, with a line at its null; `rest` are other fields."""
         null = None if isinstance(effect.null, str) else effect.null
         columns = {"estimate": effect.column, "low": effect.low, "high": effect.high}
-        return cls(**columns | {"p": effect.p, "reference": null} | rest)
+        return cls(**columns | {"p": effect.p, "band": effect.band, "reference": null} | rest)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from pessimal.plots import Forest, style
 from pessimal.plots.style import INK, PAPER, RULE, distinct, needed, number, rows_with, shown_names
@@ -24,11 +26,17 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
         rows = list(means.sort_values(ascending=False, kind="stable").index)
     names = shown_names(rows, plot.row, limit=34 if len(panels) < 3 else 28)
     looks = style.looks(distinct(table, plot.group), palette)
-    handles = style.key(looks, ms=3.8, lw=1.2)
+    handles: list[Artist] = [*style.key(looks, ms=3.8, lw=1.2)]
     if plot.p is not None and (table[plot.p] > LEVEL).any():
         hollow = Line2D([], [], color=INK, marker="o", mfc=PAPER, mew=0.9, ms=3.8, lw=0)
-        hollow.set_label("hollow: corrected p > .05")
+        hollow.set_label(
+            "hollow: more than 5 % of random heads show as much, corrected"
+            if plot.band
+            else "hollow: corrected p > .05"
+        )
         handles.append(hollow)
+    if plot.band is not None and table[plot.band].notna().any():
+        handles.append(Patch(color=RULE, label="95 % of random heads"))
     figure, places = style.frame(
         panels,
         height=max(0.19, 0.085 * len(looks) + 0.09) * len(rows) + 0.05,
@@ -66,13 +74,23 @@ def _mark(
     estimate = record[plot.estimate]
     low, high = (record.get(end, np.nan) if end else np.nan for end in (plot.low, plot.high))
     title += f": {number(estimate)}"
+    if plot.band is not None and np.isfinite(record[plot.band]):
+        middle, half = plot.reference or 0.0, record[plot.band]
+        axes.plot(
+            [middle - half, middle + half],
+            [height, height],
+            color=RULE,
+            lw=5,
+            solid_capstyle="butt",
+            zorder=1.5,
+        )
     if np.isfinite([low, high]).all():
         axes.plot(
             [low, high], [height, height], color=colour, lw=1.2, solid_capstyle="butt", zorder=2
         )
         title += f" [{number(low)}, {number(high)}]"
     if plot.p is not None and np.isfinite(record[plot.p]):
-        title += f", p = {number(record[plot.p])}"
+        title += f", {'random heads' if plot.band else 'p ='} {number(record[plot.p])}"
     if plot.p is not None and not np.isfinite(record[plot.p]):
         colour = style.GREY  # not tested, a mean of models say
     face = PAPER if plot.p is not None and record[plot.p] > LEVEL else colour

@@ -296,6 +296,12 @@ class ModelSpec:
     trust_remote_code: bool = False
     """Run Python code that comes with the model: a local folder's, or a repository's at a pinned
     `revision`."""
+    base_path: str | None = None
+    """The model that reward training began from: a name of conf/model, a Hub repository or a local
+    folder. Its states say what a head that nobody trained would show; null takes an adapter's base,
+    a demo sibling before its training, or the model's own states, which are too cautious."""
+    base_revision: str | None = None
+    """Commit, tag or branch of that repository."""
     base: str | None = None
     """Pretrained model or family it was made from (a factor of the representational similarity
     analysis)."""

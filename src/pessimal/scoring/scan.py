@@ -23,13 +23,15 @@ from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Conversation, Frame, Turn
 from pessimal.rewards.language import Continued
-from pessimal.rewards.spec import Dtype, Kind, Mode
+from pessimal.rewards.last_states import StatesNetwork, load_base
+from pessimal.rewards.spec import Dtype, Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import Candidates, Inputs, inputs
 from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
 from pessimal.scoring.loop import Loop, Pass
 from pessimal.scoring.spec import TrainerSpec
+from pessimal.scoring.states import DIMENSIONS, word_states, words_of
 from pessimal.scoring.texts import KeptRewards
-from pessimal.scoring.trainer import make_trainer
+from pessimal.scoring.trainer import is_first_process, make_trainer
 from pessimal.scoring.trust import (
     NOISE_SAMPLE,
     Trust,
@@ -41,6 +43,7 @@ from pessimal.scoring.trust import (
 )
 from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.score_table import LOG_PROBABILITY, REWARD, storable
+from pessimal.tables.states import BASE, ITSELF, TRAINED, States
 
 log = logging.getLogger(__name__)
 
@@ -206,9 +209,13 @@ class Scanner:
             batch size.
         before: a finished table of the same model and candidates: which tokens make the round trip
             does not depend on the prompt.
+        states: keep the last hidden states of words, for what random heads on them would show.
+        base: the model that reward training began from, and the folder of its files; where None,
+            the model's own states are kept.
 
     Raises:
         InputError: an item cannot be asked.
+        ModelError: a network cannot be loaded, or the base knows too few tokens.
     """
 
     def __init__(
@@ -225,6 +232,8 @@ class Scanner:
         again: bool = False,
         report: Callable[[int, float, int], None] | None = None,
         before: ScoreTable | None = None,
+        states: bool = True,
+        base: tuple[ModelSpec, Path] | None = None,
     ):
         self.model, self.candidates, self.work = model, candidates, work
         self.texts = candidates.rows["text"].tolist()
@@ -252,6 +261,9 @@ class Scanner:
         self.networks = functools.cache(model.network)
         for which in sorted({part.network for part in model.parts}):
             self.networks(model.spec.dtype, which)
+        if self.loop.sharded and states:
+            log.warning("states of words are not kept with trainer=sharded")
+        self.whose = self._whose(model, base) if states and not self.loop.sharded else None
 
     def scan(self, provenance: ScoreProvenance) -> ScoreTable:
         """The table of one of the provenances; what an earlier, interrupted scan left is not scored
@@ -321,7 +333,10 @@ class Scanner:
             measured["says_yes_above"] = model.spec.judge.says_yes_above
             if model.spec.judge.opponent is not None:
                 measured["order_effect"] = order_effect(first.values)
-        return score_table(
+        states = self._states(frames[0], scored, label=label) if is_first_process() else None
+        if states is not None:
+            measured["states"] = states.about
+        table = score_table(
             model,
             provenance,
             self.candidates,
@@ -335,6 +350,53 @@ class Scanner:
             suffix_tokens=len(suffix),
             **measured,
         )
+        return replace(table, states=states)
+
+    def _whose(
+        self, model: NetworkReward, base: tuple[ModelSpec, Path] | None
+    ) -> tuple[StatesNetwork, str, str]:
+        """The network whose states are kept, whose these are, and its name."""
+        dtype, kind = model.spec.dtype, model.spec.kind
+        if base is not None:
+            spec, folder = base
+            highest = [max(*frame.prefix, *frame.suffix) for [frame, *_] in self.frames.values()]
+            if self.candidates.is_vocabulary:
+                highest.append(int(self.candidates.rows["candidate_id"].max()))
+            network = load_base(spec, folder, dtype=dtype, rows=max(highest) + 1)
+            whose = network, BASE, spec.name
+        elif kind is Kind.implicit:
+            whose = StatesNetwork(self.networks(dtype, 1)), BASE, f"{model.name} reference"
+        else:
+            of = TRAINED if kind is Kind.head else ITSELF
+            whose = StatesNetwork(self.networks(dtype, model.parts[0].network)), of, model.name
+        self.words = words_of(self.candidates)
+        width = min(whose[0].config.get_text_config().hidden_size, DIMENSIONS)
+        log.info(
+            "states of %d words of %s are kept, %.0f MB a prompt (states=false leaves them out)",
+            len(self.words),
+            whose[2],
+            len(self.words) * width * 2 / 1e6,
+        )
+        return whose
+
+    def _states(self, frame: Frame, scored: Inputs, *, label: str) -> States | None:
+        if self.whose is None:
+            return None
+        network, of, name = self.whose
+        states = word_states(
+            network,
+            frame,
+            scored,
+            self.words,
+            of=of,
+            model=name,
+            device=self.loop.trainer.strategy.root_device,
+            label=label,
+            progress=self.progress,
+        )
+        if states is None:
+            self.whose = None  # said once
+        return states
 
     def _scan_texts(
         self, model: TextReward, provenance: ScoreProvenance, *, label: str, folder: Path

@@ -84,6 +84,9 @@ class Effect:
     """What stands before the number where there is little room: `spearman`."""
     unit: str = ""
     """What stands behind it: `SD`."""
+    band: str | None = None
+    """Half-width about the null in which 95 % of random heads lie; `p` is then the share of them
+    that show as much, corrected."""
 
     def at(self, row: pd.Series, label: str | None = None) -> Estimate:
         """The number of one row of the table.
@@ -204,7 +207,15 @@ def weight_of(size: float, p: float | None = None, *, share: float = 1.0) -> flo
 def _columns(effect: Effect | None) -> list[str]:
     if effect is None:
         return []
-    names = (effect.column, effect.low, effect.high, effect.p, effect.n, effect.null)
+    names = (
+        effect.column,
+        effect.low,
+        effect.high,
+        effect.p,
+        effect.n,
+        effect.null,
+        effect.band,
+    )
     return [name for name in names if isinstance(name, str)]
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pessimal.errors import TableError
+from pessimal.tables.states import States, states_beside
 
 KINDS = ("normal", "special", "byte", "unused", "item")
 REWARD, LOG_PROBABILITY = "reward", "log_probability"
@@ -210,6 +211,8 @@ class ScoreTable:
     code: dict = field(default_factory=dict)
     """Git `commit` of the code that computed the rewards, and whether it was `dirty`. No part of
     the provenance: the same table from another commit has the same key."""
+    states: States | None = None
+    """Last hidden states of its words, where a network read them; in a file beside the table."""
 
     def __post_init__(self):
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
@@ -243,7 +246,8 @@ class ScoreTable:
 
 
 def write_score_table(table: ScoreTable, path: Path) -> Path:
-    """Write `table` as one parquet file; equal tables give equal bytes. Returns the path."""
+    """Write `table` as one parquet file, and its states beside it; equal tables give equal bytes.
+    Returns the path."""
     columns = dict(_COLUMNS)
     if table.has_elo:
         columns |= _HUMAN_COLUMNS
@@ -262,6 +266,8 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
     pq.write_table(
         pa.Table.from_pandas(rows, schema=schema, preserve_index=False), path, compression="zstd"
     )
+    if table.states is not None:
+        table.states.write(Path(path))
     return Path(path)
 
 
@@ -281,6 +287,7 @@ def read_score_table(path: Path) -> ScoreTable:
             description=ModelDescription(**document["description"]),
             measured=document["measured"],
             code=document.get("code", {}),
+            states=states_beside(file),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(file, error) from error

@@ -5,10 +5,11 @@ Knows the layouts of files. None comes with pessimal: AFINN-111, TextBlob's lexi
 come with their packages, the others are files of one's own.
 """
 
+import contextlib
 import logging
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ from pessimal.tables.files import check_cells, read_csv, require_columns
 log = logging.getLogger(__name__)
 
 NAMED = ("afinn", "textblob")
+COMMON_ZIPF = 3.0
+"""One use in a million words."""
 _SENSE = re.compile(r'<word form="([^"]+)"[^>]*? polarity="([^"]+)"')
 
 
@@ -57,6 +60,20 @@ def read_lexicons(sources: Mapping[str, str]) -> dict[str, pd.Series]:
         except MissingExtraError as missing:
             log.warning("%s", missing)
     return lexicons
+
+
+def common(words: Sequence[str]) -> np.ndarray:
+    """Which words (n,) people use at least once in a million, or have rated in AFINN or TextBlob:
+    the words that statistics are about. All of them where wordfreq is not installed."""
+    try:
+        used = read_frequencies("wordfreq").zipf(words).to_numpy() >= COMMON_ZIPF
+    except MissingExtraError:
+        return np.ones(len(words), dtype=bool)
+    index = pd.Index(words, dtype=object)
+    for source in NAMED:
+        with contextlib.suppress(MissingExtraError):
+            used |= read_lexicon(source).index.get_indexer(index) >= 0
+    return used
 
 
 def _read_afinn() -> pd.Series:

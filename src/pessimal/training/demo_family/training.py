@@ -57,9 +57,7 @@ def train(
         _quiet(),
         tempfile.TemporaryDirectory() as scratch,
     ):
-        torch.manual_seed(recipe.seed)
-        groups = (SentenceGroups if recipe.judges_sentences else Groups)(recipe, base)
-        module = RewardModule(recipe, groups.base)
+        groups, module = _begin(recipe, base)
         trainer = pl.Trainer(
             accelerator="cpu",
             devices=1,
@@ -74,11 +72,28 @@ def train(
             default_root_dir=scratch,  # what Lightning may want to write is not in a user's folder
         )
         trainer.fit(module, DataLoader(groups, batch_size=None, shuffle=False))
-    model = module.model
-    embedding = model.get_input_embeddings()
+    model = _folded(module, base)
+    return Trained(model=model, losses=module.losses, seconds=time.perf_counter() - started)
+
+
+def untrained(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
+    """A sibling as its training begins, its embedding folded, in evaluation mode."""
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        return _folded(_begin(recipe, base)[1], base)
+
+
+def _begin(recipe: Recipe, base: Base) -> "tuple[Groups | SentenceGroups, RewardModule]":
+    """What a sibling is trained on, and its network before the first step."""
+    torch.manual_seed(recipe.seed)
+    groups = (SentenceGroups if recipe.judges_sentences else Groups)(recipe, base)
+    return groups, RewardModule(recipe, groups.base)
+
+
+def _folded(module: "RewardModule", base: Base) -> LlamaForSequenceClassification:
+    embedding = module.model.get_input_embeddings()
     assert isinstance(embedding, ProjectedEmbedding)
-    model.set_input_embeddings(embedding.fold(base.size))
-    return Trained(model=model.eval(), losses=module.losses, seconds=time.perf_counter() - started)
+    module.model.set_input_embeddings(embedding.fold(base.size))
+    return module.model.eval()
 
 
 class ProjectedEmbedding(nn.Module):

@@ -1,0 +1,245 @@
+"""Does `compare` call a finding where nobody trained anything? Random heads on the states of a real
+language model, and other rewards without an effect.
+
+    python experiments/nulls/heads.py states FOLDER      # SmolLM2's states, once: minutes
+    python experiments/nulls/heads.py exam FOLDER [--runs 400]
+    python experiments/nulls/heads.py projection FOLDER
+
+`exam` prints, for each null, the share of runs whose number passes .05: by p (of the estimate, for
+other words), by random heads on word meanings, and by random heads on the model's states, projected
+as `scan` keeps them. `projection` prints how far the spread of random heads is off with fewer
+dimensions.
+"""
+
+import argparse
+import functools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from omegaconf import OmegaConf
+from scipy.sparse import csr_matrix
+from scipy.stats import rankdata
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.feature_extraction.text import CountVectorizer
+
+import pessimal
+from pessimal.analyses.analysis import Heads
+from pessimal.analyses.frequency import frequency_slopes
+from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
+from pessimal.analyses.lexicon_groups import lexicon_groups
+from pessimal.analyses.sentiment import sentiment
+from pessimal.analyses.valence import valence_agreement
+from pessimal.catalogue import CONF
+from pessimal.scoring import states as reading
+from pessimal.tables import minilm
+from pessimal.tables.states import MEANING
+from pessimal.tables.word_lists import read_frequencies, read_lexicon
+
+PROMPTS = ("greatest", "worst")
+SHARES = (0.2, 0.67, 1.0)
+CLUSTERS = 100
+
+
+def store(folder: Path) -> None:
+    """SmolLM2's states at their full width, and its input embeddings, for the words of its
+    vocabulary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dimensions, reading.DIMENSIONS = reading.DIMENSIONS, 10**6
+    model = pessimal.load("smollm2")
+    tables = pessimal.scan(model, list(PROMPTS))
+    reading.DIMENSIONS = dimensions
+    rows = {prompt: table.states.rows for prompt, table in zip(PROMPTS, tables, strict=True)}
+    first = tables[0]
+    chosen = reading.words_of(reading_candidates(first))
+    network = model.network().get_input_embeddings().weight.detach().numpy()
+    np.savez(
+        folder / "smollm2.npz",
+        words=np.array(rows[PROMPTS[0]].index.tolist()),
+        embeddings=network[first.rows["candidate_id"].to_numpy()[chosen.to_numpy()]],
+        **{prompt: one.to_numpy() for prompt, one in rows.items()},
+    )
+
+
+def reading_candidates(table):
+    """The candidates of a score table."""
+    from pessimal.scoring.candidates import Candidates
+
+    return Candidates("vocabulary", table.rows)
+
+
+class Words:
+    """The words, what people say of them, and how rewards without any effect are drawn, under two
+    prompts that share their head."""
+
+    def __init__(self, folder: Path, seed: int = 0):
+        self.random = np.random.default_rng(seed)
+        held = np.load(folder / "smollm2.npz")
+        self.words = pd.Index(held["words"].astype(object), name="word")
+        self.full = [held[prompt].astype(float) for prompt in PROMPTS]
+        self.embeddings = held["embeddings"].astype(float)
+        self.zipf = read_frequencies("wordfreq").zipf(self.words)
+        self.afinn = read_lexicon("afinn")
+        rated = self.words.isin(self.afinn.index) | self.words.isin(read_lexicon("textblob").index)
+        self.unrated = self.words[~rated]
+        self.axes = {
+            path.stem: list(OmegaConf.load(path)[path.stem]["terms"])
+            for path in sorted((CONF / "identity").glob("*.yaml"))
+        }
+
+    def project(self, dimensions: int) -> list[np.ndarray]:
+        width = self.full[0].shape[1]
+        drawn = np.random.default_rng(width).standard_normal((width, dimensions))
+        return [states @ drawn / np.sqrt(dimensions) for states in self.full]
+
+    def nulls(self) -> dict:
+        return {
+            "noise": lambda runs: [self.noise(runs), self.noise(runs)],
+            **{
+                f"random heads {share:.0%}": functools.partial(self.linear, self.full, share)
+                for share in SHARES
+            },
+            "embeddings 6%": functools.partial(self.linear, [self.embeddings] * 2, 0.06),
+            "embeddings 67%": functools.partial(self.linear, [self.embeddings] * 2, 0.67),
+            "clusters 20%": functools.partial(self.linear, [self.clusters] * 2, 0.2),
+            "letters 67%": functools.partial(self.linear, [self.letters] * 2, 0.67),
+        }
+
+    def noise(self, runs: int) -> np.ndarray:
+        return self.random.normal(size=(len(self.words), runs))
+
+    def linear(self, features, share: float, runs: int) -> list[np.ndarray]:
+        """One random head on features, the same under both prompts, and noise."""
+        head = self.random.normal(size=(features[0].shape[1], runs))
+        rewards = []
+        for one in features:
+            liked = one @ head
+            liked = (liked - liked.mean(axis=0)) / liked.std(axis=0)
+            rewards.append(np.sqrt(share) * liked + np.sqrt(1 - share) * self.noise(runs))
+        return rewards
+
+    @functools.cached_property
+    def clusters(self) -> csr_matrix:
+        labels = MiniBatchKMeans(CLUSTERS, random_state=0, n_init=3).fit(self.embeddings).labels_
+        return csr_matrix((np.ones(len(labels)), (np.arange(len(labels)), labels)))
+
+    @functools.cached_property
+    def letters(self) -> csr_matrix:
+        return CountVectorizer(analyzer="char_wb", ngram_range=(1, 3)).fit_transform(self.words)
+
+
+class OnStates:
+    """Random heads on the projected states; of half-sums and differences too."""
+
+    def __init__(self, words: Words):
+        self.index = words.words
+        first, second = words.project(reading.DIMENSIONS)
+        self.arrays = {"a": first, "b": second, "half": (first + second) / 2}
+        self.kept: dict = {}
+
+    def __call__(self, words, outcome: str) -> np.ndarray:
+        kind = "half" if "×" in outcome else "a" if outcome.startswith("a") else "b"
+        key = (kind, len(words), words[0], words[-1])
+        if key not in self.kept:  # one array for all runs: they are solved together
+            self.kept[key] = self.arrays[kind][
+                self.index.get_indexer(pd.Index(words, dtype=object))
+            ]
+        return self.kept[key]
+
+
+def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataFrame:
+    """p and share of random heads of every test; runs are pairs of prompts."""
+    runs = rewards[0].shape[1]
+    names = [[f"{prompt}{run}" for run in range(runs)] for prompt in "ab"]
+    frame = pd.DataFrame(np.hstack(rewards), words.words, [*names[0], *names[1]])
+    pairs = list(zip(*names, strict=True))
+    polarity = dict.fromkeys(names[0], 1) | dict.fromkeys(names[1], -1)
+    pieces = []
+
+    def add(test: str, table: pd.DataFrame, p: str = "p") -> None:
+        columns = {"p": table[p].to_numpy(), "random_head": table["random_head"].to_numpy()}
+        pieces.append(pd.DataFrame({"test": test, **columns}))
+
+    slopes = frequency_slopes(
+        frame, words.zipf, words.afinn, pairs=pairs, unrated=words.unrated, heads=heads
+    )
+    for kind, part in slopes[slopes["frames"] == "opposite"].groupby("words", sort=False):
+        add(f"frequency, {kind}", part)
+    asked = sentiment(frame, words.afinn, polarity=polarity, pairs=pairs, heads=heads)
+    add("asymmetry", asked.asymmetry[asked.asymmetry["frames"] == "opposite"])
+    one = frame[names[0]]
+    add("AUC", lexicon_groups(one, words.afinn, heads=heads, zipf=words.zipf), "auc_p")
+    add("valence", valence_agreement(one, words.afinn, heads=heads))
+    axes = identity_effects(one, matches, heads=heads)[0]
+    axes["p_words"] = axes[["p", "random_head"]].max(axis=1)
+    add("identity, all axes (both)", axes[axes["axis"] == "all"], "p_words")
+    return pd.concat(pieces)
+
+
+def exam(folder: Path, runs: int, only: str) -> None:
+    words = Words(folder)
+    covariates = words.zipf.to_frame("zipf").assign(afinn=words.afinn.reindex(words.words))
+    matches = match_identity(words.axes, covariates, topics=TOPICS, meanings=minilm.meanings)
+    on_states, rows = OnStates(words), []
+    for null, draw in words.nulls().items():
+        if only not in null:
+            continue
+        rewards = draw(runs)
+        for name, heads in (
+            ("meanings", Heads(MEANING, {}, minilm.meanings)),
+            ("states", on_states),
+        ):
+            found = one_run(words, rewards, heads, matches)
+            passed = found.groupby("test", sort=False)[["p", "random_head"]]
+            shares = passed.agg(lambda p: float((p <= 0.05).mean()))
+            shares.columns = ["p", name]
+            rows.append(shares.stack().rename(null))
+        print(pd.concat(rows[-2:]).round(3).to_string(), flush=True)
+    wide = pd.DataFrame(
+        {
+            null: pd.concat([one for one in rows if one.name == null])
+            .groupby(level=[0, 1], sort=False)
+            .first()
+            for null in dict.fromkeys(one.name for one in rows)
+        }
+    )
+    pd.set_option("display.width", 250)
+    print(wide.swaplevel().sort_index(level=0, sort_remaining=False).round(3).to_string())
+
+
+def projection(folder: Path) -> None:
+    """Ratio of the spread of random heads with k dimensions to that with all, over tests."""
+    words = Words(folder)
+    zipf = words.zipf.to_numpy()
+    rated = words.words.isin(words.afinn.index) & ~np.isnan(zipf)
+    valence = words.afinn.reindex(words.words).to_numpy()
+    design = np.column_stack([np.ones(rated.sum()), zipf[rated], rankdata(valence[rated])])
+    weights = design @ np.linalg.inv(design.T @ design)
+    for k in (64, 128, 256, 384, 512):
+        ratios = []
+        for seed in range(20):
+            width = words.full[0].shape[1]
+            drawn = np.random.default_rng(seed).standard_normal((width, k)) / np.sqrt(k)
+            for states in (*words.full, sum(words.full) / 2):
+                whole = np.square(weights.T @ states[rated]).sum(axis=1)
+                less = np.square(weights.T @ states[rated] @ drawn).sum(axis=1)
+                ratios.append(np.sqrt(less / whole)[1:])
+        ratios = np.concatenate(ratios)
+        print(f"{k} dimensions: mean {ratios.mean():.3f}, standard deviation {ratios.std():.3f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("states", "exam", "projection"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--only", default="", help="nulls whose names hold this")
+    chosen = parser.parse_args()
+    if chosen.what == "states":
+        store(chosen.folder)
+    elif chosen.what == "exam":
+        exam(chosen.folder, chosen.runs, chosen.only)
+    else:
+        projection(chosen.folder)

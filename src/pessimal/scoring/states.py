@@ -1,0 +1,139 @@
+"""The states of words: what a reward's base, before training, has at the position that is read.
+
+Any head on these states, trained or not, shows slopes on frequency and valence; an analysis holds a
+reward against the heads that nobody trained (`analyses.random_heads`).
+"""
+
+import logging
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pessimal.progress import counted
+from pessimal.rewards.frame import Frame
+from pessimal.rewards.last_states import StatesNetwork
+from pessimal.scoring.candidates import Candidates, Inputs, batches
+from pessimal.scoring.engine import OwnForward
+from pessimal.scoring.memory import Lengths, find_batch_size
+from pessimal.scoring.scorer import FrameScorer
+from pessimal.tables.states import States
+from pessimal.tables.word_lists import common
+from pessimal.tables.words import spelled
+
+log = logging.getLogger(__name__)
+
+DIMENSIONS = 256
+"""A wider network's states are projected to so many, by one random matrix for all prompts, so that
+they can be added and subtracted between prompts. The spread of random heads is then off by 4 %
+(standard deviation over projections of SmolLM2's states; 512 dimensions are no better, 128 are off
+by 5 %: experiments/nulls/heads.py projection)."""
+SAMPLE, TOLERANCE = 16, 1e-3
+"""Words whose states an engine must give as the full forward does, and by how much of their
+length they may differ."""
+
+
+def words_of(candidates: Candidates) -> pd.Series:
+    """The row of every item, or of every common word's commonest spelling, by the text or word.
+
+    Of the spellings of a word that which begins one and is in lower case counts as the commonest,
+    then the one of the lowest id, which tokenizers give what occurs most.
+    """
+    rows = candidates.rows.reset_index(drop=True)
+    if not candidates.is_vocabulary:
+        return pd.Series(rows.index, index=pd.Index(rows["text"], dtype=object))
+    rows = rows[rows["kind"] == "normal"]
+    rows = rows.assign(word=spelled(pd.Index(rows["text"])).to_numpy()).dropna(subset="word")
+    names = rows["word"].unique()
+    rows = rows[rows["word"].isin(names[common(names)])]
+    plain = rows["text"] == " " + rows["word"]
+    ordered = rows.assign(plain=~plain).sort_values(["plain", "candidate_id"], kind="stable")
+    first = ordered.drop_duplicates("word").sort_values("word")
+    return pd.Series(first.index, index=pd.Index(first["word"], dtype=object))
+
+
+@torch.no_grad()
+def word_states(
+    network: StatesNetwork,
+    frame: Frame,
+    inputs: Inputs,
+    words: pd.Series,
+    *,
+    of: str,
+    model: str,
+    device: torch.device,
+    label: str,
+    progress: bool = True,
+) -> States | None:
+    """The normalised last hidden state behind each word of `words_of`.
+
+    Args:
+        network: that reads.
+        frame, inputs: of the candidates, as they were scored.
+        words: of `words_of`.
+        of: whose states these are (`tables.states`).
+        model: its name.
+
+    Returns:
+        None where no engine runs the network without its head, which is said.
+    """
+    before = next(network.parameters()).device
+    network.to(device)
+    try:
+        scorer = FrameScorer(network, frame, device=device)
+        rows = words.to_numpy()
+        _keep_the_exact(scorer, inputs, rows)
+        if isinstance(scorer.engines[0], OwnForward) or not len(rows):
+            log.warning(
+                "%s: states of words are not kept, as pessimal does not know the layout of %s; "
+                "inferences over words take the likeness of meanings in their place",
+                label,
+                type(network.backbone).__name__,
+            )
+            return None
+        width = int(network.config.get_text_config().hidden_size)
+        project = _projection(width).to(device)
+        held = pd.DataFrame(0, words.index, range(project.shape[1]), dtype=np.float16)
+        place = pd.Series(np.arange(len(rows)), index=rows)
+        longest = int((inputs.shared + inputs.lengths)[rows].max())
+        lengths = Lengths(int(inputs.lengths[rows].max()), longest)
+        size = find_batch_size(network.config, lengths, device=device)
+        with counted(f"{label}, states", unit="words", total=len(rows), bar=progress) as counter:
+            for some in batches(inputs, size=size, rows=rows):
+                ids = torch.from_numpy(inputs.batch(some)).to(device)
+                states = scorer.rewards(ids, shared=int(inputs.shared[some[0]])) @ project
+                held.iloc[place[some]] = states.half().cpu().numpy()
+                counter.advance(len(some))
+        return States(of, model, width, held=held)
+    finally:
+        network.to(before)
+
+
+def _projection(width: int) -> torch.Tensor:
+    """(width, dimensions) float32; the same for all networks of a width."""
+    if width <= DIMENSIONS:
+        return torch.eye(width)
+    drawn = np.random.default_rng(width).standard_normal((width, DIMENSIONS))
+    return torch.from_numpy((drawn / np.sqrt(DIMENSIONS)).astype(np.float32))
+
+
+def _keep_the_exact(scorer: FrameScorer, inputs: Inputs, rows: np.ndarray) -> None:
+    """Drop the engines whose states differ from those of the full forward."""
+    sample = rows[np.random.default_rng(0).permutation(len(rows))[:SAMPLE]]
+
+    def states(engine: int) -> list[torch.Tensor]:
+        chosen = scorer.engines[engine]
+        return [
+            chosen.rewards(
+                torch.from_numpy(inputs.batch(row[None])).to(scorer.device),
+                shared=int(inputs.shared[row]),
+            )
+            for row in sample
+        ]
+
+    while len(scorer.engines) > 2:  # a fast one, the full forward, the network's own
+        pairs = zip(states(0), states(1), strict=True)
+        if all(torch.dist(a, b) <= TOLERANCE * torch.linalg.norm(b) for a, b in pairs):
+            return
+        log.warning("the %s engine gives other states; taking a slower one", scorer.attention)
+        scorer.engines.pop(0)
