@@ -21,7 +21,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 BEYOND = {
-    "search": ["tests/verbs/test_search.py"],
+    "searching": ["tests/verbs/test_search.py"],
     "tracking": ["tests/verbs/test_tracked.py", "tests/verbs/test_runs.py"],
 }
 """Tests outside a room that see its faults, besides the frozen numbers of a comparison."""
@@ -49,7 +49,7 @@ def tests(fault: Fault | None, of: str, home: Path) -> list[str]:
     files = sorted((home / "tests" / of).rglob("test_*.py"))
     if fault is not None:
         stem = Path(fault.file).stem
-        files.sort(key=lambda file: stem not in file.stem)
+        files.sort(key=lambda file: (stem not in file.stem, stem.split("_")[0] not in file.stem))
     return [str(file.relative_to(home)) for file in files] + BEYOND.get(
         of, ["tests/verbs/test_frozen_numbers.py"]
     )
