@@ -29,7 +29,7 @@ from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, again
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
-from pessimal.texts import literal, significant
+from pessimal.texts import literal, signed, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
 SLOPE = Effect(
@@ -162,7 +162,7 @@ def slopes_result(
         "slopes",
         table,
         headline=f"{labels[top['model']]} likes {likes} {top['attribute']}: "
-        f"{_signed(top['slope'])} SD of reward per SD, the other attributes held.",
+        f"{signed(top['slope'], '+.2f')} SD of reward per SD, the other attributes held.",
         plot=replace(plot, data=fitted),
         method=method,
         weight=weight_of(top["slope"], estimate.p),
@@ -405,7 +405,7 @@ def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
         "off_target",
         table,
         headline=f"Off target, edits that raise {top['asked']} move {top['detector']} most: "
-        f"{_signed(top['mean'])} SD.",
+        f"{signed(top['mean'], '+.2f')} SD.",
         plot=Heatmap(
             row="asked",
             column="detector",
@@ -491,7 +491,7 @@ def pair_results(explained: Explained) -> list[Result]:
             PAIR,
             table,
             headline=f"{explained.model} prefers the {preferred} response by "
-            f"{significant(margin)}: {costs} ({_signed(top['change'])} an edit); "
+            f"{significant(margin)}: {costs} ({signed(top['change'], '+.2f')} an edit); "
             f"{flips or 'none'} of {len(edits)} edits flip it.",
             method=METHOD,
             weight=2.0,
@@ -524,10 +524,6 @@ def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
         change_in_sd=(rows["new_margin"] - rows["margin"]) / explained.reward_sd,
         outcome=COUNTERFACTUAL,
     )
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:
