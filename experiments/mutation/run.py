@@ -25,6 +25,8 @@ BEYOND = {
     "tracking": ["tests/verbs/test_tracked.py", "tests/verbs/test_runs.py"],
 }
 """Tests outside a room that see its faults, besides the frozen numbers of a comparison."""
+WITHIN = {"verbs": "test_runs*.py"}
+"""Files of a room whose other tests take long and see none of its faults."""
 SUITES = {"make test": "not quickstart and not slow", "make test-all": "slow"}
 SECONDS = 900
 """For one run of one room's tests; a fault that makes them hang is caught."""
@@ -46,7 +48,7 @@ def room(fault: Fault) -> str:
 def tests(fault: Fault | None, of: str, home: Path) -> list[str]:
     """The room's test files, those named after the fault's module first: most faults are seen in
     the first one."""
-    files = sorted((home / "tests" / of).rglob("test_*.py"))
+    files = sorted((home / "tests" / of).rglob(WITHIN.get(of, "test_*.py")))
     if fault is not None:
         stem = Path(fault.file).stem
         files.sort(key=lambda file: (stem not in file.stem, stem.split("_")[0] not in file.stem))
