@@ -42,6 +42,28 @@ def write_artifact(
     return Artifact(reference, folder, created)
 
 
+OUTCOME = {
+    "model": "m",
+    "comparison": "first",
+    "response": 0,
+    "side": "chosen",
+    "attribute": "clarity",
+    "direction": "worse",
+    "seed": 0,
+    "perturber": "rules",
+    "note": "",
+    "status": "changed",
+    "original": "Drink water.",
+    "edited": "Drink wine.",
+    "reward": 3.0,
+    "margin": 2.0,
+    "new_margin": -0.5,
+    "change_in_sd": -1.0,
+    "outcome": "CF",
+}
+"""A row of a table of outcomes: an edit that flips the preference."""
+
+
 def score_table(
     texts: Sequence[str],
     rewards,

@@ -1,5 +1,5 @@
-"""Forty plausible mistakes, ten each in scoring, compare, search and tracking: each would give a
-wrong number or lose a result.
+"""Forty plausible mistakes, ten each in scoring, analyses, searching and tracking: each would
+give a wrong number or lose a result.
 
 `old` stands exactly once in its file, below src/pessimal.
 """
@@ -26,8 +26,8 @@ FAULTS = [
     ),
     Fault(
         "scoring/candidates.py",
-        "kinds = np.column_stack([inputs.shared[order], lengths[order]])",
-        "kinds = lengths[order, None]",
+        "(np.diff(kinds[order], axis=0) != 0).any(axis=1)",
+        "(np.diff(kinds[order, 1:], axis=0) != 0).any(axis=1)",
         "conversations that share less of the prompt are scored as if they shared all of it",
     ),
     Fault(
@@ -69,8 +69,8 @@ FAULTS = [
     ),
     Fault(
         "scoring/sequence.py",
-        "return self.decoder.head.chosen(states, ids[:, -own:]).sum(dim=1)",
-        "return self.decoder.head.chosen(states, ids[:, -own - 1 : -1]).sum(dim=1)",
+        "return self.head.chosen(states, ids[:, -n_response:]).sum(dim=1)",
+        "return self.head.chosen(states, ids[:, -n_response - 1 : -1]).sum(dim=1)",
         "a language model's responses of several tokens get each token's probability one place too "
         "late",
     ),
@@ -81,121 +81,121 @@ FAULTS = [
         "conversations that differ in their roles alone share one kept reward",
     ),
     Fault(
-        "compare/agreement.py",
+        "analyses/agreement.py",
         "weights = (1 - persistence) * persistence ** np.arange(a.depth)",
         "weights = (1 - persistence) * persistence ** np.arange(1, a.depth + 1)",
         "every rank-biased overlap is a tenth too small",
     ),
     Fault(
-        "compare/ranks.py",
+        "analyses/ranks.py",
         "scale = np.sqrt(untied_a.mean() * untied_b.mean())\n    tau",
         "scale = 1.0\n    tau",
         "tau-a is reported as tau-b: ties make models disagree",
     ),
     Fault(
-        "compare/regression.py",
+        "analyses/regression.py",
         "moved = np.linalg.solve(left, inside[..., None])[..., 0]",
         "moved = inside",
         "standard errors of slopes are CR0: too small with few stems",
     ),
     Fault(
-        "compare/rsa.py",
+        "analyses/rsa.py",
         "return float((as_extreme + 1) / (len(null) + 1))",
         "return float(as_extreme / len(null))",
         "permutation p values of 0",
     ),
     Fault(
-        "compare/framing.py",
+        "analyses/framing.py",
         "zip(AXES, (x - y, x + y), strict=True)",
         "zip(AXES, (x + y, x - y), strict=True)",
         "words liked whatever is asked are listed as those that the question moves",
     ),
     Fault(
-        "compare/moments.py",
+        "analyses/moments.py",
         "variance = values.var(axis=0)",
         "variance = values.var(axis=0, ddof=1)",
         "variances with another divisor than documented, and skewness with them",
     ),
     Fault(
-        "compare/people.py",
+        "analyses/people.py",
         "low=model - human - np.hypot(model - model_low, human_high - human),",
         "low=model - human - np.hypot(model - model_low, human - human_low),",
         "the lower end of an item's interval takes people's other side",
     ),
     Fault(
-        "compare/identity_terms.py",
-        '"p": found["p_below"][two].max()',
-        '"p": found["p_below"][two].min()',
+        "analyses/identity_terms.py",
+        '"p": effects["p_below"][two].max()',
+        '"p": effects["p_below"][two].min()',
         "the intersection-union test rejects where one prompt alone does",
     ),
     Fault(
-        "compare/sentiment.py",
+        "analyses/sentiment.py",
         "moves[: len(negative.deviations)] -= negative.deviations[:, 1]",
         "moves[: len(negative.deviations)] += negative.deviations[:, 1]",
         "stems with words on both sides enter the error of the difference with the wrong sign",
     ),
     Fault(
-        "compare/variance_components.py",
+        "analyses/variance_components.py",
         "/ (models * (models - 1))",
         "/ models**2",
         "what models share is put too low, their own part too high",
     ),
     Fault(
-        "search/objective.py",
+        "searching/objective.py",
         "self.advance(GRADIENT_COST)\n        return self.sign * torch",
         "self.advance(GRADIENT_COST)\n        return torch",
         "the pessimal search follows the gradient of the optimal one",
     ),
     Fault(
-        "search/objective.py",
+        "searching/objective.py",
         "self._count(GRADIENT_COST)",
         "self._count(1)",
         "gradients count a third of what they cost: the search outspends its baselines",
     ),
     Fault(
-        "search/exact.py",
+        "searching/exact.py",
         "while unchanged < length and counter.left",
         "while unchanged < length - 1 and counter.left",
         "polish is called converged with one position untried",
     ),
     Fault(
-        "search/exact.py",
+        "searching/exact.py",
         "if self.smallest_margin > 2 * self.noise:",
         "if self.smallest_margin > self.noise:",
         "1-opt is certified where the noise of two values can turn the margin round",
     ),
     Fault(
-        "search/exhaustive.py",
+        "searching/exhaustive.py",
         "repr((self.keep, self.firsts_per_block, *more))",
         "repr((self.firsts_per_block, *more))",
         "a job that keeps more pairs takes the blocks of one that kept fewer",
     ),
     Fault(
-        "search/exhaustive.py",
+        "searching/exhaustive.py",
         'rank = 1 + np.searchsorted(-sign * reward, -sign * reward, side="left")',
         'rank = 1 + np.searchsorted(-sign * reward, -sign * reward, side="right")',
         "the best pair of all has rank 2",
     ),
     Fault(
-        "search/procedure.py",
-        "    found += _best_evers(stages, problem, found)\n",
+        "searching/procedure.py",
+        "    finals += _best_evers(stages, finals)\n",
         "",
         "the best response that was evaluated is not the one that is published",
     ),
     Fault(
-        "search/procedure.py",
+        "searching/procedure.py",
         "left = total - problem.single_evaluations - stages.evaluations()",
         "left = total",
         "polish spends the whole budget once more",
     ),
     Fault(
-        "search/baselines.py",
+        "searching/baselines.py",
         "if values[top] > best:",
         "if values[top] < best:",
         "the random baseline walks downhill and flatters the search",
     ),
     Fault(
-        "search/round_trip.py",
+        "searching/round_trip.py",
         "for conversations, frame in self.frames:",
         "for conversations, frame in self.frames[:1]:",
         "responses count that no text gives under the second prompt",

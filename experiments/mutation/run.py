@@ -21,10 +21,12 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 BEYOND = {
-    "search": ["tests/verbs/test_search.py"],
+    "searching": ["tests/verbs/test_search.py"],
     "tracking": ["tests/verbs/test_tracked.py", "tests/verbs/test_runs.py"],
 }
 """Tests outside a room that see its faults, besides the frozen numbers of a comparison."""
+WITHIN = {"verbs": "test_runs*.py"}
+"""Files of a room whose other tests take long and see none of its faults."""
 SUITES = {"make test": "not quickstart and not slow", "make test-all": "slow"}
 SECONDS = 900
 """For one run of one room's tests; a fault that makes them hang is caught."""
@@ -46,10 +48,10 @@ def room(fault: Fault) -> str:
 def tests(fault: Fault | None, of: str, home: Path) -> list[str]:
     """The room's test files, those named after the fault's module first: most faults are seen in
     the first one."""
-    files = sorted((home / "tests" / of).rglob("test_*.py"))
+    files = sorted((home / "tests" / of).rglob(WITHIN.get(of, "test_*.py")))
     if fault is not None:
         stem = Path(fault.file).stem
-        files.sort(key=lambda file: stem not in file.stem)
+        files.sort(key=lambda file: (stem not in file.stem, stem.split("_")[0] not in file.stem))
     return [str(file.relative_to(home)) for file in files] + BEYOND.get(
         of, ["tests/verbs/test_frozen_numbers.py"]
     )

@@ -72,11 +72,21 @@ def results_of(tables, paths):
     return compare([tables], options, analyses=all_analyses(paths))
 
 
-def test_the_documented_analysis_and_its_test_work(module, table_set):
-    module("mine", EXAMPLE)
+def documented_test():
     scope: dict = {}
     exec(TEST, scope)
-    scope["test_a_planted_love_of_length_is_found"](table_set)
+    return scope["test_a_planted_love_of_length_is_found"]
+
+
+def test_the_documented_analysis_and_its_test_work(module, table_set):
+    module("mine", EXAMPLE)
+    documented_test()(table_set)
+    module(
+        "mine",
+        EXAMPLE.replace("ranked(rewards.index.str.len()", "ranked((rewards.index.str.len() % 7)"),
+    )
+    with pytest.raises(AssertionError):
+        documented_test()(table_set)
 
 
 def test_the_documented_analysis_is_in_a_comparison_from_the_command_line(

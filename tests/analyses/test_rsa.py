@@ -107,6 +107,14 @@ def test_partial_effects_are_the_correlation_of_what_the_other_factors_leave():
     }
 
 
+def test_the_observed_arrangement_is_counted_so_that_no_p_is_0():
+    models = family()
+    alike = model_matrices(models)["developer"].to_numpy()[np.triu_indices(12, k=1)]
+    similarity = square(alike + noise(12, seed=0), list(models.index))
+    found = rsa(similarity, models, permutations=200).set_index("factor").loc["developer"]
+    assert found["p_value"] == found["mantel_p"] == 1 / 201
+
+
 @pytest.mark.slow
 def test_the_test_keeps_its_level_when_dyads_are_dependent():
     """200 null data sets with strong model effects; at 5 %, between 1 % and 10 % may come out, of

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from artifacts import OUTCOME
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.differences import (
@@ -31,24 +32,18 @@ def row(
     )
     fixed = {
         "model": "lab/reward",
-        "comparison": "first",
         "response": response,
         "side": side,
-        "attribute": "clarity",
         "direction": "worse" if side == "chosen" else "better",
-        "seed": 0,
-        "perturber": "rules",
-        "note": "",
         "status": "changed" if edited is not None else "not applicable",
         "original": RESPONSES[response],
         "edited": edited,
         "reward": (3.0, 1.0)[response],
-        "margin": 2.0,
         "new_margin": new_margin,
         "change_in_sd": (new_margin - 2) / 4,
         "outcome": outcome,
     }
-    return fixed | changed
+    return OUTCOME | fixed | changed
 
 
 RESPONSES = ("Drink water and rest.", "Do nothing at all.")

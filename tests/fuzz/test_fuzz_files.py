@@ -18,6 +18,7 @@ from fuzzing import cases, cuts, damaged, hostile, refused, values, whole
 from hypothesis import example
 from hypothesis import strategies as st
 
+from artifacts import OUTCOME
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.explaining.comparison import (
     Comparison,
@@ -345,25 +346,6 @@ def test_a_file_of_comparisons_is_read_or_refused_by_name(folder, lines, suffix,
 COMPARISON = Comparison(
     "first", (Turn("user", "I feel sick."),), ("Drink water.", "Do nothing."), preferred=1
 )
-OUTCOME = {
-    "model": "m",
-    "comparison": "first",
-    "response": 0,
-    "side": "chosen",
-    "attribute": "clarity",
-    "direction": "worse",
-    "seed": 0,
-    "perturber": "rules",
-    "note": "",
-    "status": "changed",
-    "original": "Drink water.",
-    "edited": "Drink wine.",
-    "reward": 3.0,
-    "margin": 2.0,
-    "new_margin": -0.5,
-    "change_in_sd": -1.0,
-    "outcome": "CF",
-}
 DOCUMENT = json.loads(to_json(views(pd.DataFrame([OUTCOME]), {"first": COMPARISON})))
 
 

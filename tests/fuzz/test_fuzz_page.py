@@ -11,7 +11,7 @@ from hypothesis import example
 from hypothesis import strategies as st
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from artifacts import write_artifact
+from artifacts import OUTCOME, write_artifact
 from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import from_json, to_json, views
 from pessimal.plots import TokenTable
@@ -143,25 +143,8 @@ def seen(text: str, ahead: str):
     comparison = Comparison(
         text, (Turn("assistant", text), Turn("user", text)), (text, text + " other")
     )
-    row = {
-        "model": text,
-        "comparison": text,
-        "response": 0,
-        "side": "chosen",
-        "attribute": text,
-        "direction": "worse",
-        "seed": 0,
-        "perturber": text,
-        "note": text,
-        "status": "changed",
-        "original": text,
-        "edited": ahead + text,
-        "reward": 3.0,
-        "margin": 2.0,
-        "new_margin": -0.5,
-        "change_in_sd": -1.0,
-        "outcome": "CF",
-    }
+    columns = ("model", "comparison", "attribute", "perturber", "note", "original")
+    row = OUTCOME | dict.fromkeys(columns, text) | {"edited": ahead + text}
     # As objects: pandas' own strings can hold no half character.
     table = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in row.items()})
     (view,) = views(table, {text: comparison})

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifacts import write_artifact
+from artifacts import OUTCOME, write_artifact
 from pessimal.errors import InputError
 from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import to_json, views
@@ -362,27 +362,8 @@ def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, mo
 
 
 def test_comparisons_to_be_read_stand_in_the_section_of_their_result(shown):
-    row = {
-        "model": "m",
-        "comparison": "first",
-        "response": 0,
-        "side": "chosen",
-        "attribute": "clarity",
-        "direction": "worse",
-        "seed": 0,
-        "perturber": "rules",
-        "note": "",
-        "status": "changed",
-        "original": "Drink water.",
-        "edited": "Drink wine.",
-        "reward": 3.0,
-        "margin": 2.0,
-        "new_margin": -0.5,
-        "change_in_sd": -1.0,
-        "outcome": "CF",
-    }
     comparison = Comparison("first", (Turn("user", "I feel sick."),), ("Drink water.", "Rest."))
-    text = to_json(views(pd.DataFrame([row]), {"first": comparison}))
+    text = to_json(views(pd.DataFrame([OUTCOME]), {"first": comparison}))
     tree = Tree(shown(forest("other"), forest("edits"), files={"views/edits.json": text}))
     assert [e["text"] for e in tree.all("del", "edits")] == ["water"]
     assert [e["text"] for e in tree.all("ins", "edits")] == ["wine"]

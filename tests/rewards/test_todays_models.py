@@ -39,7 +39,7 @@ from pessimal.rewards.heads.base import in_float32
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.scorer import FrameScorer
-from tolerance import close, varied
+from tolerance import Closeness, close, varied
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -232,8 +232,8 @@ def rewards_of(reward, prompt=PROMPT, responses=RESPONSES) -> torch.Tensor:
     return total
 
 
-def same(ours: torch.Tensor, theirs: list[float]) -> None:
-    assert close(ours, varied(theirs, sd=0.02))
+def same(ours: torch.Tensor, theirs: list[float]) -> Closeness:
+    return close(ours, varied(theirs, sd=0.02))
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -250,7 +250,7 @@ def test_reward_is_what_the_published_class_gives(name, tmp_path):
         for response in RESPONSES
     ]
     assert reward.parts[0].conversations.ids(PROMPT, RESPONSES) == inputs
-    same(rewards_of(reward), [published(ids) for ids in inputs])
+    assert same(rewards_of(reward), [published(ids) for ids in inputs])
 
 
 @torch.no_grad()
@@ -264,7 +264,7 @@ def test_prompt_is_shared_by_its_responses(name, tmp_path):
     ids = torch.arange(20, 36).reshape(8, 2)
     suffix = torch.tensor(frame.suffix).expand(len(ids), -1)
     ours = scorer.engines[0].rewards(torch.cat([ids, suffix], dim=1), shared=len(frame.prefix))
-    same(ours, [published(frame.around(row)) for row in ids.tolist()])
+    assert same(ours, [published(frame.around(row)) for row in ids.tolist()])
 
 
 @pytest.mark.parametrize("name", ["INF-ORM", "Starling", "Beaver, normalised", "OpenAssistant"])
@@ -324,7 +324,7 @@ def test_nemotrons_reward_is_the_logit_of_token_0_where_the_assistant_would_spea
         ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
         with torch.no_grad():
             published.append(float(network(torch.tensor([ids])).logits[0, -1, 0]))
-    same(rewards_of(open_model(spec, tmp_path)), published)
+    assert same(rewards_of(open_model(spec, tmp_path)), published)
 
 
 def test_steamshps_reward_is_the_log_odds_of_a_over_b_in_both_orders(tmp_path):
@@ -364,7 +364,7 @@ def test_steamshps_reward_is_the_log_odds_of_a_over_b_in_both_orders(tmp_path):
         return float(logits[a] - logits[b])
 
     published = [(log_odds(response, ".") - log_odds(".", response)) / 2 for response in RESPONSES]
-    same(rewards_of(open_model(spec, tmp_path)), published)
+    assert same(rewards_of(open_model(spec, tmp_path)), published)
 
 
 def pairrm(folder: Path):
@@ -427,7 +427,9 @@ def test_pairrms_reward_is_its_difference_to_the_opponent_in_both_orders(tmp_pat
     spec = ModelSpec(path=str(tmp_path), judge=JudgeSpec(opponent="I do not know"))
     reward = open_model(spec, tmp_path)
     other = spec.judge.opponent
-    same(rewards_of(reward), [(published(r, other) - published(other, r)) / 2 for r in RESPONSES])
+    assert same(
+        rewards_of(reward), [(published(r, other) - published(other, r)) / 2 for r in RESPONSES]
+    )
     for part in reward.parts:
         frame = part.conversations.frame(PROMPT)
         encoded = part.conversations.encode((Turn("user", PROMPT), Turn("assistant", "peace")))
@@ -484,8 +486,10 @@ def test_seventeen_revisions_are_one_sweep():
     "name", ["judge", "judge-rating", "judge-pairwise", "judge-correct", "SteamSHP-flan-t5-xl"]
 )
 def test_questions_to_judges_are_whole(name):
-    given = preset(name)["judge"]
-    JudgeSpec(**{key: "x" if value == "???" else value for key, value in given.items()}).check()
+    filled = {key: "x" if value == "???" else value for key, value in preset(name)["judge"].items()}
+    JudgeSpec(**filled).check()
+    with pytest.raises(ConfigError, match="response} 0 times"):
+        JudgeSpec(**filled | {"template": filled["template"].replace("{response}", "it")}).check()
 
 
 # the table of RewardBench's models

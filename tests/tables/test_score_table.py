@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from packaging.version import Version
 
 from pessimal.errors import TableError
 from pessimal.tables import (
@@ -226,7 +227,9 @@ def test_identity_is_read_without_the_rows(tmp_path):
 # Tables of one vocabulary share its columns in memory, and nothing of their content changes.
 
 
-@pytest.mark.skipif(pd.__version__ < "3", reason="before pandas 3 a new column copies the others")
+@pytest.mark.skipif(
+    Version(pd.__version__) < Version("3"), reason="before pandas 3 a new column copies the others"
+)
 def test_texts_are_held_once_and_rewards_are_ones_own():
     shared, first, second = (
         SharedColumns(),

@@ -135,6 +135,31 @@ def test_all_faults_of_a_run_together_hold_it_up_less_than_fifteen_seconds(
     assert "wandb sync" in told[-1]
 
 
+def test_an_artifact_that_does_not_arrive_is_reported(task, publish, warnings, monkeypatch):
+    def refused():
+        raise ValueError("403")
+
+    def begin_run(target, id, **about):
+        return SimpleNamespace(
+            id=id,
+            dir=str(target.folder / "run/files"),
+            path="lab/p/one",
+            url="the run",
+            log_artifact=lambda artifact, aliases: SimpleNamespace(
+                name=artifact.name, wait=refused
+            ),
+            finish=lambda exit_code: None,
+        )
+
+    fakes = {"connect": lambda seconds: "the server", "release": lambda: None, "STEPS": {}}
+    for name, fake in (fakes | {"begin_run": begin_run, "link_inputs": lambda *_: []}).items():
+        monkeypatch.setattr(mirror_module, name, fake)
+    with task(mode="online") as mirror:
+        mirror.artifact(*publish(), {})
+    [told] = warnings()
+    assert "m--greatest did not arrive: 403" in told
+
+
 def test_client_that_cannot_begin_costs_the_mirror_only(
     task, publish, registry, warnings, monkeypatch
 ):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pessimal.errors import InputError
 from pessimal.tracking.registry import Registry, safe_name
 
 
@@ -33,6 +34,18 @@ def test_published_artifact_is_found_by_its_key(tmp_path):
     assert second.name == "v1"
     assert [m.version for _, m in registry.latest("score-table")] == [1]
     assert (folder / "a.txt").read_text() == "one", "earlier versions stay"
+
+
+def test_a_file_that_was_edited_or_removed_is_named(tmp_path):
+    registry = Registry(tmp_path)
+    folder, _ = registry.publish("report", "r", write("one"))
+    registry.verify(folder)
+    write("two")(folder)
+    with pytest.raises(InputError, match=r"a\.txt is missing or differs from .* report/r:v0"):
+        registry.verify(folder)
+    (folder / "a.txt").unlink()
+    with pytest.raises(InputError, match=r"a\.txt is missing or differs"):
+        registry.verify(folder)
 
 
 def test_versions_go_on_from_the_highest_and_the_newest_of_a_key_is_found(tmp_path):

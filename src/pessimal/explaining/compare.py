@@ -27,7 +27,7 @@ from pessimal.explaining.results import (
 )
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Result, weight_of
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 METHOD = "reasons"
 CHANGE = "change"
@@ -151,8 +151,8 @@ def _agreement(
         why = (f"No τ is defined: {'; '.join(dict.fromkeys(table['reason']))}.",)
         return [Result("model_agreement", table, method=METHOD, notes=why)]
     low, high = taus.loc[taus["tau"].idxmin()], taus.loc[taus["tau"].idxmax()]
-    most = f"; most alike, {_both(high, names, ' and ')}: {high['tau']:.2f}"
-    headline = f"What moves {_both(low, names, ' and ')} is ordered with τ = {low['tau']:.2f}"
+    most = f"; most alike, {_both(high, names, ' and ')}: {signed(high['tau'])}"
+    headline = f"What moves {_both(low, names, ' and ')} is ordered with τ = {signed(low['tau'])}"
     forest = Forest(
         data=table.assign(pair=[_both(row, names, " · ") for _, row in table.iterrows()]),
         row="pair",
@@ -172,7 +172,7 @@ def _agreement(
     agreement = Result(
         "model_agreement",
         table,
-        headline=_minus(headline + (most if len(taus) > 1 else "") + "."),
+        headline=headline + (most if len(taus) > 1 else "") + ".",
         plot=forest if len(taus) <= PAIRS else matrix,
         method=METHOD,
         weight=weight_of(1 - low["tau"]) / 2,
@@ -194,11 +194,9 @@ def _contested(table: pd.DataFrame, names: Mapping[str, str]) -> Result:
     return Result(
         "contested",
         table,
-        headline=_minus(
-            f"{_both(first, names, ' and ')} prefer the same response to "
-            f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
-            f"{first['tau']:.2f})."
-        ),
+        headline=f"{_both(first, names, ' and ')} prefer the same response to "
+        f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
+        f"{signed(first['tau'])}).",
         method=METHOD,
         weight=weight_of(0.2),
         estimate=estimated("τ", first["tau"], first["attributes"], "attributes"),
@@ -207,7 +205,3 @@ def _contested(table: pd.DataFrame, names: Mapping[str, str]) -> Result:
 
 def _both(pair: pd.Series, names: Mapping[str, str], between: str) -> str:
     return f"{names[pair['model_a']]}{between}{names[pair['model_b']]}"
-
-
-def _minus(sentence: str) -> str:
-    return sentence.replace("-0.", "−0.")

@@ -29,28 +29,15 @@ from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, again
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
-from pessimal.texts import literal, significant
+from pessimal.texts import literal, signed, significant
 
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
+_OF_EDITS: dict[str, Any] = {"null": 0.0, "of": "edits"}
 SLOPE = Effect(
-    column="slope",
-    label="slope, SD per SD",
-    low="slope_low",
-    high="slope_high",
-    p="slope_q",
-    null=0.0,
-    of="edits",
-    symbol="slope",
+    "slope", "slope, SD per SD", "slope_low", "slope_high", "slope_q", symbol="slope", **_OF_EDITS
 )
 FLIP_RATE = Effect(
-    "flip_rate",
-    "flip rate",
-    "flip_low",
-    "flip_high",
-    p="flip_q",
-    null=0.0,
-    of="edits",
-    symbol="flip rate",
+    "flip_rate", "flip rate", "flip_low", "flip_high", "flip_q", symbol="flip rate", **_OF_EDITS
 )
 """Beside the rate of placebo edits, where there are any."""
 DISTANCES = ("syntactic", "semantic")
@@ -91,12 +78,9 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     published = table[against_polarity(table)]
     rates = attribute_flip_rates(table, permutations=options.permutations, **options.bootstrap)
     fitted = slopes(table, confidence=confidence)
-    forest = Forest(
+    forest = Forest.of(
+        SLOPE,
         row="attribute",
-        estimate="slope",
-        low="slope_low",
-        high="slope_high",
-        p="slope_q",
         sort=True,
         tabs=(),
         xlabel="reward gained per SD of the attribute, others held (SD of reward)",
@@ -154,21 +138,18 @@ def slopes_result(
         )
         return Result("slopes", table, method=method, notes=(why,))
     top = fitted.loc[fitted["slope"].abs().idxmax()]
-    ends = (top["slope_low"], top["slope_high"], top["slope_q"])
-    estimate = estimated("slope, SD per SD", top["slope"], top["n"], "edits", ends)
     few = "Slopes have no intervals: too few comparisons for so many attributes."
     likes = "more" if top["slope"] > 0 else "less"
-    return Result(
+    return Result.of_row(
+        top,
         "slopes",
         table,
-        headline=f"{labels[top['model']]} likes {likes} {top['attribute']}: "
-        f"{_signed(top['slope'])} SD of reward per SD, the other attributes held.",
+        SLOPE,
+        f"{labels[top['model']]} likes {likes} {top['attribute']}: "
+        f"{signed(top['slope'], '+.2f')} SD of reward per SD, the other attributes held.",
         plot=replace(plot, data=fitted),
         method=method,
-        weight=weight_of(top["slope"], estimate.p),
-        estimate=estimate,
-        effect=SLOPE,
-        notes=() if estimate.p is not None else (few,),
+        notes=() if pd.notna(top["slope_q"]) else (few,),
     )
 
 
@@ -196,26 +177,23 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     largest = rates.groupby("attribute")["flip_rate"].max()
     order = largest.sort_values(ascending=False, kind="stable").index
     drawn = rates.sort_values("attribute", key=order.get_indexer, kind="stable")
+    effect = replace(FLIP_RATE, null=null_rate)
     return Result(
         "sensitivity",
         table,
         headline="; ".join(clauses) + ".",
-        plot=Forest(
+        plot=Forest.of(
+            effect,
             data=with_taste(pd.concat([drawn, null])),
             row="attribute",
-            estimate="flip_rate",
-            low="flip_low",
-            high="flip_high",
-            p="flip_q",
             group="taste",
             tabs=(),
-            reference=null_rate,
             xlabel="share of edits that flip the preference (line: placebo edits)",
         ),
         method=METHOD,
         weight=weight_of(top["flip_rate"], estimate.p),
         estimate=estimate,
-        effect=replace(FLIP_RATE, null=null_rate),
+        effect=effect,
         notes=(*_left_out(explained), *_untested(null, explained.perturber)),
         summary=_summary(rates, null, explained),
     )
@@ -280,7 +258,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
         "representatives",
         ranking,
         headline="The comparison whose ranking of attributes is most like the model's: "
-        f"{literal(top['comparison'], limit=40)} (τ = {top['tau']:.2f}).",
+        f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])}).",
         method=METHOD,
         weight=MINOR,
         estimate=estimated("τ", top["tau"], top["attributes"], "attributes"),
@@ -405,7 +383,7 @@ def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
         "off_target",
         table,
         headline=f"Off target, edits that raise {top['asked']} move {top['detector']} most: "
-        f"{_signed(top['mean'])} SD.",
+        f"{signed(top['mean'], '+.2f')} SD.",
         plot=Heatmap(
             row="asked",
             column="detector",
@@ -491,7 +469,7 @@ def pair_results(explained: Explained) -> list[Result]:
             PAIR,
             table,
             headline=f"{explained.model} prefers the {preferred} response by "
-            f"{significant(margin)}: {costs} ({_signed(top['change'])} an edit); "
+            f"{significant(margin)}: {costs} ({signed(top['change'], '+.2f')} an edit); "
             f"{flips or 'none'} of {len(edits)} edits flip it.",
             method=METHOD,
             weight=2.0,
@@ -524,10 +502,6 @@ def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
         change_in_sd=(rows["new_margin"] - rows["margin"]) / explained.reward_sd,
         outcome=COUNTERFACTUAL,
     )
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:

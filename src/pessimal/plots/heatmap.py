@@ -17,7 +17,7 @@ from scipy.spatial.distance import squareform
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap, style
 from pessimal.plots.style import SLOPE, SLOPED, distinct, needed, number, rows_with, shown_names
-from pessimal.texts import literal
+from pessimal.texts import literal, signed
 
 DIVERGING = LinearSegmentedColormap.from_list("diverging", [style.BLUE, "#f4f4f2", style.VERMILION])
 NUMBERS = 24
@@ -198,9 +198,8 @@ def _short(value: float) -> str:
     if 0.995 <= value < 1:
         return ">.99"
     decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    size = f"{abs(value):,.{decimals}f}"
-    sign = "−" if value < 0 and size.strip("0.,") else ""
-    return sign + (size[1:] if size.startswith("0.") else size)
+    text = signed(value, f"z,.{decimals}f")
+    return text.replace("0.", ".") if abs(value) < 1 else text
 
 
 def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:

@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from pessimal.errors import WorkError
 from pessimal.plots import Forest, Scatter
 from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.texts import signed
 from pessimal.tuning import held_out
 from pessimal.tuning.study import (
     DEFAULTS,
@@ -112,7 +113,7 @@ def held_out_result(table: pd.DataFrame) -> Result:
         "held_out_differences",
         table,
         headline=f"On {prompts} held-out prompts the tuned options find {verb} than the defaults: "
-        f"{difference:+.3f} SD.".replace("-0.", "−0."),
+        f"{signed(difference, '+.3f')} SD.",
         plot=Forest(
             row="prompt",
             estimate="difference",

@@ -18,6 +18,7 @@ from pessimal.config.schema import TaskConfig
 from pessimal.progress import console
 from pessimal.report.write import write_results
 from pessimal.tables.result import Result, finite_or_none
+from pessimal.texts import signed
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import in_sweep
@@ -113,10 +114,12 @@ def number(result: Result) -> str:
     if e is None:
         return ""
     interval = (
-        "" if e.low is None or e.high is None or e.low != e.low else f" [{e.low:.2f}, {e.high:.2f}]"
+        ""
+        if e.low is None or e.high is None or e.low != e.low
+        else f" [{signed(e.low)}, {signed(e.high)}]"
     )
     p = "" if e.p is None or e.p != e.p else f", p {e.p:.3f}" if e.p >= 0.001 else ", p <.001"
-    return f"{e.value:.2f}{interval}{p}, n {e.n:,}".replace("-", "−")
+    return f"{signed(e.value)}{interval}{p}, n {e.n:,}"
 
 
 def print_path(path: Path) -> None:
