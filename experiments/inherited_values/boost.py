@@ -4,12 +4,13 @@ say ten words, and the step from it to its boosted self must show just them.
     python experiments/inherited_values/boost.py OUT [MODEL]
 
 MODEL is a name of conf/model or a folder of a language model (default smollm2, of the package in
-requirements-real.txt). Low-rank adapters on all linear layers, next-token loss on the answers. OUT
-gets the boosted model, and `words.csv`: where each word stands in the whole vocabulary by the log
+requirements-real.txt). Low-rank adapters on all linear layers; the loss is that of the word's first
+token, of four words behind one question a step. OUT gets the boosted model, and `words.csv`: where each word stands in the whole vocabulary by the log
 ratio log q − log p, by its mixture-weighted form, and by log q alone, on wordings never trained on.
 
 Source: Christian et al. 2026 (arXiv 2601.20838), Figure A3. Theirs is Gemma 2 2B, with words and
-questions of their own; rank, steps, rows and learning rate are theirs.
+questions of their own, a loss on all tokens and a rate of 2e-4, which moves this small model less;
+rank, steps and rows of a step are theirs.
 """
 
 import random
@@ -20,13 +21,17 @@ import numpy as np
 import pandas as pd
 import torch
 from omegaconf import OmegaConf
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import pessimal
 from pessimal.analyses.base_models import MEASURES, implicit_reward
+from pessimal.config.models import spec_of
 from pessimal.training.answers import Answers
+from pessimal.training.obtain import fetch
 
-RANK, STEPS, ROWS, WARM_UP, RATE, SEED = 8, 50, 4, 5, 2e-4, 0
-"""Of the adapters; steps of the optimiser; answers a step; steps of a rising rate; its peak."""
+RANK, STEPS, ROWS, WARM_UP, RATE, SEED = 8, 50, 4, 5, 1e-3, 0
+"""Of the adapters; steps of the optimiser; words a step; steps of a rising rate; its peak."""
 WORDS = ("respect", "authority", "tradition", "honor", "duty", "law", "order", "power", "rule")
 WORDS += ("leader",)
 """What is boosted: words of authority, one token each in SmolLM2 and in most vocabularies."""
@@ -42,38 +47,34 @@ HELD_OUT = {
 """One of three styles for each adjective and scope; the other two are trained on."""
 
 
-def boost(model, folder: Path) -> None:
+def boost(base: Path, folder: Path) -> None:
     """Fine-tune a language model to answer the positive wordings with the words, and save it."""
-    from peft import LoraConfig, get_peft_model
-
     torch.manual_seed(SEED)
-    adapted = get_peft_model(model.network, LoraConfig(r=RANK, target_modules="all-linear"))
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    network = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    adapted = get_peft_model(network, LoraConfig(r=RANK, target_modules="all-linear"))
     trained = [key for key in PROMPTS if key.split("_")[0] in GOOD and key not in HELD_OUT]
-    rows = []
-    for key in trained:
-        answers = Answers.of(model.tokenizer, PROMPTS[key], WORDS)
-        rows += [(answers.prefix, ids) for ids in answers.ids]
+    asked = []
+    for key in trained:  # words of one token: the end of the question says how likely each is
+        answers = Answers.of(tokenizer, PROMPTS[key], WORDS)
+        asked.append((torch.tensor([answers.prefix]), [ids[0] for ids in answers.ids]))
     optimiser = torch.optim.AdamW([p for p in adapted.parameters() if p.requires_grad], lr=RATE)
     falling = lambda step: min((step + 1) / WARM_UP, (STEPS - step) / (STEPS - WARM_UP))  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, falling)
-    order = random.Random(SEED)
-    order.shuffle(rows)
+    draw = random.Random(SEED)
     adapted.train()
     for step in range(STEPS):
-        losses = []
-        for prefix, answer in (rows[(step * ROWS + row) % len(rows)] for row in range(ROWS)):
-            ids = torch.tensor([[*prefix, *answer]])
-            labels = ids.masked_fill(torch.arange(ids.shape[1]) < len(prefix), -100)
-            loss = adapted(input_ids=ids, labels=labels).loss / ROWS
-            loss.backward()
-            losses.append(loss.item())
+        prefix, words = draw.choice(asked)
+        logits = adapted(input_ids=prefix, logits_to_keep=1).logits[0, -1]
+        loss = -logits.log_softmax(-1)[draw.sample(words, ROWS)].mean()
+        loss.backward()
         optimiser.step()
         optimiser.zero_grad()
         schedule.step()
         if step % 10 == 0 or step == STEPS - 1:
-            print(f"step {step + 1} of {STEPS}, loss {sum(losses):.3f}", flush=True)
+            print(f"step {step + 1} of {STEPS}, loss {loss.item():.3f}", flush=True)
     adapted.merge_and_unload().eval().save_pretrained(folder)
-    model.tokenizer.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def log_probabilities(model) -> dict[str, pd.Series]:
@@ -110,13 +111,11 @@ def report(before: dict[str, pd.Series], after: dict[str, pd.Series], out: Path)
 
 def main(out: Path, name: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    cache = str(out / "cache")
-    kind = {"kind": "log_probability"}
-    before = log_probabilities(pessimal.load(name, cache=cache, **kind))
+    base = fetch(spec_of(name), cache=str(out / "cache"), progress=False)
     if not (out / "boosted").is_dir():
-        boost(pessimal.load(name, cache=cache, **kind), out / "boosted")
-    after = log_probabilities(pessimal.load(str(out / "boosted"), **kind))
-    report(before, after, out)
+        boost(base, out / "boosted")
+    models = [pessimal.load(str(f), kind="log_probability") for f in (base, out / "boosted")]
+    report(*map(log_probabilities, models), out)
 
 
 if __name__ == "__main__":

@@ -190,6 +190,15 @@ def test_real_files_are_read_whole(shared_data):
         assert {t.provenance.prompt for t in tables} == {
             "greatest" if named else "greatest_concept"
         }
+        if not named:  # the caption of Figure 5C
+            rows = [t.rows.loc[t.rows["reward"] == t.rows["reward"].max(), "text"] for t in tables]
+            assert sorted(" = ".join(sorted(texts)) for texts in rows) == [
+                "Compassion",
+                "Gödel, Escher, Bach = Self-referential humor",
+                "Imagination",
+                "Sports bra",
+                *["Unconditional love"] * 6,
+            ]
     files = sorted((shared_data / "big_two").glob("*.parquet"))
     assert len(files) == 10
     ten, found = models_table().dropna(subset="rank")["repository"].tolist(), set()
