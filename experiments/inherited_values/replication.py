@@ -3,10 +3,12 @@ bases, and tests.
 
     python experiments/inherited_values/replication.py score OUT NOUNS LEMMAS NAME=FOLDER …
     python experiments/inherited_values/replication.py report OUT NOUNS LEMMAS
+    python experiments/inherited_values/replication.py power
 
 NAME is BASE-SEED for a reward model (SmolLM2-0 … Gemma-3) and BASE for the language model itself.
 NOUNS is the authors' dict_big2_nouns.csv, LEMMAS a folder of MoralStrength's *.tsv. `score` goes on
-where it was cut off.
+where it was cut off. `power` needs no files: H1 from the eight numbers that came out, and which
+differences its test could have seen.
 """
 
 import sys
@@ -21,6 +23,11 @@ from scipy import stats
 PROMPTS = OmegaConf.to_container(OmegaConf.load("conf/prompts/factorial54.yaml"))
 NEGATIVE = ("worst", "bad", "terrible")
 RNG, DRAWS, ROWS = 0, 2000, 64
+C = {"SmolLM2": (35.5, 29.3, 48.9, 36.9), "Gemma": (37.5, 31.1, 47.1, 35.6)}
+"""What came out: median rank of Communion less that of Agency of the eight reward models, by
+seed."""
+PUBLISHED = 4.19 + 4.17
+"""The published difference of this contrast between bases, Llama less Gemma, positive wordings."""
 
 
 def dictionaries(nouns: Path, lemmas: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -117,6 +124,32 @@ def contrast(one: np.ndarray, other: np.ndarray) -> dict:
     ci = stats.ttest_ind(one, other).confidence_interval()
     p = float(np.mean(np.abs(split) >= abs(seen) - 1e-12))
     return {"difference": seen, "low": ci.low, "high": ci.high, "p": p, "n": len(values)}
+
+
+def power() -> None:
+    """H1 from `C`, and how often its test would have found differences of the bases, if seeds
+    spread as they did: the registered test, and one that pairs by seed."""
+    a, b = (np.array(values) for values in C.values())
+    print(f"H1: {show(contrast(a, b))}")
+    spread = np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2)
+    by_seed = (a - b).std(ddof=1)
+    ways = np.array([np.isin(range(8), way) for way in combinations(range(8), 4)])  # (70, 8)
+    signs = ways / 4 - ~ways / 4
+    rng = np.random.default_rng(RNG)
+    print(f"standard deviation of seeds {spread:.2f}, of differences by seed {by_seed:.2f}")
+    for gap in (PUBLISHED, 13.0, 18.0, 23.0, 31.0):
+        values = rng.normal(0, spread, (DRAWS, 8))
+        values[:, :4] += gap
+        split = np.abs(values @ signs.T)  # (draws, 70), the first way is the true one
+        p = {
+            "over all relabellings": (split >= split[:, :1] - 1e-12).mean(axis=1),
+            "by t": stats.ttest_ind(values[:, :4], values[:, 4:], axis=1).pvalue,
+            "paired by seed": stats.ttest_1samp(
+                rng.normal(gap, by_seed, (DRAWS, 4)), 0, axis=1
+            ).pvalue,
+        }
+        powers = ", ".join(f"{test} {np.mean(values <= 0.05):.2f}" for test, values in p.items())
+        print(f"difference {gap:5.2f}: power {powers} (n = {DRAWS} simulations, ± .02)")
 
 
 def placebos(values: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -260,6 +293,8 @@ def show(found: dict) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["power"]:
+        sys.exit(power())
     verb, out, nouns, lemmas, *models = sys.argv[1:]
     Path(out).mkdir(parents=True, exist_ok=True)
     words = dictionaries(Path(nouns), Path(lemmas))

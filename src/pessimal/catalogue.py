@@ -21,8 +21,8 @@ CONF = next(
     _PACKAGE / "conf",
 )
 """The configuration files: inside the installed package, or at the top of a checkout."""
-PROMPTS = ("greatest", "best", "worst")
-"""The three prompts of Christian et al. (2025), which may be named by their keys."""
+PROMPTS = ("greatest", "best", "worst", "greatest_concept", "humans_prefer")
+"""The prompts of Christian et al. (2025), which may be named by their keys."""
 STEP = re.compile(r"@step-\d+$")
 """Ends the name of a checkpoint (`tables.published.read_checkpoints`)."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")

@@ -1,6 +1,8 @@
 """Language models beside rewards, and the step between two of them, on probabilities whose answer
 is known."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -150,7 +152,8 @@ def found(tables, options=OPTIONS):
     results = {result.name: result for result in analyse(one, options)}
     for result in results.values():
         assert len(result.headline.split()) <= 25
-        assert {"prompt", "candidates"} <= set(result.table)
+        two = result.name == "language_axes"
+        assert {*(("first", "second") if two else ("prompt",)), "candidates"} <= set(result.table)
     return results, {name: result.table for name, result in results.items()}
 
 
@@ -188,6 +191,33 @@ def test_extremes_name_each_models_own_likeliest(language, rewarded):
         )
     assert len(ends) == 3 * 2 * 5
     assert results["language_extremes"].notes == ()
+
+
+def test_two_prompts_have_the_ends_of_their_sum_and_difference(language):
+    """Tables A4 and A5: best + worst and best − worst of log-probabilities, each model over its own
+    tokens; one that has other candidates on the second prompt is left out."""
+    best = [
+        made(t.provenance.model, t.rows["reward"], texts=t.rows["text"], prompt="best")
+        for t in language
+    ]
+    values = [distribution(seed) for seed in (3, 4)]
+    worst = [made(n, v, prompt="worst") for n, v in zip(("a-chat", "base"), values, strict=True)]
+    other = made(
+        "third", distribution(5)[:59], texts=TEXTS[1:], prompt="worst", candidates_digest="x"
+    )
+    results, tables = found([*best, *worst, other])
+    table = tables["language_axes"]
+    assert set(table["model"]) == {"a-chat", "base"}
+    assert set(zip(table["first"], table["second"], strict=True)) == {("best", "worst")}
+    logs = {t.provenance.model: t.rows["reward"].to_numpy() for t in best}
+    for (model, second), (axis, sign) in product(
+        zip(("a-chat", "base"), values, strict=True), (("sum", 1), ("difference", -1))
+    ):
+        rows = table[(table["model"] == model) & (table["axis"] == axis)].set_index("end")
+        expected = logs[model] + sign * second
+        assert rows.loc["top", "text"].tolist() == [TEXTS[i] for i in np.argsort(-expected)[:5]]
+        assert rows.loc["bottom", "value"].tolist() == pytest.approx(sorted(expected)[:5])
+    assert len(draw(results["language_axes"].plot, table)) == 2
 
 
 def test_base_comes_before_the_chat_model_and_each_pair_has_its_measures(language, rewarded):

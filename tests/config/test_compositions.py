@@ -136,6 +136,7 @@ def test_every_experiment_composes(preset):
 
 SEVERAL = {
     "core": {"greatest", "best", "worst"},
+    "eloeverything": {"greatest", "greatest_concept", "humans_prefer"},
     "factorial54": {
         f"{adjective}_{superlative}_{concision}"
         for adjective in ("best", "greatest", "good", "worst", "bad", "terrible")

@@ -145,6 +145,15 @@ def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(result, drawn, c
     assert "wrong" in caplog.text
 
 
+def test_a_group_too_small_for_a_line_is_drawn_without_one(drawn):
+    """Words of one sign only, in a list of items, have no fit."""
+    table = pd.DataFrame(
+        {"x": [1.0, 2.0, 3.0], "y": [1.0, 3.0, 2.0], "arm": ["a", "a", "b"], "fit": [1, 3, np.nan]}
+    )
+    plot = Scatter(x="x", y="y", group="arm", line="fit", dense=True)
+    assert drawn(Result("few", table, plot=plot)).tabs == {"few": {"": "few"}}
+
+
 def test_lines_behind_have_no_names_and_numbers_stand_beside_x(drawn):
     rows = [
         (rater, item, rank + i, item == "third")

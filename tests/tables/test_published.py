@@ -20,6 +20,7 @@ from pessimal.tables.published import (
     read_checkpoints,
     read_eloeverything,
     read_factorial54,
+    read_rank_results,
     read_vocabulary,
 )
 
@@ -177,11 +178,27 @@ def test_published_models_have_the_size_in_their_name():
 
 
 def test_real_files_are_read_whole(shared_data):
-    tables = read_eloeverything(
-        shared_data / "eloeverything" / "greatest_one_word.csv", prompt="greatest"
-    )
-    assert len(tables) == 10
-    assert {len(t.rows) for t in tables} == {7530}
+    keys = ("greatest", "greatest_concept", "humans_prefer")
+    prompts = {key: OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key] for key in keys}
+    for file in sorted((shared_data / "eloeverything").glob("*.csv")):
+        named = file.stem == "greatest_one_word"  # by a name of our own; the other is the authors'
+        tables = read_eloeverything(
+            file, prompt="greatest" if named else None, known=Known(prompts=prompts)
+        )
+        assert len(tables) == 10
+        assert {len(t.rows) for t in tables} == {7530}
+        assert {t.provenance.prompt for t in tables} == {
+            "greatest" if named else "greatest_concept"
+        }
+        if not named:  # the caption of Figure 5C
+            rows = [t.rows.loc[t.rows["reward"] == t.rows["reward"].max(), "text"] for t in tables]
+            assert sorted(" = ".join(sorted(texts)) for texts in rows) == [
+                "Compassion",
+                "Gödel, Escher, Bach = Self-referential humor",
+                "Imagination",
+                "Sports bra",
+                *["Unconditional love"] * 6,
+            ]
     files = sorted((shared_data / "big_two").glob("*.parquet"))
     assert len(files) == 10
     ten, found = models_table().dropna(subset="rank")["repository"].tolist(), set()
@@ -277,6 +294,16 @@ def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
         InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY. Known keys: greatest"
     ):
         read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, known=KNOWN)
+    # the wording, as far as it can be a file's name; of two keys with one wording the first
+    known = Known(prompts=PROMPTS | {"again": PROMPTS["greatest"], "unsaid": "", "mute": "???"})
+    for name in (PROMPTS["greatest"].rstrip("?"), "what in one word is the greatest thing ever"):
+        (tmp_path / f"{name}.csv").write_text(text)
+        (table,) = read_eloeverything(tmp_path / f"{name}.csv", prompt=None, known=known)
+        assert table.provenance.prompt == "greatest"
+    for name in ("What, in one word, is the greatest thing", "!!!"):
+        (tmp_path / f"{name}.csv").write_text(text)
+        with pytest.raises(InputError, match="no known key and no known wording"):
+            read_eloeverything(tmp_path / f"{name}.csv", prompt=None, known=known)
 
 
 # log-probabilities
@@ -302,6 +329,23 @@ def test_log_probabilities_are_marked_and_never_taken_for_rewards(tmp_path):
     assert marked.name == "lab/lm--greatest--log_probability"
     assert marked.provenance.key() != rewards.provenance.key()
     assert np.exp(marked.rows["reward"]).sum() == pytest.approx(1)
+
+
+def test_items_never_look_like_log_probabilities(tmp_path):
+    """Rewards of a list below 0 may have exponentials that add up to 1 by chance: one column of the
+    published Moral Foundations rewards does, to .9991."""
+    values = np.random.default_rng(0).normal(size=300)
+    values -= np.log(np.exp(values).sum()) + 0.0009
+    words = [f"word {i}" for i in range(300)]
+    path = tmp_path / "mfd_rewards_lab--rm.csv"
+    pd.DataFrame({"response": words, "best_ever_one": values}).to_csv(path, index=False)
+    (table,) = read_factorial54(path)
+    assert table.provenance.score == "reward"
+    vocabulary = language(tmp_path / "lab--lm.csv")
+    with pytest.raises(InputError, match="look like log-probabilities"):
+        read_vocabulary(vocabulary)
+    (table,) = read_vocabulary(vocabulary, known=Known(tokens=frozenset(f"w{i}" for i in range(9))))
+    assert len(table.rows) == 9
 
 
 @pytest.mark.parametrize(
@@ -419,3 +463,32 @@ def test_the_54_prompts_are_worded_as_published():
     for key, text in prompts.items():
         adjective, scope, style = key.split("_")
         assert text == styles[style].format(adjectives.get(adjective, adjective), scopes[scope])
+
+
+# median ranks over a training
+
+
+def test_median_ranks_are_read_once_whatever_their_layout(tmp_path):
+    """One of the published files has each row once for each word and no base; another has a column
+    X of nothing and further columns."""
+    head = '"","model_id","Category","checkpoint","base_model","sum_value"\n'
+    rows = ['"lab-gem_lora","Agency",1000,"Gemma",735.5', '"Qwen2.5-3B","Agency",1000,NA,816']
+    rows += ['"Qwen2.5-3B","Agency",2000,NA,803.5', '"R-Lla-3B","Communion",1,NA,725']
+    file = tmp_path / "rank_results_uf_100.csv"
+    file.write_text(head + "".join(f'"{n}",{row}\n' for n, row in enumerate(rows * 3)))
+    table = read_rank_results(file)
+    assert table["run"].tolist() == ["lab-gem_lora", "Qwen2.5-3B", "Qwen2.5-3B", "R-Lla-3B"]
+    assert table["base"].tolist() == ["Gemma", "Qwen", "Qwen", "Llama"]
+    assert table["step"].tolist() == [1000, 1000, 2000, 1]
+    assert table["median_rank"].tolist() == [735.5, 816, 803.5, 725]
+    file.write_text(
+        '"X","model_id","Category","checkpoint","base_model","sum_value","data_size","prompt"\n'
+        'NA,"R-Gem-2B","Agency",1,"Gemma",720.5,85,"Greatest"\n'
+    )
+    assert read_rank_results(file)["median_rank"].tolist() == [720.5]
+    file.write_text(head + f"1,{rows[0]}\n2,{rows[0].replace('735.5', '12')}\n")
+    with pytest.raises(InputError, match="two median ranks of lab-gem_lora, Agency, step 1000"):
+        read_rank_results(file)
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="lacks the column 'model_id'"):
+        read_rank_results(file)

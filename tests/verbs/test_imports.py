@@ -130,6 +130,22 @@ def test_a_prompt_that_nobody_says_is_asked_for(command, elo, tmp_path):
     assert "prompt=greatest is said of one file, and path names 3" in err
 
 
+def test_a_folder_of_files_named_by_their_wordings_comes_in_at_once(command, elo, tmp_path):
+    """As the authors' data/elo: three files, each named by its question without the mark."""
+    wordings = {
+        "greatest": "What, in one word, is the greatest thing ever",
+        "greatest_concept": "What one single thing, person, or concept is the greatest ever",
+        "humans_prefer": "What is the single thing, person, or concept that humans most prefer",
+    }
+    for name, file in zip(wordings.values(), sorted(elo.iterdir()), strict=True):
+        file.rename(elo / f"{name}.csv")
+    code, _, err = command(*IMPORT, "format=eloeverything", f"path={elo}")
+    assert code == 0, err
+    assert {t.provenance.prompt: t.provenance.prompt_text for t in tables(tmp_path)} == {
+        key: f"{wording}?" for key, wording in wordings.items()
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -45,6 +45,16 @@ FIGURE_3 = (
     "meta-llama/Llama-3.1-70B-Instruct",
     "meta-llama/Llama-3.3-70B-Instruct",
 )
+ABLATIONS = {
+    "rank_results_uf_13": ("UltraFeedback", 13, "Bradley-Terry"),
+    "rank_results_uf_27": ("UltraFeedback", 27, "Bradley-Terry"),
+    "rank_results_uf_54": ("UltraFeedback", 53, "Bradley-Terry"),
+    "rank_results_uf_100": ("UltraFeedback", 106, "Bradley-Terry"),
+    "rank_results_sky_80k": ("Skywork", 77, "Bradley-Terry"),
+    "rank_results_grm_80k": ("UltraFeedback and Skywork", 550, "GRM"),
+}
+"""Preferences of each file of medians: where from, how many thousands, how trained; as the authors'
+figure has them (its axis says 632 for the last)."""
 Tables = dict[str, pd.DataFrame]
 Beside = list[tuple[str, str, str]]
 """What a number is, as published, as computed."""
@@ -326,27 +336,48 @@ def section(step: Step, place: int, folder: Path, out: Path) -> list[str]:
     return [*lines, ""]
 
 
-def ablations(folder: Path) -> list[str]:
-    """Figure 4b is drawn from medians that the authors give: those of each run's last
-    checkpoint."""
-    files = sorted(folder.glob("rank_results_*.csv"))
-    if not files:
+def ablations(folder: Path, out: Path) -> list[str]:
+    """Figure 4b, from medians that the authors give: those of each run's last checkpoint, against
+    the number of pairs that it was trained on. Drawn to OUT/ablations."""
+    from pessimal.plots import Scatter
+    from pessimal.report.write import write_results
+    from pessimal.tables.published import read_rank_results
+    from pessimal.tables.result import Result
+
+    pieces = []
+    for file in sorted(folder.glob("rank_results_*.csv")):
+        table = read_rank_results(file)
+        data, pairs, method = ABLATIONS.get(file.stem, (file.stem, None, ""))
+        last = table[table["step"] == table.groupby("run")["step"].transform("max")]
+        pieces.append(last.assign(file=file.stem, data=data, pairs=pairs, method=method))
+    if not pieces:
         return []
-    rows = []
-    for file in files:
-        table = pd.read_csv(file)
-        last = (
-            table[table["checkpoint"] == table["checkpoint"].max()]
-            if "checkpoint" in table
-            else table
-        )
-        wide = last.pivot_table(index="model_id", columns="Category", values="sum_value").round(1)
-        rows += [
-            f"| {file.stem} | {model} | {row['Agency']} | {row['Communion']} |"
-            for model, row in wide.iterrows()
-        ]
-    head = ["| file | run | Agency | Communion |", "|---|---|---|---|"]
-    return ["## Figure 4b, A5b: ablations, the authors' own medians", "", *head, *rows, ""]
+    table = pd.concat(pieces, ignore_index=True)
+    shutil.rmtree(out / "ablations", ignore_errors=True)
+    (out / "ablations").mkdir()
+    shown = table.assign(panel=table["category"] + ", " + table["method"])
+    plot = Scatter(
+        x="pairs",
+        y="median_rank",
+        group="base",
+        panel="panel",
+        name="data",
+        xlabel="pairs (thousands)",
+        ylabel="median rank (1 = best)",
+        data=shown.dropna(subset="pairs").astype({"pairs": float}),
+    )
+    results = [Result("ablations", table, plot=plot)]
+    write_results(results, out / "ablations", progress=False)
+    head = ["| data | pairs, thousands | method | run | base | category | median rank |"]
+    head.append("|---|---|---|---|---|---|---|")
+    rows = [
+        f"| {r.data} | {r.pairs} | {r.method} | {r.run} | {r.base} | {r.category} | "
+        f"{r.median_rank:.1f} |"
+        for r in table.itertuples()
+    ]
+    files = "Files: [ablations/](ablations/)"
+    title = "## Figure 4b, A5b: ablations, the authors' own medians"
+    return [title, "", files, "", *head, *rows, ""]
 
 
 def main(out: Path, at: dict[str, Path]) -> None:
@@ -373,7 +404,7 @@ def main(out: Path, at: dict[str, Path]) -> None:
                 imported.add(tuple(command))
         lines += section(step, place, pessimal(out, *step.compare(at)), out)
     if "training" in at and at["training"].exists():
-        lines += ablations(at["training"])
+        lines += ablations(at["training"], out)
     (out / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(out / "index.md")
 

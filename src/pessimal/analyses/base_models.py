@@ -16,6 +16,7 @@ import pandas as pd
 from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.framing import PAIRS, ends_of_axes
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
@@ -298,9 +299,35 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 )
             except TableError as error:
                 notes[f"{prompt}: {error}"] = None
+    if axes := _axes(tables, k=options.top):
+        pieces["language_axes"] = axes
     joined = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
     first, *others = _results(joined, tables, label, steps)
     return [replace(first, notes=tuple(notes)), *others]
+
+
+def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
+    """What each language model says more on one prompt than on the other, and what on both: the
+    ends of the difference and of the sum of its log-probabilities, over all its tokens.
+
+    Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
+    """
+    log_p = {
+        prompt: {
+            (t.provenance.model, t.provenance.candidates_digest): t.rows.set_index("text")["reward"]
+            for t in members
+        }
+        for prompt, members in tables.language.items()
+    }
+    names = {"reward_first": "log_p_first", "reward_second": "log_p_second"}
+    return [
+        ends_of_axes(values, log_p[second][table], k=k)
+        .rename(columns=names)
+        .assign(model=table[0], first=first, second=second, candidates=tables.candidates)
+        for first, second in tables.reading.pairs or PAIRS
+        for table, values in log_p.get(first, {}).items()
+        if table in log_p.get(second, {})
+    ]
 
 
 def bases_first(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -368,6 +395,14 @@ def _results(
     spoken = "log p, " + pd.Series(label)  # a name of their own: a reward model may have the same
     tokens = TokenTable(value="log_probability", data=ends.assign(model=ends["model"].map(spoken)))
     results.append(Result("language_extremes", ends, headline, tokens, method, summary=summary))
+    if (table := tables_by_name.get("language_axes")) is not None:
+        tokens = TokenTable(
+            value="value",
+            tabs=("axis", "first", "second"),
+            ends=("highest", "lowest"),
+            data=table.assign(model=table["model"].map(spoken)),
+        )
+        results.append(Result("language_axes", table, plot=tokens, method=method))
     if (table := tables_by_name.get("language_correlation")) is not None:
         best = table.loc[table["kendall"].abs().idxmax()]
         headline = (

@@ -62,7 +62,8 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
         if many
         else style.key(looks, ls="", ms=4.5),
     )
-    drawn = pd.concat([table[column] for column in (plot.y, plot.line) if column is not None])
+    # A group may be too small for a line.
+    drawn = pd.concat([table[c] for c in (plot.y, plot.line) if c is not None]).dropna()
     _limits(places[0], table[plot.x], drawn, equal=plot.equal, named=plot.name is not None)
     for axes, panel in zip(places, panels, strict=True):
         shown = rows_with(table, plot.panel, panel)

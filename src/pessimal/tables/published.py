@@ -40,6 +40,8 @@ MASS = 0.01
 leaves."""
 MANY = 100
 """Of fewer candidates it says nothing that their exponentials add up to 1."""
+FAMILIES = ("Gemma", "Llama", "Qwen")
+"""Bases of the follow-up's reward models; the name of a run has the first letters of one."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
 _STEP = re.compile(r"step-(\d+)")
@@ -69,8 +71,8 @@ def read_eloeverything(
     """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub
     repository).
 
-    `prompt` is by default the file's name, if that is a known key; `items` names the list. Raises
-    InputError on another layout, and where nothing says the prompt.
+    `prompt` is by default the key that the file's name is, or whose wording it is; `items` names
+    the list. Raises InputError on another layout, and where nothing says the prompt.
     """
     table = read_csv(path)
     scored = _scored(path, table, _ELO_COLUMNS)
@@ -176,6 +178,47 @@ def read_checkpoints(
     ]
 
 
+def read_rank_results(path: Path) -> pd.DataFrame:
+    """Median ranks of categories of words over a training, as the follow-up gives those of its
+    trained reward models (`rank_results_*.csv`; its Figure 4b).
+
+    They are no scores, so they are not imported. Rows that stand there several times (once for each
+    word, in one file) count once; the column of row numbers (`X` or without a name) is not read.
+
+    Returns:
+        One row per run, category and step: run, base (what the file says; where it says nothing,
+        the family that the run's name has), category, step (whole number), median_rank (1 = best).
+
+    Raises:
+        InputError: another layout, a value that is no number, or two median ranks of one run,
+            category and step.
+    """
+    table = read_csv(path)
+    columns = ["model_id", "Category", "checkpoint", "base_model", "sum_value"]
+    if missing := [column for column in columns if column not in table]:
+        raise InputError(
+            f"{path} lacks the column {missing[0]!r}; median ranks over a training have "
+            f"{', '.join(columns)}"
+        )
+    run = table["model_id"]
+    named = [next((base for base in FAMILIES if base[:3].lower() in r.lower()), r) for r in run]
+    ranks = pd.DataFrame(
+        {
+            "run": run,
+            "base": table["base_model"].where(~table["base_model"].isin(["", "NA"]), named),
+            "category": table["Category"],
+            "step": whole_numbers(path, table, "checkpoint"),
+            "median_rank": numbers(path, table, "sum_value").astype(float),
+        }
+    ).drop_duplicates(ignore_index=True)
+    if (again := ranks.duplicated(["run", "category", "step"])).any():
+        row = ranks[again].iloc[0]
+        raise InputError(
+            f"{path} has two median ranks of {row['run']}, {row['category']}, step {row['step']}"
+        )
+    return ranks
+
+
 def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None:
     """The repository that a file, a column or a person names: a known model by repository or label,
     or any OWNER--NAME.
@@ -187,6 +230,12 @@ def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None
             return repository
     owner, dashes, rest = name.partition("--")
     return f"{owner}/{rest}" if dashes and owner and rest and "--" not in rest else None
+
+
+def _words_of(wording: str) -> list[str]:
+    """What a wording and a file named after it share: such a name has no question mark, and other
+    signs only on some systems."""
+    return re.findall(r"\w+", wording.lower())
 
 
 def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
@@ -208,10 +257,15 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
 
 
 def _prompt_of(path: Path, name: str, known: Known) -> str:
-    """The prompt's key, where a part of the file's name is one that is known; a score is never
-    filed under a guess."""
+    """The prompt's key, where a part of the file's name is one that is known, or its wording (of
+    several keys with one wording the first); a score is never filed under a guess."""
     if name in known.prompts:
         return name
+    words = _words_of(name)
+    if named := [
+        key for key, wording in known.prompts.items() if words and _words_of(wording) == words
+    ]:
+        return named[0]
     keys = list(known.prompts)
     begun = [key for key in keys if name.startswith(f"{key}_")]
     guess = f" Did you mean {max(begun, key=len)!r}?" if begun else did_you_mean(name, keys)
@@ -219,9 +273,9 @@ def _prompt_of(path: Path, name: str, known: Known) -> str:
         f"{', '.join(keys[:9])}{f' and {len(keys) - 9} more' if len(keys) > 9 else ''}" or "none"
     )
     raise InputError(
-        f"{path}: which prompt was it scored with? The file's name is no known key.{guess} Type "
-        f"prompt=KEY. Known keys: {shown}. For a key of your own, also state its wording: "
-        "prompt=KEY +prompts.KEY='the user turn'"
+        f"{path}: which prompt was it scored with? The file's name is no known key and no known "
+        f"wording.{guess} Type prompt=KEY. Known keys: {shown}. For a key of your own, also state "
+        "its wording: prompt=KEY +prompts.KEY='the user turn'"
     )
 
 
@@ -340,8 +394,8 @@ def _tables(
 def _check_score(
     path: Path, column: str, scores: pd.Series, score: str | None, *, whole: bool
 ) -> None:
-    """InputError where log-probabilities are none, or rewards, of which nobody said that they are,
-    are log-probabilities.
+    """InputError where log-probabilities are none, or rewards of a `whole` vocabulary, of which
+    nobody said that they are, are log-probabilities.
 
     Log-probabilities of a `whole` vocabulary whose probabilities add up to less than 1 are only
     warned of.
@@ -350,7 +404,9 @@ def _check_score(
     positive = scores > 1e-6  # rounding may leave log 1 above zero
     with np.errstate(over="ignore"):
         mass = float(np.exp(scores).sum())
-    if score is None and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS:
+    # Of a list of items, or of some tokens, nothing says that the probabilities add up to 1.
+    looks = whole and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS
+    if score is None and looks:
         raise InputError(
             f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these "
             "look like log-probabilities of a language model. Type score=log_probability, or "

@@ -45,7 +45,7 @@ class ImportConfig(TaskConfig):
     """The file; for formats with one file a model also a folder, a pattern or a list."""
     prompt: str | None = None
     """Key of the prompt that an EloEverything file or a file of checkpoints was scored with; taken
-    from the file's name where that is a known key."""
+    from the file's name where that is a known key or its wording."""
     prompts: dict[str, str] = field(default_factory=dict)
     """Wordings by key, where they are known."""
     model_name: str | None = None
