@@ -21,9 +21,12 @@ import wordfreq
 from omegaconf import OmegaConf
 from sklearn.cluster import MiniBatchKMeans
 
+from pessimal.analyses.dependence import dependence
+from pessimal.analyses.framing import reversals, with_units
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
 from pessimal.analyses.lexicon_groups import lexicon_groups
+from pessimal.analyses.moments import moments, with_test
 from pessimal.analyses.sentiment import asymmetry_across_models, sentiment
 from pessimal.catalogue import CONF
 from pessimal.tables import minilm
@@ -122,6 +125,33 @@ def one_model(words: Words, rewards: np.ndarray, meanings) -> list[dict]:
     return [*rows, shares("lexicon groups, difference", *difference)]
 
 
+def orders(words: Words, rewards: np.ndarray, meanings) -> list[dict]:
+    """Two prompts whose rewards have nothing to do with one another, every two runs; and the
+    skewness of one reward's, which is symmetric over all rewards of its kind."""
+    names = pd.Index(words.words, dtype=object)
+    columns = [pd.Series(column, names) for column in rewards.T]
+    pairs = {str(i): (columns[i], columns[i + 1]) for i in range(0, len(columns) - 1, 2)}
+    found = reversals(pairs, meanings=meanings)
+    units = [("words", pd.DataFrame(dict(enumerate(pair)))) for pair in pairs.values()]
+    tested = with_units(found, units, meanings=meanings)
+    frame = pd.DataFrame(rewards, names)
+    skewed = with_test(moments(frame, dependent=dependence(names, meanings)))
+    outside = {
+        name: ~((found[f"{name}_low"] <= null) & (null <= found[f"{name}_high"]))
+        for name, null in (("reversal", 0.5), ("kendall", 0.0), ("pearson", 0.0))
+    }
+    outside["share_difference"] = ~(
+        (found["share_difference_low"] <= 0.5) & (0.5 <= found["share_difference_high"])
+    )
+    return [
+        {"test": f"unrelated prompts, {name}", "runs": len(found), "type I": float(is_out.mean())}
+        for name, is_out in outside.items()
+    ] + [
+        shares("unrelated prompts, p of reversal", tested["unit_p"]),
+        shares("moments, skewness", skewed["skewness_p"]),
+    ]
+
+
 def identity(words: Words, matches, rewards: np.ndarray) -> list[dict]:
     """Axes of identity terms, one by one and together."""
     frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
@@ -161,7 +191,11 @@ def exam(runs: int, *, independent: bool, seed: int = 0) -> pd.DataFrame:
     rows = []
     for null, draw in words.nulls().items():
         rewards = draw(runs)
-        found = [*one_model(words, rewards, meanings), *identity(words, matches, rewards)]
+        found = [
+            *one_model(words, rewards, meanings),
+            *orders(words, rewards, meanings),
+            *identity(words, matches, rewards),
+        ]
         # Models of one taste, each with noise of its own; and models each with its own.
         shared = draw(runs)
         alike = [np.sqrt(0.5) * shared + np.sqrt(0.5) * words.noise(runs) for _ in range(MODELS)]

@@ -16,6 +16,7 @@ import pandas as pd
 from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
@@ -170,6 +171,7 @@ def reward_correlation(
     rewards: pd.DataFrame,
     scores: pd.DataFrame,
     *,
+    dependent: Dependence | None = None,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -177,10 +179,10 @@ def reward_correlation(
     """Rank correlation of each reward model with each score that language models give the same
     candidates.
 
-    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are item
-    bootstraps of the linearised statistics, taking candidates as independent, which spellings of
-    one word are not. All rows rest on the same candidates, so differences between them are surer
-    than overlapping intervals suggest.
+    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are bootstraps
+    of the linearised statistics over clusters of `dependent` candidates, or over candidates where
+    it is None. All rows rest on the same candidates, so differences between them are surer than
+    overlapping intervals suggest.
 
     Args:
         rewards: candidates × reward models.
@@ -205,14 +207,21 @@ def reward_correlation(
         )
         for name in scores
     }
+    known = dependent or dependence((), None)
+    alike = {name: known.alike(other.centred) for name, other in ranks.items()}
     rows, statistics = [], []
     for model in rewards:
         model_ranks = ranked(rewards[model].to_numpy())
+        alike_in_model = known.alike(model_ranks.centred)
         for name, other in ranks.items():
             rows.append({"model": model, "score": name, "n": len(rewards)})
-            statistics += [kendall(model_ranks, other), spearman(model_ranks, other)]
+            inflation = known.inflation(alike_in_model, alike[name])
+            statistics += [
+                statistic(model_ranks, other, inflation=inflation)
+                for statistic in (kendall, spearman)
+            ]
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    estimates, low, high = bootstrapped(statistics, **draws)
+    estimates, low, high = bootstrapped(statistics, dependent, **draws)
     return pd.DataFrame(rows).assign(
         kendall=estimates[::2],
         low=low[::2],
@@ -253,9 +262,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             keep("language_extremes", ends[columns], model=table.provenance.model)
         try:
-            correlation = reward_correlation(
-                *side_by_side(tables, prompt, members), **options.draws
-            )
+            rewards, scores = side_by_side(tables, prompt, members)
+            dependent = dependence(rewards.index, options.meanings)
+            correlation = reward_correlation(rewards, scores, dependent=dependent, **options.draws)
             keep("language_correlation", correlation.rename(columns={"score": "language_model"}))
         except TableError as error:
             notes[f"{prompt}: {error}"] = None
@@ -289,7 +298,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 rewards, scores = side_by_side(tables, prompt, [p, q])
                 measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
                 correlation = reward_correlation(
-                    rewards, measures.set_axis(scores.index), **options.draws
+                    rewards,
+                    measures.set_axis(scores.index),
+                    dependent=dependence(rewards.index, options.meanings),
+                    **options.draws,
                 )
                 keep(
                     "implicit_correlation",
