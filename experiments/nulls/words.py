@@ -141,7 +141,7 @@ def orders(words: Words, rewards: np.ndarray, meanings) -> list[dict]:
         for name, null in (("reversal", 0.5), ("kendall", 0.0), ("pearson", 0.0))
     }
     outside["share_difference"] = ~(
-        (found["share_difference_low"] <= 0.5) & (0.5 <= found["share_difference_high"])
+        (found["share_difference_low"] <= 0.5) & (found["share_difference_high"] >= 0.5)
     )
     return [
         {"test": f"unrelated prompts, {name}", "runs": len(found), "type I": float(is_out.mean())}

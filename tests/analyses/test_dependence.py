@@ -30,7 +30,7 @@ def names(n: int) -> list[str]:
 def test_spellings_and_words_of_a_stem_are_one_cluster_and_pieces_each_their_own():
     found = dependence([" love", "Love", "LOVED", "##ve", "##ve", "<0x0A>", " hate"], None)
     assert found.clusters.tolist() == [0, 0, 0, 1, 2, 3, 4]
-    assert found.words.tolist() == [True, False, False, False, True]
+    assert found.words.tolist() == [True, True, True, False, False, False, True]
 
 
 def test_without_the_package_of_meanings_words_alike_in_meaning_are_independent():
@@ -38,7 +38,7 @@ def test_without_the_package_of_meanings_words_alike_in_meaning_are_independent(
         raise MissingExtraError("gone")
 
     found = dependence(names(50), missing)
-    assert found.inflation(found.alike(np.arange(50.0))) == 1
+    assert found.likeness(found.alike(np.arange(50.0))) == 0
 
 
 def test_an_interval_counts_copies_of_a_word_once():
@@ -105,7 +105,7 @@ def test_p_and_interval_are_of_one_error():
     rng = np.random.default_rng(0)
     influence = rng.normal(size=200)
     for estimate in np.linspace(-0.3, 0.3, 13):
-        statistic = Statistic(float(estimate), influence - influence.mean(), inflation=2.0)
+        statistic = Statistic(float(estimate), influence - influence.mean())
         p = p_values([statistic])[0]
         (low,), (high,) = fisher_interval([statistic], confidence=0.95)
         assert (p <= 0.05) == (low > 0 or high < 0)

@@ -91,12 +91,12 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    inflations = dict.fromkeys(pairs, 1.0)
+    likenesses = dict.fromkeys(pairs, 0.0)
     if dependent is not None:
         alike = {model: dependent.alike(of_model.centred) for model, of_model in ranks.items()}
-        inflations = {(a, b): dependent.inflation(alike[a], alike[b]) for a, b in pairs}
+        likenesses = {(a, b): dependent.likeness(alike[a], alike[b]) for a, b in pairs}
     statistics = {
-        name: [statistic(ranks[a], ranks[b], inflation=inflations[a, b]) for a, b in pairs]
+        name: [statistic(ranks[a], ranks[b], likeness=likenesses[a, b]) for a, b in pairs]
         for name, statistic in (("kendall", kendall), ("spearman", spearman))
     }
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}

@@ -215,9 +215,9 @@ def reward_correlation(
         alike_in_model = known.alike(model_ranks.centred)
         for name, other in ranks.items():
             rows.append({"model": model, "score": name, "n": len(rewards)})
-            inflation = known.inflation(alike_in_model, alike[name])
+            likeness = known.likeness(alike_in_model, alike[name])
             statistics += [
-                statistic(model_ranks, other, inflation=inflation)
+                statistic(model_ranks, other, likeness=likeness)
                 for statistic in (kendall, spearman)
             ]
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}

@@ -24,63 +24,69 @@ pairs are much alike or much unlike. They hold 96 % of the squared likeness of M
 
 @dataclass(frozen=True)
 class Dependence:
-    """Clusters of n candidates, and how alike in meaning the clusters of words are."""
+    """Clusters of n candidates, and how alike in meaning words of different clusters are."""
 
     clusters: np.ndarray
     """(n,) which cluster, from 0 in order of appearance. A word's spellings and the words of its
     stem are one; a piece, a byte or an unused id is one by itself."""
     words: np.ndarray
-    """(clusters,) whether the cluster is of words."""
+    """(n,) whether the candidate spells a word or a phrase."""
     pairs: tuple[np.ndarray, np.ndarray]
-    """Of sampled clusters of words every two."""
+    """Of sampled words every two that are not of one cluster."""
     strata: np.ndarray
-    """Of each pair, its stratum of likeness in meaning."""
+    """Of each pair, its stratum of likeness in meaning; none where no meaning is known."""
 
     def alike(self, values: np.ndarray) -> np.ndarray:
-        """Mean correlation of the values (n,) of two words in each stratum, (strata,); none where
-        no meaning is known.
-
-        A word's value is the mean of its spellings and of the words of its stem.
-        """
+        """Mean correlation of the values (n,) of two words in each stratum, (strata,)."""
         if not len(self.strata):
             return np.zeros(0)
-        sums = np.bincount(self.clusters, weights=values)
-        means = sums / np.bincount(self.clusters)
-        of_words = means[self.words]
-        z = (means - of_words.mean()) / (of_words.std() or 1.0)
+        of_words = values[self.words]
+        z = (values - of_words.mean()) / (of_words.std() or 1.0)
         first, second = self.pairs
         return np.bincount(self.strata, weights=z[first] * z[second]) / np.bincount(self.strata)
 
-    def inflation(self, *correlations: np.ndarray) -> float:
-        """By what the variance of a statistic over words is multiplied, as these are not
-        independent; at least 1.
+    def likeness(self, *correlations: np.ndarray) -> float:
+        """Mean correlation of the influence values of two words of different clusters, at least 0.
 
-        Its influence values being products of fields, two words' influence correlates as the
-        product of the fields' correlations: of one field for a mean, of two for a correlation of
-        unrelated columns, of the same one three times for a skewness (the third Hermite
-        polynomial).
+        Where influence values are products of fields, they correlate as the product of the fields'
+        correlations: of two columns that have nothing to do with one another for a correlation, of
+        one column taken twice for a variance and three times for a skewness (the Hermite
+        polynomials).
 
         Args:
             correlations: of `alike`, one for each factor.
 
-        Source: Clifford, Richardson & Hémon 1989, for a correlation of fields in the plane; the
-            strata are of distance there.
+        Source: Clifford, Richardson & Hémon 1989, for a correlation of two fields in the plane;
+            there the strata are of distance.
         """
         if not len(self.strata):
-            return 1.0
+            return 0.0
         shares = np.bincount(self.strata) / len(self.strata)
-        likeness = float(shares @ np.prod(correlations, axis=0))
-        return max(1.0, 1.0 + (int(self.words.sum()) - 1) * likeness)
+        return max(0.0, float(shares @ np.prod(correlations, axis=0)))
 
-    def summed(self, influences: np.ndarray, inflations: np.ndarray) -> np.ndarray:
-        """(clusters, m): influence values (n, m) as those of clusters, so that their mean over
-        clusters is the candidates', those of words scaled by the root of the m inflations."""
-        size = len(self.words)
+    def summed(self, influences: np.ndarray, likeness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Influence values of clusters, whose mean is the candidates', and by what likeness in
+        meaning multiplies their variance; those of words are scaled by the root of it.
+
+        Args:
+            influences: (n, m).
+            likeness: (m,) of `likeness`.
+
+        Returns:
+            (clusters, m) and (m,).
+        """
+        size = int(self.clusters.max(initial=-1)) + 1
         sums = np.stack(
             [np.bincount(self.clusters, weights=column, minlength=size) for column in influences.T],
             axis=1,
         )
-        return sums * (size / len(influences)) * np.where(self.words[:, None], inflations**0.5, 1.0)
+        of_words = np.zeros(size, dtype=bool)
+        of_words[self.clusters[self.words]] = True
+        own = np.square(sums[of_words]).sum(axis=0)
+        shared = max(int(self.words.sum()) - 1, 0) * np.square(influences[self.words]).sum(axis=0)
+        inflations = 1 + np.divide(likeness * shared, own, out=np.zeros_like(own), where=own > 0)
+        scaled = np.where(of_words[:, None], np.sqrt(inflations), 1.0)
+        return sums * (size / len(influences)) * scaled, inflations
 
 
 def dependence(texts: Sequence[str] | pd.Index, meanings: Meanings | None) -> Dependence:
@@ -105,25 +111,27 @@ def _dependence(texts: tuple[str, ...], meanings: Meanings | None) -> Dependence
     cluster_keys = np.empty(len(keys), dtype=object)
     cluster_keys[is_word] = _stems(names)
     cluster_keys[~is_word] = np.flatnonzero(~is_word)
-    clusters, unique = pd.factorize(cluster_keys)
-    firsts = np.unique(clusters, return_index=True)[1]
-    of_words = is_word[firsts]
+    clusters = pd.factorize(cluster_keys)[0]
     nothing = np.zeros(0, dtype=np.int64)
-    if meanings is None or of_words.sum() < 3:
-        return Dependence(clusters, of_words, (nothing, nothing), nothing)
-    named = np.flatnonzero(of_words)
+    independent = Dependence(clusters, is_word, (nothing, nothing), nothing)
+    named = np.flatnonzero(is_word)
+    if meanings is None or len(named) < 3:
+        return independent
     if len(named) > SAMPLED:
         named = np.sort(np.random.default_rng(0).choice(named, SAMPLED, replace=False))
     try:
-        vectors = meanings([keys[place] for place in firsts[named]])
+        vectors = meanings([keys[place] for place in named])
     except MissingExtraError:
-        return Dependence(clusters, of_words, (nothing, nothing), nothing)
+        return independent
     first, second = np.triu_indices(len(named), k=1)
+    apart = clusters[named[first]] != clusters[named[second]]
+    first, second = first[apart], second[apart]
+    if not len(first):
+        return independent
     likeness = (vectors @ vectors.T)[first, second]
-    edges = np.unique(np.quantile(likeness, STRATA))
-    strata = np.searchsorted(edges, likeness, side="right")
+    strata = np.searchsorted(np.unique(np.quantile(likeness, STRATA)), likeness, side="right")
     strata = np.unique(strata, return_inverse=True)[1]  # none is empty
-    return Dependence(clusters, of_words, (named[first], named[second]), strata)
+    return Dependence(clusters, is_word, (named[first], named[second]), strata)
 
 
 def _is_phrase(text: str) -> bool:

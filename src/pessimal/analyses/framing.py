@@ -225,14 +225,14 @@ def _statistics(
     a, b = ranked(x), ranked(y)
     net = net_concordance(a, b)
     tied, reversal = _reversal(a, b, net)
-    of_ranks = dependent.inflation(dependent.alike(a.centred), dependent.alike(b.centred))
-    of_values = dependent.inflation(dependent.alike(x), dependent.alike(y))
+    of_ranks = dependent.likeness(dependent.alike(a.centred), dependent.alike(b.centred))
+    of_values = dependent.likeness(dependent.alike(x), dependent.alike(y))
     return tied, {
-        "reversal": reversal._replace(inflation=of_ranks),
-        "kendall": kendall(a, b, net, inflation=of_ranks),
-        "spearman": spearman(a, b, inflation=of_ranks),
-        "pearson": pearson(x, y, inflation=of_values),
-        "share_difference": _share_of_difference(x, y)._replace(inflation=of_values),
+        "reversal": reversal._replace(likeness=of_ranks),
+        "kendall": kendall(a, b, net, likeness=of_ranks),
+        "spearman": spearman(a, b, likeness=of_ranks),
+        "pearson": pearson(x, y, likeness=of_values),
+        "share_difference": _share_of_difference(x, y)._replace(likeness=of_values),
     }
 
 

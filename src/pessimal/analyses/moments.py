@@ -66,9 +66,11 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
     for factors, name in enumerate(MOMENTS, start=1):
         influence, inflations = influences[name], np.ones(len(rewards.columns))
         if dependent is not None:
-            if factors > 1:  # of a mean nothing is left to see, as rewards are less their mean
-                inflations = np.array([dependent.inflation(*[one] * factors) for one in alike])
-            influence = dependent.summed(influence, inflations)
+            # Of a mean nothing of it is left to see, as rewards are less their mean.
+            likeness = [dependent.likeness(*[one] * factors) for one in alike]
+            influence, inflations = dependent.summed(
+                influence, np.array(likeness) * (name != "mean")
+            )
         table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / len(influence))
     return table.assign(units=len(influence) / inflations)
 

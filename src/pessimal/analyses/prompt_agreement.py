@@ -46,13 +46,13 @@ def prompt_agreement(
     ranks = {prompt: ranked(rewards[prompt].to_numpy()) for prompt in rewards}
     pairs = list(combinations(ranks, 2))
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    inflations = [1.0] * len(pairs)
+    likenesses = [0.0] * len(pairs)
     if dependent is not None:
         alike = {prompt: dependent.alike(of_prompt.centred) for prompt, of_prompt in ranks.items()}
-        inflations = [dependent.inflation(alike[a], alike[b]) for a, b in pairs]
+        likenesses = [dependent.likeness(alike[a], alike[b]) for a, b in pairs]
     statistics = [
-        kendall(ranks[a], ranks[b], inflation=inflation)
-        for (a, b), inflation in zip(pairs, inflations, strict=True)
+        kendall(ranks[a], ranks[b], likeness=likeness)
+        for (a, b), likeness in zip(pairs, likenesses, strict=True)
     ]
     kendalls, low, high = bootstrapped(statistics, dependent, **draws)
     firsts, seconds = zip(*pairs, strict=True)

@@ -142,8 +142,8 @@ class Statistic(NamedTuple):
     were items independent."""
     share: bool = False
     """Lies in [0, 1]; else, as a correlation, in [−1, 1]."""
-    inflation: float = 1.0
-    """By what its variance over clusters of words is multiplied (`Dependence.inflation`)."""
+    likeness: float = 0.0
+    """How alike in it two words are on average (`Dependence.likeness`)."""
 
 
 class Errors(NamedTuple):
@@ -182,9 +182,10 @@ def _influences(
     """Influence values of what is independent, (units, m); and how many independent items would be
     as sure as these, (m,)."""
     influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, m)
-    inflations = np.array([statistic.inflation for statistic in statistics])
+    inflations = np.ones(len(statistics))
     if dependence is not None:
-        influences = dependence.summed(influences, inflations)
+        likeness = np.array([statistic.likeness for statistic in statistics])
+        influences, inflations = dependence.summed(influences, likeness)
     return influences, len(influences) / inflations
 
 
@@ -252,7 +253,7 @@ def _scales(statistics: Sequence[Statistic]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kendall(
-    a: Ranked, b: Ranked, net: np.ndarray | None = None, *, inflation: float = 1.0
+    a: Ranked, b: Ranked, net: np.ndarray | None = None, *, likeness: float = 0.0
 ) -> Statistic:
     """Kendall's tau-b of two columns without missing values, neither constant; exact, O(n log n).
 
@@ -273,10 +274,10 @@ def kendall(
     influence = 2 * (
         net / scale - tau / 2 * (untied_a / untied_a.mean() + untied_b / untied_b.mean())
     )
-    return Statistic(float(tau), influence, inflation=inflation)
+    return Statistic(float(tau), influence, likeness=likeness)
 
 
-def spearman(a: Ranked, b: Ranked, *, inflation: float = 1.0) -> Statistic:
+def spearman(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     """Spearman's rho (Pearson's r of mid-ranks) of two columns, neither constant; O(n) once they
     are ranked.
 
@@ -295,14 +296,14 @@ def spearman(a: Ranked, b: Ranked, *, inflation: float = 1.0) -> Statistic:
     influence = d_covariance / scale - rho / 2 * (
         d_variance_u / variance_u + d_variance_v / variance_v
     )
-    return Statistic(float(rho), influence, inflation=inflation)
+    return Statistic(float(rho), influence, likeness=likeness)
 
 
-def pearson(x: np.ndarray, y: np.ndarray, *, inflation: float = 1.0) -> Statistic:
+def pearson(x: np.ndarray, y: np.ndarray, *, likeness: float = 0.0) -> Statistic:
     """Pearson's r of two columns, neither constant; O(n)."""
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = np.mean(x * y)
-    return Statistic(float(r), x * y - r / 2 * (x * x + y * y), inflation=inflation)
+    return Statistic(float(r), x * y - r / 2 * (x * x + y * y), likeness=likeness)
 
 
 def _mean_above(order: Ranked, values: np.ndarray) -> np.ndarray:

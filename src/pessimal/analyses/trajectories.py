@@ -200,7 +200,7 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
         dependent = dependence(final.rows["text"], options.meanings)
         alike = dependent.alike(last.centred)
         taus = [
-            kendall(r, last, inflation=dependent.inflation(dependent.alike(r.centred), alike))
+            kendall(r, last, likeness=dependent.likeness(dependent.alike(r.centred), alike))
             for r in ranks
         ]
         tau, low, high = bootstrapped(taus, dependent, **options.draws)
