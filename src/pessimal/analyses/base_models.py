@@ -353,6 +353,15 @@ def side_by_side(
     return matrix.drop(columns=list(names)), matrix[list(names)].rename(columns=names)
 
 
+def _tau(row: pd.Series) -> str:
+    """τ and its interval; said where that holds 0."""
+    tau, low, high = (signed(row[name], ".2f") for name in ("kendall", "low", "high"))
+    if np.isnan(row["low"]):
+        return f"τ = {tau}"
+    beside = ", not told from 0" if row["low"] <= 0 <= row["high"] else ""
+    return f"τ = {tau} [{low}, {high}]{beside}"
+
+
 def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
     return reward_matrix(members, paper=tables.reading.paper, stripped=tables.reading.stripped)
 
@@ -384,7 +393,7 @@ def _results(
         best = table.loc[table["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the log-probabilities "
-            f"of {label[best['language_model']]} (τ = {signed(best['kendall'], '.2f')})."
+            f"of {label[best['language_model']]} ({_tau(best)})."
         )
         summary = {
             f"{row.prompt}/language_kendall/{row.language_model}/{row.model}": float(row.kendall)
@@ -439,7 +448,7 @@ def _results(
         best = implicit.loc[implicit["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the step from "
-            f"{steps[best['pair']]} (τ = {signed(best['kendall'], '.2f')})."
+            f"{steps[best['pair']]} ({_tau(best)})."
         )
         forest = Forest.of(tau, group="measure", xlabel="Kendall's τ-b with the step", **plot)
         fields = {"label": furthest, "plot": forest, "method": method}
