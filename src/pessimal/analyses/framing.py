@@ -386,10 +386,9 @@ def _headline(head: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> 
         return f"{pairs}, no reversal found: {model} turns {share}{interval} of pairs of {units}."
     reverse = head[(head["unit_p_adjusted"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
     if reverse.empty:
-        return (
-            f"{pairs}, no model found to reverse most pairs of {units}; most, {model} "
-            f"({share}{interval})."
-        )
+        surely = (head["unit_p_adjusted"] <= LEVEL).all()
+        found = "no model reverses" if surely else "no model found to reverse"
+        return f"{pairs}, {found} most pairs of {units}; most, {model} ({share}{interval})."
     least = head.loc[head["unit_reversal"].idxmin()]
     verb = "reverses" if len(reverse) == 1 else "reverse"
     return (
