@@ -84,7 +84,7 @@ def exam(runs: int = 200) -> pd.DataFrame:
     return pd.DataFrame({"type I": {name: np.mean(shares) for name, shares in found.items()}})
 
 
-def with_lineages(runs: int = 200) -> pd.DataFrame:
+def with_lineages(runs: int = 150) -> pd.DataFrame:
     """Share of p < .05 where models of a lineage are alike, by what is relabelled."""
     found: dict[tuple[float, str], list[float]] = {}
     known = {model: str(lineage) for model, lineage in LINEAGES.items()}
