@@ -5,7 +5,8 @@ differ, but not by base.
 
 Ten models, five of each base, the 54 prompts, two categories. A model takes to a category in its
 own way, under each framing and each adjective (standard deviations 15 and 6 ranks; the noise of one
-prompt is 5), whatever its base. `model_contrasts` is asked whether two models differ over other
+prompt is 5), whatever its base. Then the same with the lineages of the ten published models: what a
+model takes to, it shares with those that were trained from it or beside it. `model_contrasts` is asked whether two models differ over other
 adjectives than the six that were asked: a true difference of 0 over adjectives.
 """
 
@@ -26,12 +27,21 @@ BASES = {f"model-{number}": "AB"[number % 2] for number in range(10)}
 OF_MODEL, OF_ADJECTIVE, NOISE = 15.0, 6.0, 5.0
 
 
-def medians(rng: np.random.Generator, *, of_model: float) -> pd.DataFrame:
+LINEAGES = dict(zip(BASES, (0, 1, 0, 1, 0, 1, 2, 3, 4, 5), strict=True))
+"""Two of three models each, one of either base; four models by themselves."""
+SHARED = (0.5, 0.9)
+"""Of the variance between models what those of a lineage share."""
+
+
+def medians(rng: np.random.Generator, *, of_model: float, shared: float = 0.0) -> pd.DataFrame:
     """Median ranks of models × prompts × two categories, as `dictionaries.median_ranks` gives
     them."""
     rows = []
+    of_lineage = rng.normal(size=(6, 2, 2)) if shared else np.zeros((6, 2, 2))
     for model, category in product(BASES, ("Agency", "Communion")):
-        own = dict(zip((1, -1), of_model * rng.normal(size=2), strict=True))
+        together = of_lineage[LINEAGES[model], int(category == "Agency")]
+        draws = np.sqrt(shared) * together + np.sqrt(1 - shared) * rng.normal(size=2)
+        own = dict(zip((1, -1), of_model * draws, strict=True))
         moods = dict(zip(ADJECTIVES, OF_ADJECTIVE * rng.normal(size=len(ADJECTIVES)), strict=True))
         rows += [
             {
@@ -74,5 +84,28 @@ def exam(runs: int = 200) -> pd.DataFrame:
     return pd.DataFrame({"type I": {name: np.mean(shares) for name, shares in found.items()}})
 
 
+def with_lineages(runs: int = 150) -> pd.DataFrame:
+    """Share of p < .05 where models of a lineage are alike, by what is relabelled."""
+    found: dict[tuple[float, str], list[float]] = {}
+    known = {model: str(lineage) for model, lineage in LINEAGES.items()}
+    for shared, run in product(SHARED, range(runs)):
+        rng = np.random.default_rng([2, int(10 * shared), run])
+        table = medians(rng, of_model=OF_MODEL, shared=shared)
+        for name, lineages in (("models", None), ("lineages", known)):
+            contrasts = base_contrasts(
+                table, polarity=POLARITY, bases=BASES, lineages=lineages, permutations=500
+            )
+            outside = (contrasts["low"] > 0) | (contrasts["high"] < 0)
+            found.setdefault((shared, f"p, {name} relabelled"), []).append(
+                float((contrasts["p"] < 0.05).mean())
+            )
+            found.setdefault((shared, f"95 % interval, {name} as units"), []).append(
+                float(outside.mean())
+            )
+    means = pd.Series({key: np.mean(shares) for key, shares in found.items()})
+    return means.unstack(0)
+
+
 if __name__ == "__main__":
     print(exam().round(3).to_string())
+    print(with_lineages().round(3).to_string())

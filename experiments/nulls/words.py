@@ -21,9 +21,12 @@ from omegaconf import OmegaConf
 from sklearn.cluster import MiniBatchKMeans
 
 from pessimal.analyses.analysis import Heads
+from pessimal.analyses.dependence import dependence
+from pessimal.analyses.framing import reversals, with_units
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
 from pessimal.analyses.lexicon_groups import lexicon_groups
+from pessimal.analyses.moments import moments, with_test
 from pessimal.analyses.sentiment import asymmetry_across_models, sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.catalogue import CONF
@@ -117,6 +120,33 @@ def one_model(words: Words, rewards: np.ndarray) -> list[dict]:
     return [*rows, shares("valence", valence_agreement(frame, words.afinn, heads=ON_MEANINGS))]
 
 
+def orders(words: Words, rewards: np.ndarray) -> list[dict]:
+    """Two prompts whose rewards have nothing to do with one another, every two runs; and the
+    skewness of one reward's, which is symmetric over all rewards of its kind."""
+    names = pd.Index(words.words, dtype=object)
+    columns = [pd.Series(column, names) for column in rewards.T]
+    pairs = {str(i): (columns[i], columns[i + 1]) for i in range(0, len(columns) - 1, 2)}
+    turned = reversals(pairs, meanings=minilm.meanings)
+    units = [("words", pd.DataFrame(dict(enumerate(pair)))) for pair in pairs.values()]
+    tested = with_units(turned, units, meanings=minilm.meanings)
+    frame = pd.DataFrame(rewards, names)
+    skewed = with_test(moments(frame, dependent=dependence(names, minilm.meanings)))
+    outside = {
+        name: ~((turned[f"{name}_low"] <= null) & (null <= turned[f"{name}_high"]))
+        for name, null in (("reversal", 0.5), ("kendall", 0.0), ("pearson", 0.0))
+    }
+    outside["share_difference"] = ~(
+        (turned["share_difference_low"] <= 0.5) & (turned["share_difference_high"] >= 0.5)
+    )
+    return [
+        {"test": f"unrelated prompts, {name}", "p": float(is_out.mean())}
+        for name, is_out in outside.items()
+    ] + [
+        {"test": "unrelated prompts, p of reversal", "p": float((tested["unit_p"] < 0.05).mean())},
+        {"test": "moments, skewness", "p": float((skewed["skewness_p"] < 0.05).mean())},
+    ]
+
+
 def identity(words: Words, matches, rewards: np.ndarray) -> list[dict]:
     """Axes of identity terms, one by one and together; p is against everyday topics."""
     frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
@@ -149,7 +179,11 @@ def exam(runs: int, *, seed: int = 0) -> pd.DataFrame:
     rows = []
     for null, draw in words.nulls().items():
         rewards = draw(runs)
-        new = [*one_model(words, rewards), *identity(words, matches, rewards)]
+        new = [
+            *one_model(words, rewards),
+            *orders(words, rewards),
+            *identity(words, matches, rewards),
+        ]
         # Models of one taste, each with noise of its own; and models each with its own.
         shared = draw(runs)
         alike = [np.sqrt(0.5) * shared + np.sqrt(0.5) * words.noise(runs) for _ in range(MODELS)]

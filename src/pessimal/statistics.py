@@ -34,6 +34,15 @@ def holm(p: pd.Series) -> pd.Series:
     return pd.Series(corrected, index=ordered.index, dtype=float).reindex(p.index)
 
 
+def holm_confidence(p: pd.Series, confidence: float) -> np.ndarray:
+    """(n,) the confidence at which the interval of each test says what its p says that `holm`
+    corrected: 1 − (1 − confidence) / m, where correction multiplies this p by m."""
+    corrected, tests = holm(p), max(int(p.notna().sum()), 1)
+    exact = (p > 0) & (corrected < 1)
+    times = (corrected / p.where(exact)).fillna(tests).to_numpy(dtype=float)
+    return 1 - (1 - confidence) / times
+
+
 def sign_flip(differences: np.ndarray, *, two_sided: bool, permutations: int, seed: int) -> float:
     """p of a mean (n,) that is not above 0 (two-sided: not 0), were each number as likely to have
     had the other sign.

@@ -27,6 +27,7 @@ from pessimal.analyses.dictionaries import (
     word_scores,
     words_found,
 )
+from pessimal.catalogue import lineage_of
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.statistics import median_interval
@@ -238,6 +239,53 @@ def test_big_two_contrasts_of_bases_are_the_published_means(big_two):
         interval = t.confidence_interval(0.95)
         assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
         assert row["p"] == pytest.approx(t.pvalue, abs=0.06)
+
+
+def test_models_trained_from_one_another_are_relabelled_together(big_two):
+    medians, polarity, bases = big_two
+    lineages = {model: lineage_of(model) for model in bases}
+    assert len(set(lineages.values())) == 6
+    alone = category_model(medians, polarity=polarity, bases=bases).iloc[-1]
+    row = category_model(medians, polarity=polarity, bases=bases, lineages=lineages).iloc[-1]
+    assert (
+        row[["estimate", "se", "p_value"]].tolist() == alone[["estimate", "se", "p_value"]].tolist()
+    )
+    assert (row["lineages"], row["relabellings"]) == (6, comb(6, 2))
+    assert row["permutation_p"] == pytest.approx(5 / 15)
+    assert row["smallest_p"] == pytest.approx(1 / 15)
+    assert row["models_high"] - row["models_low"] > alone["models_high"] - alone["models_low"]
+
+
+def test_a_lineage_is_relabelled_as_one_and_counts_by_its_models():
+    """Three lineages of 3, 1 and 1 models, two bases: by hand."""
+    means = {"a1": 1.0, "a2": 2.0, "a3": 3.0, "b": 9.0, "c": 5.0}
+    table = pd.DataFrame(
+        [
+            (model, prompt, category, mean * (category == "x") + noise)
+            for model, mean in means.items()
+            for prompt, noise in (("p", 0.0), ("q", 0.1))
+            for category in "xy"
+        ],
+        columns=["model", "prompt", "category", "median_rank"],
+    )
+    bases = {model: "one" if model == "b" else "two" for model in means}
+    lineages = dict.fromkeys(["a1", "a2", "a3"], "a")
+    found = base_contrasts(table, polarity={"p": 1, "q": 1}, bases=bases, lineages=lineages)
+    row = found.set_index("category").loc["x"]
+    # "two" less "one": a + c against b; b + c against a; a + b against c.
+    others = [11 / 4 - 9, 14 / 2 - 2, 15 / 4 - 5]
+    assert row["estimate"] == pytest.approx(others[0])
+    assert (row["lineages"], row["models"], row["relabellings"]) == (3, 5, 3)
+    assert row["p"] == pytest.approx(sum(abs(d) >= abs(others[0]) for d in others) / 3)
+
+
+def test_interval_and_p_are_both_corrected():
+    table = made_up(np.random.default_rng(3), models=12, effect=30.0, slope=6.0)
+    found = base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table))
+    assert (found["low_adjusted"] <= found["low"]).all()
+    assert (found["high_adjusted"] >= found["high"]).all()
+    corrected = found["p_adjusted"] > found["p"]
+    assert (found["low_adjusted"] < found["low"])[corrected].all()
 
 
 def test_a_contrast_is_the_coefficient_of_a_model_that_has_its_cell_as_reference():

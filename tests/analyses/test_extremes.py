@@ -1,5 +1,7 @@
 """Both ends of a score table, with ties told."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,3 +86,28 @@ def test_models_without_a_common_token_have_ends_of_their_own_all_the_same(table
         table_sets([*table_set({"best": rewards}).tables, *other])[0], Options(top=1)
     )
     assert result.table["text"].tolist() == ["z", "v", "Z", "V"]
+
+
+def test_words_of_the_prompt_are_marked_and_said_in_the_headline(table_set):
+    rewards = pd.DataFrame({"a": [3.0, 2.0, 1.0, 0.0, -1.0]})
+    rewards.index = [" Greatest", "love", "thing", "hate", "great"]
+    tables = table_set({"best": rewards}).tables
+    asked = [
+        replace(t, provenance=replace(t.provenance, prompt_text="What's the greatest thing?"))
+        for t in tables
+    ]
+    (result,) = analyse(table_sets(asked)[0], Options(top=3))
+    marked = result.table.set_index("text")["in_prompt"]
+    assert marked[" Greatest"]
+    assert not marked[["love", "hate", "great"]].any()
+    assert "␣Greatest (a word of the prompt) most and great least" in result.headline
+    drawn = result.plot.data["text"].tolist()
+    assert " Greatest†" in drawn
+    assert "love" in drawn
+    assert " Greatest" in result.table["text"].tolist(), "the table has the text as it is"
+
+
+def test_one_optimal_token_of_several_models_is_a_singular(table_set):
+    rewards = pd.DataFrame({"a": np.arange(5.0), "b": np.arange(5.0)}, index=list("vwxyz"))
+    result = analyse(table_set({"best": rewards}), Options(top=1))[0]
+    assert "1 optimal token in 2 models" in result.headline

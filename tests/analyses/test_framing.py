@@ -6,8 +6,15 @@ import pytest
 from scipy import stats
 
 from pessimal.analyses.analysis import Options
-from pessimal.analyses.framing import analyse, ends_of_axes, prompt_pairs, reversals
+from pessimal.analyses.framing import (
+    analyse,
+    ends_of_axes,
+    prompt_pairs,
+    reversals,
+    with_units,
+)
 from pessimal.errors import TableError
+from pessimal.tables.result import HOLDS
 from pessimal.tables.table_set import table_sets
 
 
@@ -127,6 +134,64 @@ def test_the_model_that_turns_is_the_estimate_on_the_opposite_pair(table_set):
     assert result.estimate.value == opposite["turns"]
     assert len(ends.table) == 3 * 2 * 2 * 2 * 3  # pairs, models, axes, ends, top
     assert {"reward_first", "reward_second", "value", "tied", "model"} <= set(ends.table)
+
+
+def half_vocabulary() -> dict[str, pd.DataFrame]:
+    """Words that `turns` and `also` reverse, and as many unused ids that nothing moves."""
+    rng = np.random.default_rng(0)
+    letters = [f"{a}{b}q" for a in "abcdefghij" for b in "klmnopqrst"]
+    texts = [" " + word for word in letters] + [f"<{i}>" for i in range(300)]
+    liked = np.concatenate([rng.normal(size=100), 0.01 * rng.normal(size=300)])
+    turned = np.concatenate([-liked[:100], liked[100:]])
+    noise = 0.005 * rng.normal(size=(2, 400))
+    best = pd.DataFrame({"turns": liked, "also": liked}, index=texts)
+    worst = pd.DataFrame({"turns": turned + noise[0], "also": turned + noise[1]}, index=texts)
+    return {"best": best, "worst": worst}
+
+
+def test_reversal_is_asked_of_words_and_not_of_the_other_tokens(table_set):
+    tables = table_set(half_vocabulary(), polarity=POLARITY)
+    result = analyse(tables, Options(replicates=200))[0]
+    row = result.table.set_index("model").loc["turns"]
+    assert (row["unit"], row["unit_n"], row["n"]) == ("words", 100, 400)
+    assert row["unit_reversal"] > row["reversal"] + 0.3
+    assert result.estimate.value == result.table["unit_reversal"].max()
+    assert result.estimate.standing == HOLDS
+    assert "2 of 2 models reverse most pairs of words" in result.headline
+
+
+def test_one_model_of_several_reverses_in_the_singular_and_one_alone_is_not_counted(table_set):
+    both = analyse(table_set(two_models(), polarity=POLARITY), Options(replicates=200))[0]
+    assert "1 of 2 models reverses" in both.headline
+    alone = {prompt: rewards[["turns"]] for prompt, rewards in two_models().items()}
+    one = analyse(table_set(alone, polarity=POLARITY), Options(replicates=200))[0]
+    assert "1 of 1" not in one.headline
+
+
+def test_no_reversal_is_asserted_of_unrelated_prompts(table_set):
+    rng = np.random.default_rng(3)
+    names = [f"w{i}" for i in range(300)]
+    unrelated = {
+        prompt: pd.DataFrame(rng.normal(size=(300, 2)), index=names, columns=["a", "b"])
+        for prompt in ("best", "worst")
+    }
+    result = analyse(table_set(unrelated, polarity=POLARITY), Options(replicates=200))[0]
+    assert (result.table["unit_p_adjusted"] > 0.05).all()
+    assert (result.table["unit_low"] < 0.5).all()
+    assert result.estimate.standing < HOLDS
+    assert "no model found" in result.headline
+    assert result.weight < 2
+
+
+def test_the_words_interval_excludes_a_half_where_the_corrected_p_says_so():
+    x, y = two_prompts(400, correlation=-0.08)
+    rows = pd.concat([framing(x, sign * y, replicates=100) for sign in (1, 1, 1)])
+    units = [("items", pd.DataFrame({"x": x, "y": noisy})) for noisy in (y, y + x / 4, y + x / 6)]
+    table = with_units(rows.reset_index(drop=True), units, meanings=None)
+    excluded = (table["unit_low"] > 0.5) | (table["unit_high"] < 0.5)
+    assert excluded.tolist() == (table["unit_p_adjusted"] <= 0.05).tolist()
+    assert (table["unit_p_adjusted"] >= table["unit_p"]).all()
+    assert 0 < excluded.sum() < 3
 
 
 def test_prompts_of_ones_own_are_compared_where_their_polarity_is_opposite(table_set):

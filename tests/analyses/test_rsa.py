@@ -212,16 +212,19 @@ def test_a_planted_developer_is_the_estimate_and_weighs_more_than_nothing_plante
     }
     table = results["rsa"].table.set_index("factor")
     assert table["prompt"].unique().tolist() == ["greatest"]
-    assert results["rsa"].estimate.value == table.loc["developer", "beta"] == table["beta"].max()
+    estimate = results["rsa"].estimate
+    assert estimate.value == table.loc["developer", "mantel_r"] == table["mantel_r"].max()
     assert (
-        results["rsa"].estimate.p
-        == table.loc["developer", "p_holm"]
-        >= table.loc["developer", "p_value"]
+        estimate.p == table.loc["developer", "mantel_p_holm"] > table.loc["developer", "mantel_p"]
     )
+    assert (estimate.n, estimate.of) == (12, "models")
+    assert table.loc["developer", "beta"] == table["beta"].max()
     for name in ("p", "mantel_p"):
         raw = table["p_value" if name == "p" else name]
         assert table[f"{name}_holm"].dropna().min() == pytest.approx(raw.count() * raw.min())
-    assert results["rsa"].weight > HOLDS + 0.5
+    assert estimate.standing == HOLDS
+    assert 0.1 < results["rsa"].weight < TESTED, "what models want comes first"
+    assert "follows the models' developer" in results["rsa"].headline
     assert any("rank left out" in note for note in results["rsa"].notes)
     unplanted = pd.DataFrame(
         np.random.default_rng(1).normal(size=rewards.shape), columns=rewards.columns
@@ -229,7 +232,9 @@ def test_a_planted_developer_is_the_estimate_and_weighs_more_than_nothing_plante
     without = analyse(
         table_set({"greatest": unplanted}, described=described), Options(permutations=500)
     )[0]
-    assert without.weight == TESTED
+    assert without.estimate.standing == TESTED
+    assert without.weight < results["rsa"].weight
+    assert "no factor found" in without.headline
 
 
 def test_prompts_without_a_regression_are_named_and_none_at_all_is_refused(table_set):

@@ -15,6 +15,7 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import kendall, ranked, spearman, with_intervals
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
@@ -37,6 +38,7 @@ ENDS = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
 def agreement(
     rewards: pd.DataFrame,
     *,
+    dependent: Dependence | None = None,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -48,14 +50,16 @@ def agreement(
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-    Each row counts as one item. The intervals are item bootstraps of the linearised statistics (see
-    `ranks`): they say how far another draw of as many items would move the number. Overlaps rest on
+    Each row counts as one item. The intervals are bootstraps of the linearised statistics (see
+    `ranks`) over clusters of `dependent` items, or over items where it is None: they say how far
+    another draw of as many would move the number. Overlaps rest on
     the few items at one end, of which a vocabulary holds no other draw: they have no interval, and
     are to be read beside those of a model with its own rescan (see `noise_floor`).
 
     Args:
         rewards: items × models, float, none missing.
-        replicates, confidence, seed: of the bootstrap over items; the same draws serve every pair.
+        dependent: which items are not independent.
+        replicates, confidence, seed: of the bootstrap; the same draws serve every pair.
         persistence, depth: of rank-biased overlap; the depth in ranks.
         top: k, items at each end.
 
@@ -87,13 +91,17 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
+    likenesses = dict.fromkeys(pairs, 0.0)
+    if dependent is not None:
+        alike = {model: dependent.alike(of_model.centred) for model, of_model in ranks.items()}
+        likenesses = {(a, b): dependent.likeness(alike[a], alike[b]) for a, b in pairs}
     statistics = {
-        "kendall": [kendall(ranks[a], ranks[b]) for a, b in pairs],
-        "spearman": [spearman(ranks[a], ranks[b]) for a, b in pairs],
+        name: [statistic(ranks[a], ranks[b], likeness=likenesses[a, b]) for a, b in pairs]
+        for name, statistic in (("kendall", kendall), ("spearman", spearman))
     }
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
-        n=len(rewards), **with_intervals(statistics, **draws)
+        n=len(rewards), **with_intervals(statistics, dependent, **draws)
     )
     for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
         table[name] = [
@@ -273,7 +281,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     the noise floor."""
     failed: list[str] = []
     pairs = by_prompt(
-        tables, lambda p: agreement(tables.matrix(p), **_numbers(options)), models=2, failed=failed
+        tables,
+        lambda p: agreement(
+            tables.matrix(p),
+            dependent=dependence(tables.matrix(p).index, options.meanings),
+            **_numbers(options),
+        ),
+        models=2,
+        failed=failed,
     )
     if pairs.empty:
         return []
@@ -363,13 +378,13 @@ def _raw(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None
     same: dict[str, list[ScoreTable]] = {}
     for table in tables.by_prompt[prompt]:
         same.setdefault(table.provenance.candidates_digest, []).append(table)
-    pieces = [
-        agreement(
-            pd.DataFrame({t.provenance.model: _by_id(t) for t in members}), **_numbers(options)
-        )
-        for members in same.values()
-        if len(members) > 1 and len(members[0].rows) > len(tables.matrix(prompt))
-    ]
+    pieces = []
+    for members in same.values():
+        if len(members) > 1 and len(members[0].rows) > len(tables.matrix(prompt)):
+            rewards = pd.DataFrame({t.provenance.model: _by_id(t) for t in members})
+            texts = members[0].rows.set_index("candidate_id")["text"].reindex(rewards.index)
+            dependent = dependence(texts, options.meanings)
+            pieces.append(agreement(rewards, dependent=dependent, **_numbers(options)))
     return pd.concat(pieces) if pieces else None
 
 

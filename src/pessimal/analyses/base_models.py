@@ -17,6 +17,7 @@ from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.framing import PAIRS, ends_of_axes
+from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
@@ -171,6 +172,7 @@ def reward_correlation(
     rewards: pd.DataFrame,
     scores: pd.DataFrame,
     *,
+    dependent: Dependence | None = None,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -178,10 +180,10 @@ def reward_correlation(
     """Rank correlation of each reward model with each score that language models give the same
     candidates.
 
-    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are item
-    bootstraps of the linearised statistics, taking candidates as independent, which spellings of
-    one word are not. All rows rest on the same candidates, so differences between them are surer
-    than overlapping intervals suggest.
+    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are bootstraps
+    of the linearised statistics over clusters of `dependent` candidates, or over candidates where
+    it is None. All rows rest on the same candidates, so differences between them are surer than
+    overlapping intervals suggest.
 
     Args:
         rewards: candidates × reward models.
@@ -206,14 +208,21 @@ def reward_correlation(
         )
         for name in scores
     }
+    known = dependent or dependence((), None)
+    alike = {name: known.alike(other.centred) for name, other in ranks.items()}
     rows, statistics = [], []
     for model in rewards:
         model_ranks = ranked(rewards[model].to_numpy())
+        alike_in_model = known.alike(model_ranks.centred)
         for name, other in ranks.items():
             rows.append({"model": model, "score": name, "n": len(rewards)})
-            statistics += [kendall(model_ranks, other), spearman(model_ranks, other)]
+            likeness = known.likeness(alike_in_model, alike[name])
+            statistics += [
+                statistic(model_ranks, other, likeness=likeness)
+                for statistic in (kendall, spearman)
+            ]
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    estimates, low, high = bootstrapped(statistics, **draws)
+    estimates, low, high = bootstrapped(statistics, dependent, **draws)
     return pd.DataFrame(rows).assign(
         kendall=estimates[::2],
         low=low[::2],
@@ -254,9 +263,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             keep("language_extremes", ends[columns], model=table.provenance.model)
         try:
-            correlation = reward_correlation(
-                *side_by_side(tables, prompt, members), **options.draws
-            )
+            rewards, scores = side_by_side(tables, prompt, members)
+            dependent = dependence(rewards.index, options.meanings)
+            correlation = reward_correlation(rewards, scores, dependent=dependent, **options.draws)
             keep("language_correlation", correlation.rename(columns={"score": "language_model"}))
         except TableError as error:
             notes[f"{prompt}: {error}"] = None
@@ -290,7 +299,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 rewards, scores = side_by_side(tables, prompt, [p, q])
                 measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
                 correlation = reward_correlation(
-                    rewards, measures.set_axis(scores.index), **options.draws
+                    rewards,
+                    measures.set_axis(scores.index),
+                    dependent=dependence(rewards.index, options.meanings),
+                    **options.draws,
                 )
                 keep(
                     "implicit_correlation",
@@ -368,6 +380,15 @@ def side_by_side(
     return matrix.drop(columns=list(names)), matrix[list(names)].rename(columns=names)
 
 
+def _tau(row: pd.Series) -> str:
+    """τ and its interval; said where that holds 0."""
+    tau, low, high = (signed(row[name], ".2f") for name in ("kendall", "low", "high"))
+    if np.isnan(row["low"]):
+        return f"τ = {tau}"
+    beside = ", not told from 0" if row["low"] <= 0 <= row["high"] else ""
+    return f"τ = {tau} [{low}, {high}]{beside}"
+
+
 def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
     return reward_matrix(members, paper=tables.reading.paper, stripped=tables.reading.stripped)
 
@@ -407,7 +428,7 @@ def _results(
         best = table.loc[table["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the log-probabilities "
-            f"of {label[best['language_model']]} (τ = {signed(best['kendall'], '.2f')})."
+            f"of {label[best['language_model']]} ({_tau(best)})."
         )
         summary = {
             f"{row.prompt}/language_kendall/{row.language_model}/{row.model}": float(row.kendall)
@@ -462,7 +483,7 @@ def _results(
         best = implicit.loc[implicit["kendall"].abs().idxmax()]
         headline = (
             f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the step from "
-            f"{steps[best['pair']]} (τ = {signed(best['kendall'], '.2f')})."
+            f"{steps[best['pair']]} ({_tau(best)})."
         )
         forest = Forest.of(tau, group="measure", xlabel="Kendall's τ-b with the step", **plot)
         fields = {"label": furthest, "plot": forest, "method": method}

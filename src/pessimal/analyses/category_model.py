@@ -14,9 +14,31 @@ import pandas as pd
 from scipy import optimize, stats
 
 from pessimal.errors import TableError
-from pessimal.statistics import holm
+from pessimal.statistics import holm, holm_confidence
 
 FRAMINGS = {1: "positive", -1: "negative"}
+
+
+class Lineages(NamedTuple):
+    """Models of one group, those that were trained from one another taken together: they are no
+    independent trainings, and a permutation moves them as one."""
+
+    means: np.ndarray
+    """(lineages,) mean of each lineage's models."""
+    sizes: np.ndarray
+    """(lineages,) models in each."""
+
+    @classmethod
+    def of(cls, by_model: pd.Series, lineages: Mapping[str, str] | None) -> "Lineages":
+        """Of numbers by model; one that `lineages` does not name is its own."""
+        named = [(lineages or {}).get(model, model) for model in by_model.index]
+        groups = by_model.groupby(named, sort=False)
+        return cls(groups.mean().to_numpy(), groups.size().to_numpy(dtype=float))
+
+    @property
+    def mean(self) -> float:
+        """Over models."""
+        return float(self.means @ self.sizes / self.sizes.sum())
 
 
 class _Term(NamedTuple):
@@ -48,6 +70,7 @@ def category_model(
     *,
     polarity: Mapping[str, int],
     bases: Mapping[str, str] | None = None,
+    lineages: Mapping[str, str] | None = None,
     permutations: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -59,22 +82,24 @@ def category_model(
     positive framing. The published standard errors take a model's prompts for independent draws
     beyond one intercept, and are far too small where models differ in how they take to a
     *category*. So beside them stand numbers whose unit is the model: its own contrast, averaged
-    over its prompts, compared between bases (pooled t) or with zero. Their permutation test
-    relabels the models' bases (in all ways, where there are no more than `permutations`), or flips
-    the signs of contrasts; two-sided, ties count against the term. Terms are not corrected for
-    their number.
+    over its prompts, compared between bases (pooled t) or with zero. Models of one lineage are one
+    unit. The permutation test relabels the lineages' bases (in all ways, where there are no more
+    than `permutations`), or flips the signs of contrasts; two-sided, ties count against the term.
+    Terms are not corrected for their number.
 
     Args:
         medians: of `dictionaries.median_ranks`.
         polarity: 1 or −1 by prompt.
         bases: base by model; None for a model without base terms.
+        lineages: lineage by model; one that is not named is its own.
         permutations, seed: at most so many relabellings; of sampled ones.
 
     Returns:
         One row per coefficient: term, base, category, framing ("" where the term has none),
             estimate, se, z, p_value,
         low, high (of the mixed model), models_se, models_p, models_low, models_high (of the
-        contrasts), permutation_p, smallest_p (that so few models allow), relabellings, n (units),
+        contrasts), permutation_p, smallest_p (that so few lineages allow), relabellings, lineages,
+        n (units),
         models, prompts, intercept_variance, residual_variance, singular (the intercept variance is
         zero: ordinary least squares), reference.
 
@@ -101,7 +126,13 @@ def category_model(
             "low": estimates[at] - reach[at],
             "high": estimates[at] + reach[at],
             **_between_models(
-                table, term, levels, permutations=permutations, confidence=confidence, rng=rng
+                table,
+                term,
+                levels,
+                lineages,
+                permutations=permutations,
+                confidence=confidence,
+                rng=rng,
             ),
         }
         for at, term in enumerate(terms)
@@ -126,6 +157,7 @@ def base_contrasts(
     *,
     polarity: Mapping[str, int],
     bases: Mapping[str, str],
+    lineages: Mapping[str, str] | None = None,
     permutations: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -134,24 +166,27 @@ def base_contrasts(
     framing?
 
     The estimate is the mean median rank of the one base's models less that of the other's;
-    negative: ranked better. Its unit is the model, whose prompts are averaged: pooled t interval,
-    and a permutation test over all relabellings of the models' bases (two-sided, ties count against
-    the contrast). Beside it stand the same contrast in the mixed model of `category_model`, whose
+    negative: ranked better. Its unit is the model, whose prompts are averaged, and models of one
+    lineage are one unit: pooled t interval, and a permutation test over all relabellings of the
+    lineages' bases (two-sided, ties count against the contrast). Beside it stand the same contrast
+    in the mixed model of `category_model`, whose
     standard error takes a model's prompts for independent draws, and the published figure's Welch
     test, which takes every model × prompt for one. All p values are corrected for the contrasts of
-    the table.
+    the table, and low_adjusted and high_adjusted are the interval at the level of p_adjusted.
 
     Args:
         medians: of `dictionaries.median_ranks`.
         polarity: 1 or −1 by prompt.
         bases: base by model; two bases at least.
+        lineages: lineage by model; one that is not named is its own.
         permutations, seed: at most so many relabellings; of sampled ones.
 
     Returns:
         One row per category, framing and pair of bases: category, framing, base, reference, n
-            (models × prompts), models,
-        prompts, estimate, se, low, high, p, p_adjusted (Holm), smallest_p (that so few models
-        allow), relabellings, mixed_se, mixed_low, mixed_high, mixed_p, mixed_p_adjusted (Holm),
+            (models × prompts), models, lineages,
+        prompts, estimate, se, low, high, low_adjusted, high_adjusted, p, p_adjusted (Holm),
+        smallest_p (that so few lineages allow), relabellings, mixed_se, mixed_low, mixed_high,
+        mixed_p, mixed_p_adjusted (Holm),
         welch_p, welch_p_bonferroni.
 
     Raises:
@@ -168,6 +203,7 @@ def base_contrasts(
     _, terms = _coding(table)
     estimates, covariance, _, _ = _fit(table, terms)
     reach, rng, rows = stats.norm.ppf((1 + confidence) / 2), np.random.default_rng(seed), []
+    pairs: list[list[Lineages]] = []
     framings = sorted(table["framing"].unique(), reverse=True)  # positive first
     for framing, category in product(framings, sorted(table["category"].unique())):
         cell = table[(table["framing"] == framing) & (table["category"] == category)]
@@ -178,11 +214,12 @@ def base_contrasts(
                 for level in (base, reference)
             ]
             groups = [
-                by_model.loc[by_model["base"] == level, "mean"].to_numpy()
+                Lineages.of(by_model.loc[by_model["base"] == level, "mean"], lineages)
                 for level in (base, reference)
             ]
             tested = _relabelled(groups[0], groups[1], permutations, rng)
-            pooled = _pooled(groups, confidence)
+            pooled = pooled_interval(groups, confidence)
+            pairs.append(groups)
             both = pd.DataFrame(
                 {"base": [base, reference], "category": category, "framing": framing}
             )
@@ -196,7 +233,8 @@ def base_contrasts(
                     "base": base,
                     "reference": reference,
                     "n": sum(map(len, units)),
-                    "models": sum(map(len, groups)),
+                    "models": int(sum(group.sizes.sum() for group in groups)),
+                    "lineages": sum(len(group.means) for group in groups),
                     "prompts": cell["prompt"].nunique(),
                     **pooled._asdict(),
                     "p": tested["permutation_p"],
@@ -211,7 +249,11 @@ def base_contrasts(
             )
     contrasts = pd.DataFrame(rows)
     tests = contrasts["welch_p"].notna().sum()
+    levels = holm_confidence(contrasts["p"], confidence)
+    wide = [pooled_interval(groups, level) for groups, level in zip(pairs, levels, strict=True)]
     return contrasts.assign(
+        low_adjusted=[one.low for one in wide],
+        high_adjusted=[one.high for one in wide],
         p_adjusted=holm(contrasts["p"]),
         mixed_p_adjusted=holm(contrasts["mixed_p"]),
         welch_p_bonferroni=(contrasts["welch_p"] * tests).clip(upper=1),
@@ -219,9 +261,10 @@ def base_contrasts(
 
 
 CONTRASTS = [
-    "category", "framing", "base", "reference", "n", "models", "prompts", "estimate", "se", "low",
-    "high", "p", "p_adjusted", "smallest_p", "relabellings", "mixed_se", "mixed_low", "mixed_high",
-    "mixed_p", "mixed_p_adjusted", "welch_p", "welch_p_bonferroni",
+    "category", "framing", "base", "reference", "n", "models", "lineages", "prompts", "estimate",
+    "se", "low", "high", "low_adjusted", "high_adjusted", "p", "p_adjusted", "smallest_p",
+    "relabellings", "mixed_se", "mixed_low", "mixed_high", "mixed_p", "mixed_p_adjusted", "welch_p",
+    "welch_p_bonferroni",
 ]  # fmt: skip
 
 
@@ -244,7 +287,8 @@ def model_contrasts(
         One row per category, framing and pair of models: category, framing, model, reference, n
             (prompts), units, estimate
         (mean over units of the median rank of the model less that of the reference; negative:
-        ranked better), se, low, high, p, p_adjusted (Holm), welch_p, welch_p_fdr (Benjamini &
+        ranked better), se, low, high, low_adjusted, high_adjusted (at the level of p_adjusted), p,
+        p_adjusted (Holm), welch_p, welch_p_fdr (Benjamini &
         Hochberg). One unit has no interval and no p.
 
     Raises:
@@ -295,11 +339,34 @@ def model_contrasts(
     )
     columns = [
         "category", "framing", "model", "reference", "n", "units", "estimate", "se", "low", "high",
-        "p", "p_adjusted",
+        "low_adjusted", "high_adjusted", "p", "p_adjusted", "welch_p", "welch_p_fdr",
     ]  # fmt: skip
-    return contrasts.assign(p_adjusted=holm(contrasts["p"]), welch_p_fdr=rates)[
-        [*columns, "welch_p", "welch_p_fdr"]
-    ]
+    low, high = corrected_bounds(
+        contrasts["estimate"],
+        contrasts["se"],
+        contrasts["units"] - 1,
+        contrasts["p"],
+        confidence=confidence,
+    )
+    return contrasts.assign(
+        low_adjusted=low, high_adjusted=high, p_adjusted=holm(contrasts["p"]), welch_p_fdr=rates
+    )[columns]
+
+
+def corrected_bounds(
+    estimates: pd.Series,
+    errors: pd.Series,
+    freedom: pd.Series | float,
+    p: pd.Series,
+    *,
+    confidence: float,
+) -> tuple[pd.Series, pd.Series]:
+    """Student's intervals at the level at which Holm corrects each p; missing where there is no
+    p."""
+    levels = pd.Series(holm_confidence(p, confidence), index=p.index).where(p.notna())
+    # A fit without any degree of freedom has no error, and so no interval.
+    reach = stats.t.ppf((1 + levels) / 2, np.maximum(freedom, 1)) * errors
+    return estimates - reach, estimates + reach
 
 
 def _welch(one: np.ndarray, other: np.ndarray) -> float:
@@ -432,6 +499,7 @@ def _between_models(
     table: pd.DataFrame,
     term: _Term,
     levels: Mapping[str, list[str]],
+    lineages: Mapping[str, str] | None,
     *,
     permutations: int,
     confidence: float,
@@ -439,26 +507,25 @@ def _between_models(
 ) -> dict[str, float]:
     """The term's estimate with models as units: its standard error, t interval, and permutation
     test."""
-    contrasts, base = _contrasts(table, term, levels)
-    one = contrasts[base == (term.base or levels["base"][0])].to_numpy()
-    groups = [one, contrasts[base == levels["base"][0]].to_numpy()] if term.base else [one]
+    groups = _units_of(table, term, levels, lineages)
     if term.name == "intercept":
         tested = {"permutation_p": np.nan, "smallest_p": np.nan, "relabellings": 0}
     elif term.base:
         tested = _relabelled(groups[0], groups[1], permutations, rng)
     else:
-        tested = _flipped(one, permutations, rng)
-    pooled = _pooled(groups, confidence)
+        tested = _flipped(groups[0], permutations, rng)
+    pooled = pooled_interval(groups, confidence)
     return {
         "models_se": pooled.se,
         "models_p": pooled.p,
         "models_low": pooled.low,
         "models_high": pooled.high,
+        "lineages": sum(len(group.means) for group in groups),
         **tested,
     }
 
 
-class _Pooled(NamedTuple):
+class Pooled(NamedTuple):
     """A mean, or a difference of two, with its t interval."""
 
     estimate: float
@@ -468,15 +535,35 @@ class _Pooled(NamedTuple):
     high: float
 
 
-def _pooled(groups: Sequence[np.ndarray], confidence: float) -> _Pooled:
-    """The mean of one group, or the first's less the second's, with the variance of all."""
-    freedom = sum(len(group) - 1 for group in groups) or np.nan
-    estimate = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0)
-    squares = sum(np.sum((group - group.mean()) ** 2) for group in groups)
-    se = np.sqrt(squares / freedom * sum(1 / len(group) for group in groups))
+def pooled_interval(groups: Sequence[Lineages], confidence: float) -> Pooled:
+    """The mean over models of one group, or the first's less the second's, with the variance of all
+    lineages' means, which is taken to be the same whatever their size. Without an interval where no
+    group has two lineages."""
+    freedom = sum(len(group.means) - 1 for group in groups)
+    estimate = groups[0].mean - (groups[1].mean if len(groups) > 1 else 0)
+    shares = [group.sizes / group.sizes.sum() for group in groups]
+    squares = sum(float(np.sum((group.means - group.mean) ** 2)) for group in groups)
+    # E Σ (m − Σ w m)² = σ² (l − 2 + l Σ w²) of l lineages with weights w; l − 1 of equal ones.
+    expected = sum(len(w) - 2 + len(w) * float(w @ w) for w in shares)
+    if not freedom:
+        return Pooled(estimate, np.nan, np.nan, np.nan, np.nan)
+    se = np.sqrt(squares / expected * sum(float(w @ w) for w in shares))
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * se
     p = 2 * stats.t.sf(abs(estimate) / se, freedom) if se > 0 else np.nan
-    return _Pooled(estimate, se, p, estimate - reach, estimate + reach)
+    return Pooled(estimate, se, p, estimate - reach, estimate + reach)
+
+
+def _units_of(
+    table: pd.DataFrame,
+    term: _Term,
+    levels: Mapping[str, list[str]],
+    lineages: Mapping[str, str] | None,
+) -> list[Lineages]:
+    """What a term compares: the models of its base and of the reference, or all of the
+    reference."""
+    contrasts, base = _contrasts(table, term, levels)
+    compared = [term.base, levels["base"][0]] if term.base else [levels["base"][0]]
+    return [Lineages.of(contrasts[base == level], lineages) for level in compared]
 
 
 def _contrasts(
@@ -497,26 +584,29 @@ def _contrasts(
 
 
 def _relabelled(
-    one: np.ndarray, other: np.ndarray, permutations: int, rng: np.random.Generator
+    one: Lineages, other: Lineages, permutations: int, rng: np.random.Generator
 ) -> dict:
-    """The difference of two groups' means, over all ways to label as many models."""
-    both, n = np.concatenate([one, other]), len(one)
-    if exact := comb(len(both), n) <= permutations:
-        chosen = np.array(list(combinations(range(len(both)), n)))
+    """The difference of two groups' means over models, over all ways to label as many lineages."""
+    n = len(one.means)
+    sizes = np.concatenate([one.sizes, other.sizes])
+    sums = np.concatenate([one.means, other.means]) * sizes
+    if exact := comb(len(sums), n) <= permutations:
+        chosen = np.array(list(combinations(range(len(sums)), n)))
     else:
-        chosen = np.argsort(rng.random((permutations, len(both))), axis=1)[:, :n]
-    first = both[chosen].sum(axis=1)
-    differences = first / n - (both.sum() - first) / len(other)
-    return _p_value(one.mean() - other.mean(), differences, exact=exact)
+        chosen = np.argsort(rng.random((permutations, len(sums))), axis=1)[:, :n]
+    first, models = sums[chosen].sum(axis=1), sizes[chosen].sum(axis=1)
+    differences = first / models - (sums.sum() - first) / (sizes.sum() - models)
+    return _p_value(one.mean - other.mean, differences, exact=exact)
 
 
-def _flipped(values: np.ndarray, permutations: int, rng: np.random.Generator) -> dict[str, float]:
-    """The mean, over all ways to turn the signs of the models' contrasts round."""
-    if exact := 2 ** len(values) <= permutations:
-        flips = np.array(list(product((1, -1), repeat=len(values))))
+def _flipped(units: Lineages, permutations: int, rng: np.random.Generator) -> dict[str, float]:
+    """The mean over models, over all ways to turn the signs of the lineages' contrasts round."""
+    if exact := 2 ** len(units.means) <= permutations:
+        flips = np.array(list(product((1, -1), repeat=len(units.means))))
     else:
-        flips = rng.choice((1, -1), size=(permutations, len(values)))
-    return _p_value(values.mean(), flips @ values / len(values), exact=exact)
+        flips = rng.choice((1, -1), size=(permutations, len(units.means)))
+    draws = flips @ (units.means * units.sizes) / units.sizes.sum()
+    return _p_value(units.mean, draws, exact=exact)
 
 
 def _p_value(observed: float, draws: np.ndarray, *, exact: bool) -> dict[str, float]:

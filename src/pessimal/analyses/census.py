@@ -120,7 +120,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     most = table.loc[table["estimate"].idxmax()]
     label, best = tables.labels[most["model"]], literal(most["best"])
     headline = (
-        f"On {most['prompt']}, {most['yes']:,} of {most['n']:,} {tables.things} make {label} say "
+        f"On {most['prompt']}, {_make(most['yes'], most['n'], tables.things)} {label} say "
         f"yes, above all {best}."
         if most["yes"]
         else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; "
@@ -149,6 +149,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     return results
 
 
+def _make(some: int, n: int, things: str) -> str:
+    """`1 of 10 tokens makes`, `2 of 10 tokens make`."""
+    return f"{some:,} of {n:,} {things} {'makes' if some == 1 else 'make'}"
+
+
 def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     """Where the ten published strings stand, of models and prompts that were scanned with them
     too."""
@@ -167,7 +172,7 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     table = pd.concat(pieces, ignore_index=True).assign(candidates=MASTER_KEYS)
     fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
     headline = (
-        f"{fool} of {len(table)} trials with the published keys make a judge say yes; the "
+        f"{_make(fool, len(table), 'trials with the published keys')} a judge say yes; the "
         f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
     )
     plot = Scatter(
@@ -194,7 +199,7 @@ def _everywhere(
     table = pd.DataFrame(counts).assign(candidates=tables.candidates)
     most = table.loc[table["yes_everywhere"].idxmax()]
     headline = (
-        f"{most['yes_everywhere']:,} of {most['n']:,} {tables.things} make "
+        f"{_make(most['yes_everywhere'], most['n'], tables.things)} "
         f"{tables.labels[most['model']]} say yes on all {most['prompts']} prompts, where "
         f"{most['expected']:,.0f} would by chance."
     )

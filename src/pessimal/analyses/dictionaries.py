@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.category_model import (
+    Lineages,
     base_contrasts,
     category_model,
+    corrected_bounds,
     framings_of,
     model_contrasts,
+    pooled_interval,
 )
+from pessimal.catalogue import lineage_of
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import holm, median_interval
+from pessimal.statistics import LEVEL, holm, median_interval
 from pessimal.tables.result import Effect, Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, run_and_step
@@ -34,7 +37,12 @@ LEAST_WORDS = 6
 """Words a category needs: of fewer no 95 % interval of the median can be given."""
 ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
 DIFFERENCE = Effect(
-    "estimate", "difference in median rank", "low", "high", p="p_adjusted", null=0.0
+    "estimate",
+    "difference in median rank",
+    "low_adjusted",
+    "high_adjusted",
+    p="p_adjusted",
+    null=0.0,
 )
 BETTER = "difference in mean median rank (negative: ranked better)"
 WILDCARD = "*"
@@ -223,19 +231,21 @@ def category_means(
     *,
     polarity: Mapping[str, int],
     bases: Mapping[str, str] | None = None,
+    lineages: Mapping[str, str] | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Mean and standard deviation of the median ranks: by framing, base and category, and over all
     of either.
 
     The unit of mean and sd is a model × prompt × category, as published. Prompts to one model are
-    not independent, so the interval takes each model's own mean as one observation (Student t), and
-    is missing for a single model.
+    not independent, so the interval takes each model's own mean as one observation (Student t),
+    those of one lineage together, and is missing for a single one.
 
     Args:
         medians: of `median_ranks`.
         polarity: 1 or −1 by prompt; TableError where one has none.
         bases: base by model; without it there is only `all bases`.
+        lineages: lineage by model; one that is not named is its own.
 
     Returns:
         framing, base, category, n (units), models, prompts, mean, sd (divisor n − 1), low, high;
@@ -249,8 +259,8 @@ def category_means(
             for (framing, of_base, of_category), part in keys.groupby(
                 ["framing", "base", "category"]
             ):
-                model_means = part.groupby("model")["median_rank"].mean().to_numpy()
-                low, high = _mean_interval(model_means, confidence=confidence)
+                model_means = part.groupby("model")["median_rank"].mean()
+                interval = pooled_interval([Lineages.of(model_means, lineages)], confidence)
                 rows.append(
                     {
                         "framing": framing,
@@ -261,21 +271,13 @@ def category_means(
                         "prompts": part["prompt"].nunique(),
                         "mean": part["median_rank"].mean(),
                         "sd": part["median_rank"].std(),
-                        "low": low,
-                        "high": high,
+                        "low": interval.low,
+                        "high": interval.high,
                     }
                 )
     return pd.DataFrame(rows).sort_values(
         "framing", ascending=False, kind="stable", ignore_index=True
     )
-
-
-def _mean_interval(values: np.ndarray, *, confidence: float) -> tuple[float, float]:
-    many = len(values) > 1
-    reach = (
-        stats.t.ppf((1 + confidence) / 2, len(values) - 1) * stats.sem(values) if many else np.nan
-    )
-    return float(values.mean() - reach), float(values.mean() + reach)
 
 
 def _entries(dictionary: pd.DataFrame) -> pd.DataFrame:
@@ -374,6 +376,9 @@ def _of_scores(
     )
     spelling = Spelling(exact=options.paper, added=True) if prefix else ANY_SPELLING
     how: dict[str, Any] = {"confidence": options.confidence, "polarity": polarity}
+    lineages = {model: lineage_of(model) for model in described}
+    if bases is not None:
+        unknown = [*unknown, _lineages_note(lineages)]
     drawn: dict[str, Any] = {"permutations": options.permutations, "seed": options.seed}
     results = []
 
@@ -390,19 +395,21 @@ def _of_scores(
             medians = medians.assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
             keep(Result("median_ranks", medians, method="dictionaries"))
-            means = category_means(medians, bases=bases, **how)
+            means = category_means(medians, bases=bases, lineages=lineages, **how)
             keep(
                 _ranks_result(
-                    means.assign(**where), medians, bases or {}, options.confidence, title
+                    means.assign(**where), medians, bases or {}, lineages, options.confidence, title
                 )
             )
             if prefix and medians["model"].nunique() > 1:
                 keep(_pairs_result(model_contrasts(medians, **how).assign(**where), title, tables))
             if bases is not None:
-                contrasts = base_contrasts(medians, bases=bases, **how, **drawn)
+                contrasts = base_contrasts(medians, bases=bases, lineages=lineages, **how, **drawn)
                 keep(_contrasts_result(contrasts.assign(**where), title, medians["words"].iloc[0]))
-            terms = category_model(medians, bases=bases, **how, **drawn)
-            keep(_terms_result(terms.assign(**where), medians["words"].iloc[0], title))
+            terms = category_model(medians, bases=bases, lineages=lineages, **how, **drawn)
+            terms = _with_corrected(terms, options.confidence)
+            words_ranked = int(medians["words"].iloc[0])
+            keep(_terms_result(terms.assign(**where), words_ranked, title, options.confidence))
         except TableError as error:  # too few words, or too few models for the mixed model
             notes.append(f"{title}: {error}")
         words = words_found(rewards, dictionary, spelling).assign(**where)
@@ -410,8 +417,24 @@ def _of_scores(
     return results
 
 
+def _lineages_note(lineages: Mapping[str, str]) -> str:
+    """What is known of which models were trained from which."""
+    members: dict[str, list[str]] = {}
+    for model, lineage in lineages.items():
+        members.setdefault(lineage, []).append(model)
+    several = [f"{', '.join(models)}" for models in members.values() if len(models) > 1]
+    if not several:
+        return "lineages: none of these models is known to be trained from another"
+    return f"one lineage each, relabelled together: {'; '.join(several)}"
+
+
 def _ranks_result(
-    means: pd.DataFrame, medians: pd.DataFrame, bases: Mapping, confidence: float, title: str
+    means: pd.DataFrame,
+    medians: pd.DataFrame,
+    bases: Mapping[str, str],
+    lineages: Mapping[str, str],
+    confidence: float,
+    title: str,
 ) -> Result:
     """The categories that lie farthest apart on prompts of one polarity; a figure of every model's
     mean ranks."""
@@ -433,8 +456,8 @@ def _ranks_result(
         .set_index(["model", "category"])["mean"]
         .unstack()
     )
-    apart = (by_model[last["category"]] - by_model[first["category"]]).to_numpy()
-    low, high = _mean_interval(apart, confidence=confidence)
+    apart = Lineages.of(by_model[last["category"]] - by_model[first["category"]], lineages)
+    interval = pooled_interval([apart], confidence)
     words = int(medians["words"].iloc[0])
     return Result(
         "dictionary_means",
@@ -454,26 +477,47 @@ def _ranks_result(
             xlabel="mean median rank (1 = highest)",
         ),
         method="dictionaries",
-        weight=weight_of(2 * apart.mean() / words),
+        weight=weight_of(2 * apart.mean / words),
         estimate=Estimate(
-            "difference in median rank", float(apart.mean()), len(apart), "models", low, high
+            "difference in median rank",
+            interval.estimate,
+            len(apart.means),
+            "lineages",
+            interval.low,
+            interval.high,
         ),
     )
 
 
+def _largest(contrasts: pd.DataFrame, p: str) -> pd.Series:
+    """The largest of those that hold after correction; of all where none does."""
+    holding = contrasts[contrasts[p] <= LEVEL]
+    among = contrasts if holding.empty else holding
+    return among.loc[among["estimate"].abs().idxmax()]
+
+
 def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result:
-    """The contrast of bases that models as units support best."""
-    size = contrasts["estimate"].abs()
-    best = contrasts.assign(size=-size).sort_values(["p_adjusted", "size"]).iloc[0]
+    """The largest contrast of bases that holds with lineages as units."""
+    best = _largest(contrasts, "p_adjusted")
+    effect = replace(DIFFERENCE, n="lineages", of="lineages")
+    number = f"{_interval(best['low_adjusted'], best['high_adjusted'])}, {_p(best['p_adjusted'])}"
+    headline = (
+        f"{title}: on {best['framing']} prompts, {best['base']} models rank {best['category']} "
+        f"words {_places(best['estimate'])} than {best['reference']} models ({number})."
+    )
+    if best["p_adjusted"] > LEVEL:
+        headline = (
+            f"{title}: no difference of bases found; largest, {best['base']} − "
+            f"{best['reference']}, {best['framing']}, {best['category']}: "
+            f"{signed(best['estimate'], '+.1f')} ({number})."
+        )
     pair = contrasts["base"] + " − " + contrasts["reference"]
     return Result.of_row(
         best,
         "dictionary_contrasts",
         contrasts,
-        replace(DIFFERENCE, n="models", of="models"),
-        f"{title}: on {best['framing']} prompts, {best['base']} models rank {best['category']} "
-        f"words {_places(best['estimate'])} than {best['reference']} models (p = "
-        f"{best['p_adjusted']:.3f}, Holm).",
+        effect,
+        headline,
         size=2 * best["estimate"] / words,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
         method="dictionaries",
@@ -481,21 +525,40 @@ def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result
 
 
 def _pairs_result(contrasts: pd.DataFrame, title: str, tables: TableSet) -> Result:
-    """Of two language models the widest difference, over prompts."""
+    """Of two language models the widest difference that holds over prompts."""
     label = labels_of([table for members in tables.language.values() for table in members])
-    best = contrasts.loc[contrasts["estimate"].abs().idxmax()]
+    best = _largest(contrasts, "p_adjusted")
+    model, reference = label[best["model"]], label[best["reference"]]
+    headline = (
+        f"{title}: on {best['framing']} prompts, {model} ranks {best['category']} words "
+        f"{_places(best['estimate'])} than {reference}."
+    )
+    if not best["p_adjusted"] <= LEVEL:
+        between = _interval(best["low_adjusted"], best["high_adjusted"])
+        headline = (
+            f"{title}: no difference of {model} from {reference} found; largest, "
+            f"{best['category']}, {best['framing']} prompts: {signed(best['estimate'], '+.1f')} "
+            f"({between}, Holm)."
+        )
     pair = contrasts["model"].map(label) + " − " + contrasts["reference"].map(label)
     return Result.of_row(
         best,
         "model_contrasts",
         contrasts,
         replace(DIFFERENCE, n="units", of="adjectives"),
-        f"{title}: on {best['framing']} prompts, {label[best['model']]} ranks {best['category']} "
-        f"words {_places(best['estimate'])} than {label[best['reference']]}.",
+        headline,
         size=0.0,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
         method="dictionaries",
     )
+
+
+def _interval(low: float, high: float) -> str:
+    return "no interval" if np.isnan(low) else f"[{signed(low, '.1f')}, {signed(high, '.1f')}]"
+
+
+def _p(p: float) -> str:
+    return f"p = {p:.3f}, Holm"
 
 
 def _contrast_plot(contrasts: pd.DataFrame, *, row: str, group: str) -> Forest:
@@ -514,50 +577,77 @@ def _places(difference: float) -> str:
     return f"{abs(difference):.1f} places {'better' if difference < 0 else 'worse'}"
 
 
-def _terms_result(terms: pd.DataFrame, words: int, title: str) -> Result:
-    """Of the highest interactions the one that is surest with models as units; p corrected for how
-    many there are."""
+def _with_corrected(terms: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """The terms of `category_model` with permutation_p_adjusted and the interval at that level, of
+    the highest interactions; the others are missing, as they are not tested together."""
     order = terms["term"].str.count(" × ")
-    highest = terms[order == order.max()]
-    highest = highest.assign(p=holm(highest["permutation_p"]), size=-highest["estimate"].abs())
-    best = highest.sort_values(["p", "size"]).iloc[0]
+    p = terms["permutation_p"].where(order == order.max())
+    low, high = _bounds_of_models(terms, p, confidence)
+    return terms.assign(
+        permutation_p_adjusted=holm(p), models_low_adjusted=low, models_high_adjusted=high
+    )
+
+
+def _bounds_of_models(
+    terms: pd.DataFrame, p: pd.Series, confidence: float
+) -> tuple[pd.Series, pd.Series]:
+    freedom = terms["lineages"] - np.where(terms["base"] != "", 2, 1)
+    return corrected_bounds(
+        terms["estimate"], terms["models_se"], freedom, p, confidence=confidence
+    )
+
+
+def _terms_result(terms: pd.DataFrame, words: int, title: str, confidence: float) -> Result:
+    """Of the highest interactions the largest that holds with lineages as units."""
+    best = _largest(terms[terms["permutation_p_adjusted"].notna()], "permutation_p_adjusted")
     drawn = terms[terms["term"] != "intercept"]
     names = drawn[["base", "category", "framing"]].agg(
         lambda row: " × ".join(filter(None, row)), axis=1
     )
-    data = [
-        drawn.assign(term=names, unit="mixed model, as published", p=holm(drawn["p_value"])),
-        drawn.assign(
-            term=names,
-            unit="models as units",
-            low=drawn["models_low"],
-            high=drawn["models_high"],
-            p=holm(drawn["permutation_p"]),
-        ),
-    ]
     columns = ["dictionary", "candidates", "term", "unit", "estimate", "low", "high", "p"]
-    stem, by = f"{best['dictionary']}-{best['candidates']}", signed(best["estimate"], "z.1f")
-    effect = replace(
-        DIFFERENCE, low="models_low", high="models_high", p="p", n="models", of="models"
+    by_prompt = corrected_bounds(
+        drawn["estimate"], drawn["se"], np.inf, drawn["p_value"], confidence=confidence
     )
-    number = effect.at(best)
-    return Result(
+    by_model = _bounds_of_models(drawn, drawn["permutation_p"], confidence)
+    data = [
+        drawn.assign(term=names, unit=unit, low=low, high=high, p=holm(drawn[p]))[columns]
+        for unit, p, (low, high) in (
+            ("mixed model, as published", "p_value", by_prompt),
+            ("models as units", "permutation_p", by_model),
+        )
+    ]
+    stem, by = f"{best['dictionary']}-{best['candidates']}", signed(best["estimate"], "z.1f")
+    effect = Effect(
+        "estimate",
+        DIFFERENCE.label,
+        "models_low_adjusted",
+        "models_high_adjusted",
+        p="permutation_p_adjusted",
+        null=0.0,
+        n="lineages",
+        of="lineages",
+    )
+    between = _interval(best["models_low_adjusted"], best["models_high_adjusted"])
+    number = f"{by} of {words} ({between}, {_p(best['permutation_p_adjusted'])})"
+    holds = best["permutation_p_adjusted"] <= LEVEL
+    return Result.of_row(
+        best,
         "dictionary_mixed_model",
         terms,
-        headline=f"{title}: {best['term']} moves the median rank by {by} of {words} "
-        f"(p = {best['p']:.3f}, models as units).",
+        effect,
+        f"{title}: {best['term']} moves the median rank by {number}."
+        if holds
+        else f"{title}: no effect of {best['term']} found, {number}.",
+        size=2 * best["estimate"] / words,
         plot=Forest(
             tabs=("dictionary", "candidates"),
-            data=pd.concat(data)[columns],
+            data=pd.concat(data),
             row="term",
             group="unit",
             p="p",
             xlabel="difference in median rank (negative: ranked better)",
         ),
         method="dictionaries",
-        weight=number.weight(2 * best["estimate"] / words),
-        estimate=number,
-        effect=replace(effect, p=None),  # corrected over the highest interactions only
         summary={
             f"{stem}/{row.term}/{name}": float(getattr(row, name))
             for row in terms.itertuples()

@@ -4,29 +4,35 @@ A model that read the question would score the items along best − worst; one t
 whatever is asked scores them along best + worst.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Meanings, Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import (
+    LEAST,
     Ranked,
     Statistic,
     bootstrapped,
+    fisher_interval,
     kendall,
     net_concordance,
+    p_values,
     pearson,
     ranked,
     spearman,
 )
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
+from pessimal.statistics import LEVEL, holm, holm_confidence
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
+from pessimal.tables.words import by_word, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
@@ -43,7 +49,12 @@ Pair = tuple[pd.Series, pd.Series]
 
 
 def reversals(
-    pairs: Mapping[str, Pair], *, replicates: int = 1000, confidence: float = 0.95, seed: int = 0
+    pairs: Mapping[str, Pair],
+    *,
+    meanings: Meanings | None = None,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """How each model's rewards under two prompts hang together.
 
@@ -51,12 +62,14 @@ def reversals(
     other: 1 for a mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs
     that either prompt scores alike are left out, and `tied` is their share. The shares divide the
     variance of raw rewards between the axis first − second and the orthogonal one, first + second;
-    they add to one. Spearman takes mid-ranks, Kendall is tau-b. Intervals are item bootstraps of
-    the linearised statistics; models with as many items share the draws.
+    they add to one. Spearman takes mid-ranks, Kendall is tau-b. Intervals are bootstraps of the
+    linearised statistics over clusters of dependent items (see `dependence`).
 
     Args:
         pairs: by model, its rewards under both prompts, the positive one first if they are
-            opposite; same items.
+            opposite; same items, index = text.
+        meanings: of words: those alike in meaning are not independent. None takes them for
+            independent.
 
     Returns:
         One row per model, in the order given: model, n, reversal, reversal_low, reversal_high,
@@ -72,26 +85,72 @@ def reversals(
     """
     if not pairs:
         raise TableError("No model was given; two prompts are compared within one model at least.")
-    rows: dict[str, dict[str, str | float]] = {}
-    by_size: dict[int, dict[tuple[str, str], Statistic]] = {}
+    rows = []
+    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     for model, (first, second) in pairs.items():
         pair = _pair(first, second)
         check_varied(pair)
-        tied, statistics_of = _statistics(pair["first"].to_numpy(), pair["second"].to_numpy())
-        rows[model] = {"model": model, "n": len(pair), "tied": tied}
-        by_size.setdefault(len(pair), {}).update(
-            {(model, name): one for name, one in statistics_of.items()}
+        dependent = dependence(pair.index, meanings)
+        tied, statistics = _statistics(
+            pair["first"].to_numpy(), pair["second"].to_numpy(), dependent
         )
-    for statistics in by_size.values():
-        draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-        columns = bootstrapped(list(statistics.values()), **draws)
-        for (model, name), estimate, low, high in zip(statistics, *columns, strict=True):
+        row = {"model": model, "n": len(pair), "tied": tied}
+        columns = bootstrapped(list(statistics.values()), dependent, **draws)
+        for name, estimate, low, high in zip(statistics, *columns, strict=True):
             low = max(low, 0.0) if name in ("reversal", "share_difference") else low  # a share
-            rows[model] |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
-    table = pd.DataFrame(list(rows.values()))
+            row |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
+    table = pd.DataFrame(rows)
     head = ["model", "n", "reversal", "reversal_low", "reversal_high", "tied"]
     rest = [name for name in table if name not in head]
     return table[[*head, *rest]].assign(share_sum=1 - table["share_difference"])
+
+
+def with_units(
+    table: pd.DataFrame,
+    units: Sequence[tuple[str, pd.DataFrame]],
+    *,
+    meanings: Meanings | None,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """The table of `reversals` with the reversal score of what the question can be asked of.
+
+    Most of a vocabulary's entries are pieces, bytes and unused ids, of which it makes no sense to
+    say that they are the best or the worst. So a score of words, or of a list's items, stands
+    beside that of all candidates, with its p against ½ and an interval that is corrected as p is:
+    Holm's over the rows.
+
+    Args:
+        table: of `reversals`, several under one another.
+        units: for each row, what they are (words, items), and their rewards under both prompts.
+
+    Returns:
+        The table with unit, unit_n, unit_reversal, unit_low, unit_high, unit_p, unit_p_adjusted.
+            Fewer than `ranks.LEAST` independent units have no p.
+    """
+    found = []
+    for what, pair in units:
+        x, y = pair.to_numpy(dtype=float).T
+        dependent = dependence(pair.index, meanings)
+        statistic = _statistics(x, y, dependent)[1]["reversal"]
+        found.append((what, len(pair), statistic, dependent))
+    what, n, statistics, dependents = zip(*found, strict=True)
+    p = pd.Series([p_values([s], d)[0] for s, d in zip(statistics, dependents, strict=True)])
+    levels = holm_confidence(p, confidence)
+    bounds = [
+        fisher_interval([s], d, confidence=level)
+        for s, d, level in zip(statistics, dependents, levels, strict=True)
+    ]
+    low, high = np.array(bounds)[:, :, 0].T
+    return table.assign(
+        unit=what,
+        unit_n=n,
+        unit_reversal=[statistic.estimate for statistic in statistics],
+        unit_low=low,
+        unit_high=high,
+        unit_p=p.to_numpy(),
+        unit_p_adjusted=holm(p).to_numpy(),
+    )
 
 
 def ends_of_axes(first: pd.Series, second: pd.Series, *, k: int = 20) -> pd.DataFrame:
@@ -159,17 +218,21 @@ def _pair(first: pd.Series, second: pd.Series) -> pd.DataFrame:
     return pair
 
 
-def _statistics(x: np.ndarray, y: np.ndarray) -> tuple[float, dict[str, Statistic]]:
+def _statistics(
+    x: np.ndarray, y: np.ndarray, dependent: Dependence
+) -> tuple[float, dict[str, Statistic]]:
     """The share of tied pairs, and every statistic of one model with its influence values."""
     a, b = ranked(x), ranked(y)
     net = net_concordance(a, b)
     tied, reversal = _reversal(a, b, net)
+    of_ranks = dependent.likeness(dependent.alike(a.centred), dependent.alike(b.centred))
+    of_values = dependent.likeness(dependent.alike(x), dependent.alike(y))
     return tied, {
-        "reversal": reversal,
-        "kendall": kendall(a, b, net),
-        "spearman": spearman(a, b),
-        "pearson": pearson(x, y),
-        "share_difference": _share_of_difference(x, y),
+        "reversal": reversal._replace(likeness=of_ranks),
+        "kendall": kendall(a, b, net, likeness=of_ranks),
+        "spearman": spearman(a, b, likeness=of_ranks),
+        "pearson": pearson(x, y, likeness=of_values),
+        "share_difference": _share_of_difference(x, y)._replace(likeness=of_values),
     }
 
 
@@ -206,6 +269,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model's rewards under one prompt against its rewards under another, each model over all
     its own items; the ends of both axes over the shared items too."""
     pieces, ends, shared, points = [], [], [], []
+    units: list[tuple[str, pd.DataFrame]] = []
     notes: list[str] = []
     drawn: dict[str, list[Pair]] = {}
     for first, second in prompt_pairs(tables, notes):
@@ -213,7 +277,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if not pairs:
             continue
         where = {"first": first, "second": second, "candidates": tables.candidates}
-        pieces.append(reversals(pairs, **options.draws).assign(**where))
+        found = reversals(pairs, meanings=options.meanings, **options.draws)
+        pieces.append(found.assign(**where))
+        units += [_units(tables, first, second, model) for model in found["model"]]
         if len(pairs) > 1:
             try:
                 ends_here = _shared_ends(tables, first, second, list(pairs), k=options.top)
@@ -235,33 +301,31 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             or "no two prompts are known to be opposites. State their polarity "
             "(+polarity.KEY=-1), or choose two: pairs=[[KEY,KEY]]"
         )
-    table = pd.concat(pieces, ignore_index=True)
+    table = with_units(
+        pd.concat(pieces, ignore_index=True),
+        units,
+        meanings=options.meanings,
+        confidence=options.confidence,
+    )
     scattered = (
         pd.concat(points, ignore_index=True) if points else pd.DataFrame({"alone": [], "model": []})
     )
     shown = table.assign(prompts=table["first"] + " × " + table["second"])
-    first, second = table["first"].iloc[0], table["second"].iloc[0]
     head = shown[shown["prompts"] == shown["prompts"].iloc[0]]
-    most, least = head.loc[head["reversal"].idxmax()], head.loc[head["reversal"].idxmin()]
-    turning = int((head["reversal_low"] > 0.5).sum())
-    label = tables.labels
-    headline = (
-        f"From {first} to {second}, {turning} of {len(head)} models reverse most pairs of "
-        f"{tables.things}; most, {label[most['model']]} ({most['reversal']:.0%}); least, "
-        f"{label[least['model']]} ({least['reversal']:.0%})."
-    )
-    if len(head) == 1:
-        share = f"{most['reversal']:.0%} of pairs of {tables.things}"
-        headline = f"From {first} to {second}, {label[most['model']]} reverses {share}."
+    most = head.loc[head["unit_reversal"].idxmax()]
     effect = Effect(
-        "reversal",
+        "unit_reversal",
         "reversal score",
-        "reversal_low",
-        "reversal_high",
+        "unit_low",
+        "unit_high",
+        p="unit_p_adjusted",
         null=0.5,
-        of=tables.things,
+        n="unit_n",
+        of=most["unit"],
         symbol="reversal",
     )
+    headline = _headline(head, most, tables.labels)
+    size = head["unit_reversal"].max() - head["unit_reversal"].min()
     return [
         Result.of_row(
             most,
@@ -270,7 +334,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             effect,
             headline,
             label="reversal score, highest",
-            size=most["reversal"] - least["reversal"],
+            size=size,
             share=1 / 2,
             plot=Forest.of(effect, panel="prompts", tabs=(), data=shown, xlabel="reversal score"),
             method="framing",
@@ -278,7 +342,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             summary={
                 f"{row.first}-{row.second}/{name}/{row.model}": float(value)
                 for row in table.itertuples()
-                for name, value in (("reversal", row.reversal), ("pearson", row.pearson))
+                for name, value in (
+                    ("reversal", row.reversal),
+                    ("unit_reversal", row.unit_reversal),
+                    ("pearson", row.pearson),
+                )
             },
         ),
         Result(
@@ -302,6 +370,48 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         ),
         *_over_models(shared, scattered),
     ]
+
+
+def _headline(head: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> str:
+    """Of the rows of one pair of prompts, `most` the one that reverses most; only what holds after
+    correction is asserted."""
+    pairs = f"From {most['first']} to {most['second']}"
+    model, units = label[most["model"]], most["unit"]
+    share = f"{most['unit_reversal']:.0%}"
+    interval = f" [{most['unit_low']:.0%}, {most['unit_high']:.0%}]"
+    interval = "" if np.isnan(most["unit_low"]) else interval
+    if len(head) == 1:
+        if most["unit_p_adjusted"] <= LEVEL:
+            return f"{pairs}, {model} reverses {share}{interval} of pairs of {units}."
+        return f"{pairs}, no reversal found: {model} turns {share}{interval} of pairs of {units}."
+    reverse = head[(head["unit_p_adjusted"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
+    if reverse.empty:
+        surely = (head["unit_p_adjusted"] <= LEVEL).all()
+        found = "no model reverses" if surely else "no model found to reverse"
+        return f"{pairs}, {found} most pairs of {units}; most, {model} ({share}{interval})."
+    least = head.loc[head["unit_reversal"].idxmin()]
+    verb = "reverses" if len(reverse) == 1 else "reverse"
+    return (
+        f"{pairs}, {len(reverse)} of {len(head)} models {verb} most pairs of {units}; most, "
+        f"{model} ({share}); least, {label[least['model']]} ({least['unit_reversal']:.0%})."
+    )
+
+
+def _units(tables: TableSet, first: str, second: str, model: str) -> tuple[str, pd.DataFrame]:
+    """What the questions can be asked of, and a model's rewards under both: the items of a list,
+    the words of a vocabulary that begin as words do, all tokens of one with too few words."""
+    both = [
+        next(table.rows for table in tables.by_prompt[prompt] if table.provenance.model == model)
+        for prompt in (first, second)
+    ]
+    pair = _pair(*(pd.Series(rows["reward"].to_numpy(), rows["text"]) for rows in both))
+    if tables.candidates != "vocabulary":
+        return tables.things, pair
+    named = pair[(both[0]["kind"] == "normal").to_numpy()]
+    words = by_word(named)
+    words = words[words.index.isin(word_starts(named.index))]
+    enough = len(words) >= LEAST and (words.nunique() > 1).all()
+    return ("words", words) if enough else (tables.things, pair)
 
 
 def _over_models(shared: list[pd.DataFrame], points: pd.DataFrame) -> list[Result]:

@@ -4,29 +4,40 @@ violins.
 Rewards of different models are on different scales: compare skewness, not means.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter1d
+from scipy.stats import t as student
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import check_rewards
+from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.plots import Violin
-from pessimal.tables.result import Estimate, Result
+from pessimal.statistics import LEVEL, holm, holm_confidence
+from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
+from pessimal.texts import signed
 
 BINS = 512
+MOMENTS = ("mean", "variance", "skewness")
 
 
-def moments(rewards: pd.DataFrame) -> pd.DataFrame:
+def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd.DataFrame:
     """Mean, variance (ddof 0) and biased skewness of each model's rewards over the items.
 
-    Standard errors come from influence values and so assume no shape, only independent items; a
-    skewed reward's own skewness makes them several times the textbook √(6/n). Ties need no
+    Standard errors come from influence values and so assume no shape, only independent clusters of
+    items; a skewed reward's own skewness makes them several times the textbook √(6/n). Ties need no
     treatment; duplicate items count as often as they are given.
 
+    Args:
+        rewards: items × models.
+        dependent: which items are not independent; all are where None.
+
     Returns:
-        One row per model: model, n, mean, variance, skewness, mean_se, variance_se, skewness_se.
-            The
+        One row per model: model, n, mean, variance, skewness, mean_se, variance_se, skewness_se,
+            units (as how many independent items the skewness is as sure as). The
         skewness of a model with one reward for all items is NaN.
 
     Raises:
@@ -51,9 +62,34 @@ def moments(rewards: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {"model": list(rewards), "n": n, "mean": mean, "variance": variance, "skewness": skewness}
     )
-    for name, influence in influences.items():
-        table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / n)
-    return table
+    alike = [] if dependent is None else [dependent.alike(column) for column in values.T]
+    for factors, name in enumerate(MOMENTS, start=1):
+        influence, inflations = influences[name], np.ones(len(rewards.columns))
+        if dependent is not None:
+            # Of a mean nothing of it is left to see, as rewards are less their mean.
+            likeness = [dependent.likeness(*[one] * factors) for one in alike]
+            influence, inflations = dependent.summed(
+                influence, np.array(likeness) * (name != "mean")
+            )
+        table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / len(influence))
+    return table.assign(units=len(influence) / inflations)
+
+
+def with_test(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """The table of `moments`, several under one another, with skewness_p (Student's, of a skewness
+    of 0), skewness_p_adjusted (Holm over the rows), and skewness_low and skewness_high at the level
+    at which p is corrected."""
+    freedom = np.maximum(table["units"] - 1, 1)
+    ratio = table["skewness"].abs() / table["skewness_se"]
+    p = pd.Series(2 * student.sf(ratio, freedom), index=table.index)
+    levels = holm_confidence(p, confidence)
+    reach = student.ppf((1 + levels) / 2, freedom) * table["skewness_se"]
+    return table.drop(columns="units").assign(
+        skewness_low=table["skewness"] - reach,
+        skewness_high=table["skewness"] + reach,
+        skewness_p=p,
+        skewness_p_adjusted=holm(p),
+    )
 
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,34 +130,55 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How each model's rewards are distributed over the shared candidates."""
     failed: list[str] = []
-    table = by_prompt(tables, lambda prompt: moments(tables.matrix(prompt)), failed=failed)
+
+    def of_prompt(prompt: str) -> pd.DataFrame:
+        rewards = tables.matrix(prompt)
+        return moments(rewards, dependent=dependence(rewards.index, options.meanings))
+
+    table = by_prompt(tables, of_prompt, failed=failed)
+    table = with_test(table, confidence=options.confidence)
     first = table[table["prompt"] == table["prompt"].iloc[0]]
-    skewed = int((first["skewness"] > 2 * first["skewness_se"]).sum())
-    most = (
-        first.loc[first["skewness"].abs().idxmax()]
-        if first["skewness"].notna().any()
-        else first.iloc[0]
+    defined = first["skewness"].notna().any()
+    most = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
+    effect = Effect(
+        "skewness",
+        "skewness",
+        "skewness_low",
+        "skewness_high",
+        p="skewness_p_adjusted",
+        null=0.0,
+        of=tables.things,
     )
     return [
         Result(
             "moments",
             table,
-            headline=f"On {first['prompt'].iloc[0]}, rewards are skewed to the right in {skewed} "
-            f"of {len(first)} models; most skewed is {tables.labels[most['model']]}, "
-            f"{most['skewness']:+.2f}.",
+            headline=_headline(first, most, tables.labels),
             plot=Violin(
                 data=by_prompt(tables, lambda prompt: _densities(tables.matrix(prompt))),
                 ylabel="reward (standard deviations)",
             ),
             method="moments",
             notes=tuple(failed),
-            estimate=Estimate(
-                "skewness",
-                most["skewness"],
-                int(most["n"]),
-                tables.things,
-                most["skewness"] - 2 * most["skewness_se"],
-                most["skewness"] + 2 * most["skewness_se"],
-            ),
+            estimate=effect.at(most, "skewness, farthest from 0"),
+            effect=effect,
         )
     ]
+
+
+def _headline(first: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> str:
+    """Of the rows of one prompt, `most` the most skewed; only what holds after correction is
+    asserted."""
+    right = int(((first["skewness_p_adjusted"] <= LEVEL) & (first["skewness"] > 0)).sum())
+    value, low, high = (
+        signed(most[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")
+    )
+    number = f"{value} [{low}, {high}]"
+    where, model = f"On {most['prompt']}", label[most["model"]]
+    if len(first) == 1:
+        holds = most["skewness_p_adjusted"] <= LEVEL
+        found = "has a skewness of" if holds else "has no skewness found:"
+        return f"{where}, the distribution of {model}'s rewards {found} {number}."
+    count = f"skewed to the right in {right} of {len(first)} models"
+    found = count if right else "not found to be skewed to the right in any model"
+    return f"{where}, rewards are {found}; farthest from symmetric is {model}, {number}."

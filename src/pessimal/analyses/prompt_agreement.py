@@ -8,6 +8,7 @@ import pandas as pd
 from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards, check_varied
+from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
@@ -16,13 +17,19 @@ from pessimal.tables.table_set import TableSet
 
 
 def prompt_agreement(
-    rewards: pd.DataFrame, *, replicates: int = 1000, confidence: float = 0.95, seed: int = 0
+    rewards: pd.DataFrame,
+    *,
+    dependent: Dependence | None = None,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Kendall's tau-b of one model's rewards under every two prompts.
 
     Args:
         rewards: items × prompts, float, none missing.
-        replicates, confidence, seed: of the bootstrap over items (see `ranks.bootstrapped`).
+        dependent: which items are not independent; all are where None.
+        replicates, confidence, seed: of the bootstrap (see `ranks.bootstrapped`).
 
     Returns:
         One row per two prompts, in the order of the columns: prompt_a, prompt_b, n (items),
@@ -39,7 +46,15 @@ def prompt_agreement(
     ranks = {prompt: ranked(rewards[prompt].to_numpy()) for prompt in rewards}
     pairs = list(combinations(ranks, 2))
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
-    kendalls, low, high = bootstrapped([kendall(ranks[a], ranks[b]) for a, b in pairs], **draws)
+    likenesses = [0.0] * len(pairs)
+    if dependent is not None:
+        alike = {prompt: dependent.alike(of_prompt.centred) for prompt, of_prompt in ranks.items()}
+        likenesses = [dependent.likeness(alike[a], alike[b]) for a, b in pairs]
+    statistics = [
+        kendall(ranks[a], ranks[b], likeness=likeness)
+        for (a, b), likeness in zip(pairs, likenesses, strict=True)
+    ]
+    kendalls, low, high = bootstrapped(statistics, dependent, **draws)
     firsts, seconds = zip(*pairs, strict=True)
     return pd.DataFrame(
         {
@@ -65,8 +80,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             prompt: table.rows["reward"].to_numpy(dtype=float)
             for prompt, table in by_prompt.items()
         }
+        texts = next(iter(by_prompt.values())).rows["text"]
         try:
-            agreement = prompt_agreement(pd.DataFrame(rewards), **options.draws)
+            agreement = prompt_agreement(
+                pd.DataFrame(rewards),
+                dependent=dependence(texts, options.meanings),
+                **options.draws,
+            )
         except TableError as error:
             notes.append(f"{tables.labels[model]}: {error}")
             continue

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
+from pessimal.analyses.dependence import Dependence
 from pessimal.statistics import bootstrap_linear
 
 LEAST, SMALL = 10, 100
-"""Items. Below the first there is no interval. Below the second the bootstrap covers too seldom (τ
-at n = 20: 89–94 % for 95 %), and the interval is Student's on Fisher's scale (95–97 %;
-`experiments/nulls/agreement.py`)."""
+"""Independent items. Below the first there is no interval. Below the second the bootstrap covers
+too seldom (τ at n = 20: 89–94 % for 95 %), and the interval is Student's on Fisher's scale
+(95–97 %; `experiments/nulls/agreement.py`)."""
 
 
 class Ranked(NamedTuple):
@@ -137,38 +138,69 @@ class Statistic(NamedTuple):
 
     estimate: float
     influence: np.ndarray
-    """(n,) float64, mean 0; the estimate's standard error is about `influence.std() / sqrt(n)`."""
+    """(n,) float64, mean 0; the estimate's standard error is about `influence.std() / sqrt(n)`,
+    were items independent."""
     share: bool = False
     """Lies in [0, 1]; else, as a correlation, in [−1, 1]."""
+    likeness: float = 0.0
+    """How alike in it two words are on average (`Dependence.likeness`)."""
+
+
+class Errors(NamedTuple):
+    """Of m statistics, on Fisher's scale (atanh of r, where a share s is r = 2s − 1)."""
+
+    place: np.ndarray
+    """(m,) NaN where the estimate is at its bound, or of fewer than `LEAST` units: a sample in
+    which all pairs agree says nothing of its own error."""
+    error: np.ndarray
+    """(m,) standard errors of the places."""
+    freedom: np.ndarray
+    """(m,) how many independent items there would be as sure, less one."""
 
 
 def bootstrapped(
-    statistics: Sequence[Statistic], **draws
+    statistics: Sequence[Statistic], dependence: Dependence | None = None, /, **draws
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimates, lower and upper bounds of statistics of the same n items, (m,) each.
 
-    From `SMALL` items on by the bootstrap (`draws` are of `statistics.bootstrap_linear`), below by
+    From `SMALL` independent items on by the bootstrap (`draws` are of
+    `statistics.bootstrap_linear`) of items, or of the clusters of `dependence`; below by
     `fisher_interval`, and below `LEAST` the bounds are NaN.
     """
     estimates = np.array([statistic.estimate for statistic in statistics])
+    influences, units = _influences(statistics, dependence)
+    low, high = fisher_interval(statistics, dependence, confidence=draws["confidence"])
+    if (large := units >= SMALL).any():
+        resampled = bootstrap_linear(estimates, influences, **draws)
+        low, high = np.where(large, resampled[0], low), np.where(large, resampled[1], high)
+    return estimates, low, high
+
+
+def _influences(
+    statistics: Sequence[Statistic], dependence: Dependence | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Influence values of what is independent, (units, m); and how many independent items would be
+    as sure as these, (m,)."""
     influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, m)
-    if len(influences) >= SMALL:
-        return estimates, *bootstrap_linear(estimates, influences, **draws)
-    shares = np.array([statistic.share for statistic in statistics])
-    return estimates, *fisher_interval(
-        estimates, influences, shares, confidence=draws["confidence"]
-    )
+    inflations = np.ones(len(statistics))
+    if dependence is not None:
+        likeness = np.array([statistic.likeness for statistic in statistics])
+        influences, inflations = dependence.summed(influences, likeness)
+    return influences, len(influences) / inflations
 
 
-def with_intervals(statistics: Mapping[str, Sequence[Statistic]], **draws) -> dict[str, np.ndarray]:
+def with_intervals(
+    statistics: Mapping[str, Sequence[Statistic]], dependence: Dependence | None = None, /, **draws
+) -> dict[str, np.ndarray]:
     """Columns of a table: each name's estimates, and their bounds as name_low and name_high.
 
     Args:
         statistics: by name, each as many, all of the same n items.
+        dependence: of the items.
         draws: see `bootstrapped`.
     """
     flat = [statistic for of_name in statistics.values() for statistic in of_name]
-    columns = np.stack(bootstrapped(flat, **draws)).reshape(3, len(statistics), -1)
+    columns = np.stack(bootstrapped(flat, dependence, **draws)).reshape(3, len(statistics), -1)
     return {
         f"{name}{end}": columns[i, j]
         for j, name in enumerate(statistics)
@@ -176,36 +208,53 @@ def with_intervals(statistics: Mapping[str, Sequence[Statistic]], **draws) -> di
     }
 
 
-def fisher_interval(
-    estimates: np.ndarray, influences: np.ndarray, shares: np.ndarray, *, confidence: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Student's interval of each statistic on the scale of atanh, where its error hardly depends on
-    its size.
-
-    Args:
-        estimates: (m,).
-        influences: (n, m); they give the standard error, on n − 1 degrees of freedom.
-        shares: (m,) bool: which statistics lie in [0, 1]; they are taken to [−1, 1] and back, so
-            atanh is half the logit.
-
-    Returns:
-        lower and upper bounds, (m,) each; NaN below `LEAST` items, and where the estimate is at its
-        bound: a sample in which all pairs agree says nothing of its own error.
+def fisher_errors(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> Errors:
+    """Where statistics of the same items lie on the scale of atanh, on which their error hardly
+    depends on their size, and that error.
 
     Source: Fisher 1921 for the scale.
     """
-    n, shift, scale = len(influences), np.where(shares, 0.5, 0.0), np.where(shares, 0.5, 1.0)
-    r = (estimates - shift) / scale
-    error = np.sqrt(np.sum(influences**2, axis=0) / (n * (n - 1))) / scale
-    inside = (np.abs(r) < 1 - 1e-12) & (n >= LEAST)
+    influences, units = _influences(statistics, dependence)
+    n, (shift, scale) = len(influences), _scales(statistics)
+    r = (np.array([statistic.estimate for statistic in statistics]) - shift) / scale
+    error = np.sqrt(np.sum(influences**2, axis=0) / (n * max(n - 1, 1))) / scale
+    inside = (np.abs(r) < 1 - 1e-12) & (units >= LEAST)
     r = np.where(inside, r, np.nan)
-    reach = student.ppf((1 + confidence) / 2, n - 1) * error / (1 - r**2)
-    return shift + scale * np.tanh(np.arctanh(r) - reach), shift + scale * np.tanh(
-        np.arctanh(r) + reach
-    )
+    return Errors(np.arctanh(r), error / (1 - r**2), units - 1)
 
 
-def kendall(a: Ranked, b: Ranked, net: np.ndarray | None = None) -> Statistic:
+def fisher_interval(
+    statistics: Sequence[Statistic],
+    dependence: Dependence | None = None,
+    *,
+    confidence: float | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Student's interval of each statistic, (m,) each, by `fisher_errors`; `confidence` may be of
+    each its own, (m,)."""
+    place, error, freedom = fisher_errors(statistics, dependence)
+    shift, scale = _scales(statistics)
+    reach = student.ppf((1 + np.asarray(confidence)) / 2, np.maximum(freedom, 1)) * error
+    return shift + scale * np.tanh(place - reach), shift + scale * np.tanh(place + reach)
+
+
+def p_values(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> np.ndarray:
+    """(m,) two-sided p of no association (a correlation of 0, a share of ½), by `fisher_errors`. 0
+    at a bound, NaN below `LEAST` independent items."""
+    place, error, freedom = fisher_errors(statistics, dependence)
+    p = 2 * student.sf(np.abs(place) / error, np.maximum(freedom, 1))
+    return np.where(np.isnan(place) & (freedom + 1 >= LEAST), 0.0, p)
+
+
+def _scales(statistics: Sequence[Statistic]) -> tuple[np.ndarray, np.ndarray]:
+    """What is subtracted from each statistic, and by what it is then divided, so that it is in
+    [−1, 1]."""
+    half = np.where([statistic.share for statistic in statistics], 0.5, 0.0)
+    return half, 1 - half
+
+
+def kendall(
+    a: Ranked, b: Ranked, net: np.ndarray | None = None, *, likeness: float = 0.0
+) -> Statistic:
     """Kendall's tau-b of two columns without missing values, neither constant; exact, O(n log n).
 
     `net` is their `net_concordance`, where it is known already.
@@ -225,10 +274,10 @@ def kendall(a: Ranked, b: Ranked, net: np.ndarray | None = None) -> Statistic:
     influence = 2 * (
         net / scale - tau / 2 * (untied_a / untied_a.mean() + untied_b / untied_b.mean())
     )
-    return Statistic(float(tau), influence)
+    return Statistic(float(tau), influence, likeness=likeness)
 
 
-def spearman(a: Ranked, b: Ranked) -> Statistic:
+def spearman(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     """Spearman's rho (Pearson's r of mid-ranks) of two columns, neither constant; O(n) once they
     are ranked.
 
@@ -247,14 +296,14 @@ def spearman(a: Ranked, b: Ranked) -> Statistic:
     influence = d_covariance / scale - rho / 2 * (
         d_variance_u / variance_u + d_variance_v / variance_v
     )
-    return Statistic(float(rho), influence)
+    return Statistic(float(rho), influence, likeness=likeness)
 
 
-def pearson(x: np.ndarray, y: np.ndarray) -> Statistic:
+def pearson(x: np.ndarray, y: np.ndarray, *, likeness: float = 0.0) -> Statistic:
     """Pearson's r of two columns, neither constant; O(n)."""
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = np.mean(x * y)
-    return Statistic(float(r), x * y - r / 2 * (x * x + y * y))
+    return Statistic(float(r), x * y - r / 2 * (x * x + y * y), likeness=likeness)
 
 
 def _mean_above(order: Ranked, values: np.ndarray) -> np.ndarray:

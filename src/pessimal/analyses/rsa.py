@@ -4,6 +4,7 @@ The unit is the dyad, a pair of models, and dyads that share a model are depende
 comes from permuting models, never from counting dyads.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from pessimal.analyses.checks import check_square
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
-from pessimal.tables.result import Effect, Result
+from pessimal.tables.result import Effect, Result, weight_of
 from pessimal.tables.table_set import TableSet
+from pessimal.texts import signed
 
 FACTORS = ("base", "developer", "parameters", "rank")
 WORDS = {"base": "base", "developer": "developer", "parameters": "size", "rank": "rank"}
@@ -255,29 +257,34 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     shown = table.assign(factor=table["factor"].map(WORDS))
     is_estimated = shown["status"] == ESTIMATED
     estimated, left_out = shown[is_estimated], shown[~is_estimated]
-    ordered = estimated.assign(size=-estimated["beta"].abs()).sort_values(["p_holm", "size"])
-    best = ordered.iloc[0]
-    others = ordered[
-        (ordered["prompt"] == best["prompt"]) & (ordered["factor"] != best["factor"])
-    ].head(1)
-    following = "".join(f"; next {row.factor}, β = {row.beta:.2f}" for row in others.itertuples())
-    p = f"p = {best['p_holm']:.3f}" if best["p_holm"] >= 0.001 else "p < 0.001"
-    what = f"no factor surely explains agreement; first comes {best['factor']}"
-    if best["p_holm"] <= LEVEL:
-        direction = "follows" if best["beta"] > 0 else "goes against"
-        what = f"agreement {direction} the models' {best['factor']}"
-    effect = Effect("beta", "β", p="p_holm", null=0.0, n="n_dyads", of="pairs of models")
+    first = estimated[estimated["prompt"] == estimated["prompt"].iloc[0]]
+    holding = first[first["mantel_p_holm"] <= LEVEL]
+    among = first if holding.empty else holding
+    best = among.loc[among["mantel_r"].abs().idxmax()]
+    p = f"p = {best['mantel_p_holm']:.3f}" if best["mantel_p_holm"] >= 0.001 else "p < 0.001"
+    number = f"r = {signed(best['mantel_r'], '.2f')}, {p} (Holm; {best['n_models']} models)"
+    headline = f"On {best['prompt']}, no factor found that agreement follows; largest, "
+    headline += f"{best['factor']}: {number}."
+    if len(holding):
+        direction = "follows" if best["mantel_r"] > 0 else "goes against"
+        headline = f"On {best['prompt']}, agreement {direction} the models' {best['factor']}: "
+        headline += f"{number}; β = {signed(best['beta'], '.2f')} beside the other factors."
+    effect = Effect(
+        "mantel_r", "Mantel's r", p="mantel_p_holm", null=0.0, n="n_models", of="models"
+    )
+    coefficient = replace(effect, column="beta", label="β", p="p_holm")
     return [
-        Result.of_row(
-            best,
+        Result(
             "rsa",
             table,
-            effect,
-            f"On {best['prompt']}, {what}: β = {best['beta']:.2f}, {p} (Holm){following}.",
-            share=float(best["p_holm"] <= LEVEL),
-            plot=Forest.of(
-                effect, row="factor", data=estimated, xlabel="standardised coefficient β"
+            headline,
+            Forest.of(
+                coefficient, row="factor", data=estimated, xlabel="standardised coefficient β"
             ),
+            # What models have in common comes after whatever was tested of what they want.
+            weight=weight_of(best["mantel_r"], share=1 / 2),
+            estimate=effect.at(best),
+            effect=effect,
             method="rsa",
             notes=(
                 *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),

@@ -10,6 +10,7 @@ import pandas as pd
 
 from pessimal.analyses import identity_terms, people, valence
 from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.dependence import dependence
 from pessimal.analyses.ranks import Ranked, bootstrapped, kendall, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Lines, TokenTable
@@ -196,7 +197,13 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
         ]
         ranks = [ranked(table.rows["reward"].to_numpy(dtype=float)) for table in same]
         last, n = ranks[-1], len(final.rows)
-        tau, low, high = bootstrapped([kendall(r, last) for r in ranks], **options.draws)
+        dependent = dependence(final.rows["text"], options.meanings)
+        alike = dependent.alike(last.centred)
+        taus = [
+            kendall(r, last, likeness=dependent.likeness(dependent.alike(r.centred), alike))
+            for r in ranks
+        ]
+        tau, low, high = bootstrapped(taus, dependent, **options.draws)
         low[-1] = high[-1] = np.nan  # of itself
         k = min(options.top, n // 2)
         shared_ends = [

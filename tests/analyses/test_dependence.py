@@ -1,0 +1,111 @@
+"""Candidates that are not independent: clusters of words, likeness in meaning, wider errors."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pessimal.analyses.dependence import dependence
+from pessimal.analyses.framing import reversals
+from pessimal.analyses.moments import moments, with_test
+from pessimal.analyses.ranks import Statistic, bootstrapped, fisher_interval, p_values, pearson
+from pessimal.errors import MissingExtraError
+
+DRAWS = {"replicates": 1000, "confidence": 0.95, "seed": 0}
+
+
+def directions(words, *, dimensions: int = 20) -> np.ndarray:
+    """Made-up meanings: a random direction for each word, the same whenever it is asked."""
+    vectors = np.stack(
+        [np.random.default_rng(list(word.encode())).normal(size=dimensions) for word in words]
+    )
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def names(n: int) -> list[str]:
+    """Words of unlike stems."""
+    letters = "bcdfghjklmnpqrtvwxz"
+    return [f"{letters[i % 19]}o{letters[i // 19 % 19]}u{letters[i // 361 % 19]}" for i in range(n)]
+
+
+def test_spellings_and_words_of_a_stem_are_one_cluster_and_pieces_each_their_own():
+    found = dependence([" love", "Love", "LOVED", "##ve", "##ve", "<0x0A>", " hate"], None)
+    assert found.clusters.tolist() == [0, 0, 0, 1, 2, 3, 4]
+    assert found.words.tolist() == [True, True, True, False, False, False, True]
+
+
+def test_without_the_package_of_meanings_words_alike_in_meaning_are_independent():
+    def missing(words):
+        raise MissingExtraError("gone")
+
+    found = dependence(names(50), missing)
+    assert found.likeness(found.alike(np.arange(50.0))) == 0
+
+
+def test_an_interval_counts_copies_of_a_word_once():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 300))
+    words = names(300)
+    once = bootstrapped([pearson(x, y)], dependence(words, None), **DRAWS)
+    spellings = [*words, *(f" {word}" for word in words), *(word.upper() for word in words)]
+    thrice = [np.tile(values, 3) for values in (x, y)]
+    found = bootstrapped([pearson(*thrice)], dependence(spellings, None), **DRAWS)
+    independent = bootstrapped([pearson(*thrice)], None, **DRAWS)
+    assert np.ravel(found) == pytest.approx(np.ravel(once), abs=1e-12)
+    widths = [float((high - low)[0]) for _, low, high in (once, independent)]
+    assert widths[1] == pytest.approx(widths[0] / 3**0.5, rel=0.1)
+
+
+def test_unrelated_tastes_are_told_apart_no_more_often_than_by_chance():
+    """Rewards of 600 words follow one of twenty directions each: hardly more than twenty independent
+    numbers. Taken as independent, words say that most unrelated prompts have to do with one
+    another."""
+    words, rng = names(600), np.random.default_rng(0)
+    vectors = directions(words)
+    pairs = {}
+    for run in range(60):
+        both = vectors @ rng.normal(size=(20, 2)) + 0.3 * rng.normal(size=(600, 2))
+        pairs[str(run)] = tuple(pd.Series(column, words) for column in both.T)
+    outside = {}
+    for name, meanings in (("alike", directions), ("independent", None)):
+        table = reversals(pairs, meanings=meanings, **DRAWS)
+        assert table["reversal_low"].notna().all()
+        outside[name] = ((table["reversal_low"] > 0.5) | (table["reversal_high"] < 0.5)).mean()
+    assert outside["independent"] > 0.5
+    assert outside["alike"] < 0.15
+
+
+def test_a_taste_for_what_few_words_have_is_not_taken_for_a_skewed_reward():
+    """The skewness of rewards that follow random directions is either sign alike; over words that
+    are taken for independent it is called significant far too often."""
+    words, rng = names(600), np.random.default_rng(0)
+
+    def rare(names):
+        return directions(names) ** 8
+
+    frame = pd.DataFrame(rare(words) @ rng.normal(size=(20, 100)), index=words)
+    called = {
+        meanings: (
+            with_test(moments(frame, dependent=dependence(words, meanings)))["skewness_p"] < 0.05
+        ).mean()
+        for meanings in (rare, None)
+    }
+    assert called[None] > 0.3
+    assert called[rare] < 0.2
+
+
+def test_the_skewness_interval_excludes_0_where_the_corrected_p_says_so():
+    rewards = np.random.default_rng(0).gamma(40, size=(400, 20))
+    tested = with_test(moments(pd.DataFrame(rewards)))
+    excluded = (tested["skewness_low"] > 0) | (tested["skewness_high"] < 0)
+    assert excluded.tolist() == (tested["skewness_p_adjusted"] <= 0.05).tolist()
+    assert 0 < excluded.sum() < 20
+
+
+def test_p_and_interval_are_of_one_error():
+    rng = np.random.default_rng(0)
+    influence = rng.normal(size=200)
+    for estimate in np.linspace(-0.3, 0.3, 13):
+        statistic = Statistic(float(estimate), influence - influence.mean())
+        p = p_values([statistic])[0]
+        (low,), (high,) = fisher_interval([statistic], confidence=0.95)
+        assert (p <= 0.05) == (low > 0 or high < 0)
