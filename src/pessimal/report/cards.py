@@ -19,6 +19,8 @@ from pessimal.texts import literal, signed, significant
 
 TOKENS = 3
 """At each end."""
+EFFECTS = 3
+"""On a card, of the results of most weight."""
 PROMPTS = 6
 """On which the page begins with what is wanted; the section of extremes has all."""
 
@@ -35,7 +37,9 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
         effects: dict[str, tuple[str, str, str]] = {}  # one a method
-        for result in artifact.results:
+        for result in sorted(artifact.results, key=lambda result: -result.weight):
+            if len(effects) == EFFECTS:
+                break
             if result.method not in effects and (effect := _effect(artifact, result, model)):
                 effects[result.method] = effect
         agreement = _agreement(artifact, model)

@@ -70,6 +70,7 @@ def page(
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
     )
     filters = {"cell": _cell, "json": _json, "readable": readable, "number": number, "tail": tail}
     environment.filters |= filters | {"line": number_line, "plain": glossary()}

@@ -27,7 +27,7 @@ class Pinned {
         element(
           'p',
           { class: 'note' },
-          'Click a token, or press Enter on it, to pin it: its place in every model and prompt is shown here, and in the scatter.',
+          'Click a token, or press Enter on it, to pin it.',
         ),
       );
       return;
