@@ -370,7 +370,9 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     rows = [re.sub(r"\s+", " ", e["text"]) for e in tree.all("tr", "wanted")]
     assert len(rows) == 2 * (1 + len(MODELS)), "on two prompts"
     most = " ".join(f"top{rank}-alder-greatest" for rank in (1, 2, 3))
-    assert f"alder{most} bottom1-alder-greatest bottom2-" in rows[1].replace("alder top", "aldertop")
+    assert f"alder{most} bottom1-alder-greatest bottom2-" in rows[1].replace(
+        "alder top", "aldertop"
+    )
     assert "bottom3-alder-worst" in rows[1 + 1 + len(MODELS)]
     assert re.search("Closest ?birch 0.90", alder)
     assert re.search("Farthest ?cedar 0.20", alder)
@@ -422,7 +424,11 @@ def test_figures_of_one_model_are_folded_in_its_card(shown):
 
 
 def test_the_page_begins_with_what_was_asked_and_what_the_models_are(shown):
-    order = [("worst", "Which is <i>worst</i>?"), ("greatest", "Which is greatest?"), ("mine", None)]
+    order = [
+        ("worst", "Which is <i>worst</i>?"),
+        ("greatest", "Which is greatest?"),
+        ("mine", None),
+    ]
     rows = [(m, p, text) for m in MODELS for p, text in order]
     where = pd.DataFrame(rows, columns=["model", "prompt", "prompt_text"])
     abouts = ["Toys, for calibration."] * 2 + [None] * 2

@@ -277,11 +277,11 @@ def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page,
             row = (
                 frame(tables, model, prompt).assign(tied=False).query("text == 'word0042'").iloc[0]
             )
-            assert cell == told(row)
+            assert cell == f"{told(row)} of 2,033"
     other = lines.nth(3).inner_text()
     row = frame(tables, "other/bpe", "best").assign(tied=False).query("text == ' word0042'").iloc[0]
     assert "as ␣word0042" in other
-    assert told(row) in other
+    assert f"{told(row)} of 1,000" in other
     marks = lines.first.locator(".track .mark")
     rank = frame(tables, MODELS[0], "best").query("text == 'word0042'")["rank"].iloc[0]
     assert marks.count() == 3
@@ -552,7 +552,9 @@ def comparison_of_a_family(folder: Path) -> Artifact:
     ]
     for name in QUESTIONS:
         p = 0.001 if name in REAL else 0.9
-        estimate = Estimate("reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, p, 0.0)
+        estimate = Estimate(
+            "reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, p, 0.0
+        )
         table, plot = (
             rows.assign(estimate=np.linspace(-1, 1, len(rows)), low=-1.2, high=1.2, p_holm=p),
             Forest(p="p_holm"),
@@ -649,7 +651,7 @@ def test_a_familys_page_answers_on_its_first_screens_and_is_short(open_page, tmp
 def test_on_a_phone_what_is_cut_says_so(open_page, file):
     """A figure that is wider than the screen can be scrolled, and a hint stands below it; where
     there is room, there is no hint."""
-    phone = open_page(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    phone = open_page(viewport={"width": 250, "height": 844}, is_mobile=True, has_touch=True)
     wide = phone.evaluate(
         "[...document.querySelectorAll('.drawing')].filter(e => e.checkVisibility())"
         ".map(e => [e.scrollWidth > e.clientWidth, e.nextElementSibling.clientHeight > 10])"
@@ -685,9 +687,10 @@ def test_what_is_found_can_be_saved_as_csv(open_page, tables):
     ranks = saved[f"rank {MODELS[0]}"]
     assert ranks.tolist() == expected.loc[saved["candidate_id"], "rank"].tolist()
     assert saved[f"reward {MODELS[2]}"].tolist() == pytest.approx(
-        frame(tables, MODELS[2], "worst").set_index("candidate_id").loc[
-            saved["candidate_id"], "reward"
-        ].tolist(),
+        frame(tables, MODELS[2], "worst")
+        .set_index("candidate_id")
+        .loc[saved["candidate_id"], "reward"]
+        .tolist(),
         abs=1e-4,
     )
 
@@ -697,7 +700,9 @@ def test_a_typed_word_is_placed_in_every_vocabulary(open_page, tables):
     box = shown.locator("#explorer .word")
     shown.get_by_label("Token", exact=True).fill("word0043")
     box.locator("tbody tr").first.wait_for()
-    lines = dict(zip(*(box.locator(c).all_inner_texts() for c in ("tbody th", "td.number")), strict=True))
+    lines = dict(
+        zip(*(box.locator(c).all_inner_texts() for c in ("tbody th", "td.number")), strict=True)
+    )
     row = frame(tables, MODELS[0], "best").set_index("text").loc["word0043"]
     assert f"#{row['rank']:,} of 2,033" in lines["alder"]
     assert "bpe not one token" in lines, "it has the even words alone"

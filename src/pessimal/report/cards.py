@@ -119,7 +119,8 @@ def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
     """What a model wants most and least, by prompt; of the first candidate set."""
     for result in artifact.results:
         plot, rows = result.plot, artifact.table(result.name)
-        if plot.get("column") != "model" or "rank" not in plot or "model" not in rows:
+        needed = {plot.get(field, "") for field in ("column", "rank", "end", "text", "value")}
+        if plot.get("column") != "model" or not needed <= set(rows):  # it draws another table
             continue
         rows = rows[rows["model"] == model]
         if len(rows):  # rewards come before log-probabilities
