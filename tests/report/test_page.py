@@ -3,8 +3,8 @@ shows hostile texts as text."""
 
 import re
 from dataclasses import replace
-from importlib.resources import files
 from html.parser import HTMLParser
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,7 +17,7 @@ from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
-from pessimal.report.page import MAX_ROWS, MAX_TABS, page
+from pessimal.report.page import MAX_ROWS, MAX_TABS, glossary, page
 from pessimal.report.svg import drawing
 from pessimal.tables.result import Effect, Estimate, Result
 
@@ -218,6 +218,13 @@ def test_a_term_is_explained_where_it_is_first_used(shown):
     tree = Tree(shown(zipf, forest("a", headline="−0.1 SD per Zipf unit.", weight=2.5)))
     texts = [e["text"] for e in tree.all("article", class_="finding")]
     assert ["ten times the use" in text for text in texts] == [True, False]
+
+
+def test_a_cross_is_explained_between_prompts_alone():
+    plain = glossary(["best", "worst"])
+    assert plain("3 of 46 axes × models, best × rated") == ""
+    assert "opposite" in plain("On best × worst", "half sum")
+    assert plain("On best × worst", "half-sum") == ""
 
 
 def test_a_finding_says_what_to_do(shown):

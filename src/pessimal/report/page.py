@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -42,7 +42,6 @@ IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results")
 GLOSSARY = {
     r"Zipf unit": "Zipf unit: ten times the use",
     r"half[ -]sum": "half sum: the mean of the two prompts",
-    r"\S × \S": "a × b: two opposite prompts together",
     r"Kendall|τ": "τ: 1 is the same order, 0 none, −1 the reverse",
     r"certified": "certified: no rounding error can change the rank",
 }
@@ -73,19 +72,20 @@ def page(
         extensions=["jinja2.ext.do"],
     )
     filters = {"cell": _cell, "json": _json, "readable": readable, "number": number, "tail": tail}
-    environment.filters |= filters | {"line": number_line, "plain": glossary()}
     anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
     taken = set(IDS)
     parts = [
         _part(artifact, anchor, taken) for artifact, anchor in zip(artifacts, anchors, strict=True)
     ]
+    asked = {prompt for part in parts for prompt in part["prompts"]}
+    environment.filters |= filters | {"line": number_line, "plain": glossary(asked)}
     findings, further = _findings(parts)
     scripts = [own_script(), *library()] if explorer and explorer.index else []
     first = next((table["label"] for part in parts for table in part["wanted"]["tabs"]), None)
     return environment.get_template("page.html.jinja").render(
         title=readable(title),
         parts=parts,
-        asked=any(part["prompts"] or part["kinds"] or part["wanted"]["tabs"] for part in parts),
+        opens=any(part["prompts"] or part["kinds"] or part["wanted"]["tabs"] for part in parts),
         unsure=any(
             not certain
             for part in parts
@@ -299,9 +299,12 @@ def number_line(estimate: dict) -> dict[str, Any] | None:
     return places | {"holds": p is not None and p <= LEVEL, "name": f"{at['null']:.3g}"}
 
 
-def glossary() -> Callable[..., str]:
-    """A filter that gives the plain words of those terms in some texts that no text before had."""
+def glossary(prompts: Collection[str]) -> Callable[..., str]:
+    """A filter that gives the plain words of those terms in some texts that no text before had;
+    `prompts` are keys of two that stand as `a × b`."""
     left = dict(GLOSSARY)
+    if keys := "|".join(map(re.escape, prompts)):
+        left |= {rf"\b({keys}) × ({keys})\b": "×: the two opposite prompts together"}
 
     def plain(*texts: str) -> str:
         first = [term for term in left if any(re.search(term, text) for text in texts)]
