@@ -11,7 +11,11 @@ CPU_TORCH := https://download.pytorch.org/whl/cpu
 # The file of people's ratings that `make real` trains on: EloEverything's, in the repository of Christian et al. (2025).
 ELO ?= ../shared/data/eloeverything/greatest_one_word.csv
 
-.PHONY: help setup docs quickstart real test test-slow test-all check bench bench-nanogcg lint format lock clean
+# And a folder of rewards of nouns by the same ten models, in the repository of its follow-up; where a page of both goes.
+BIG_TWO ?= ../shared/data/big_two
+SPACE ?= runs/space
+
+.PHONY: help setup docs quickstart real space test test-slow test-all check bench bench-nanogcg lint format lock clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +70,21 @@ real: $(REAL) ## Scan and ask a real language model, and train a reward model fr
 	$(BIN)/pessimal scan model=smollm2-judge prompts=greatest mode=text candidates=items 'candidates.texts=[love,kindness,wealth,war,murder]'
 	@test -e $(ELO) || { echo 'no training: make real ELO=FILE, with the columns name, elo_score, elo_matches'; exit 1; }
 	$(BIN)/pessimal train recipe=human_elo base=smollm2 data=$(ELO) recipe.name=small_elo recipe.steps=10 recipe.every=10 recipe.layers=4
+
+# Nothing of the data is kept in the repository: they are imported into a registry of their own, below SPACE.
+space: $(READY) ## Make a page of ten published reward models as a folder for a static Hugging Face Space (ELO=FILE, BIG_TWO=FOLDER)
+	@test -f "$(ELO)" || { echo 'no scores of items: make space ELO=FILE, greatest_one_word.csv of' \
+	  'https://github.com/brchristian/reward_model_optimal_pessimal_tokens'; exit 1; }
+	@ls "$(BIG_TWO)"/*.parquet >/dev/null 2>&1 || { echo 'no scores of nouns: make space BIG_TWO=FOLDER, with' \
+	  'big2_rewards_*.parquet and dict_big2_nouns.csv of' \
+	  'https://github.com/brchristian/reward_models_inherit_value_biases_from_pretraining'; exit 1; }
+	$(BIN)/pessimal import format=eloeverything path='$(ELO)' prompt=greatest paths.root=$(SPACE)
+	$(BIN)/pessimal import format=factorial54 path='$(BIG_TWO)' set=big_two paths.root=$(SPACE)
+	$(BIN)/pessimal compare name=published sets=[eloeverything] paths.root=$(SPACE)
+	$(BIN)/pessimal compare name=published_big_two sets=[big_two] \
+	  +dictionaries.big_two='$(BIG_TWO)/dict_big2_nouns.csv' paths.root=$(SPACE)
+	$(BIN)/pessimal experiment=published/report space=$(SPACE)/page paths.root=$(SPACE)
+	@echo 'The Space: $(SPACE)/page'
 
 test: $(READY) ## Run the tests that take seconds
 	$(PYTEST) -m 'not quickstart and not slow'

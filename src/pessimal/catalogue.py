@@ -111,6 +111,19 @@ def models_table() -> "pd.DataFrame":
     return table.sort_values(["rank", "label"], kind="stable", ignore_index=True)
 
 
+@cache
+def published_models() -> tuple[str, ...]:
+    """Repositories of the reward models whose scores Christian et al. (2025) published: those of
+    `conf/published/paper` that have a rank."""
+    defaults = _read("published/paper")["defaults"]
+    files = [
+        _read(next(iter(entry)).removeprefix("/").partition("@")[0] + "/" + name)
+        for entry in defaults
+        for name in entry.values()
+    ]
+    return tuple(file["path"] for file in files if file.get("rank"))
+
+
 def spellings(repository: str, label: str | None = None) -> tuple[str, ...]:
     """The names that a model goes by: its repository `OWNER/NAME`, as files are named after it
     (`OWNER--NAME`, `OWNER_NAME`), and where it has a label, that and the bare `NAME`."""

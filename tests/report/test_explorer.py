@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from artifacts import score_table, write_artifact
 from pessimal.config.schema import ReportConfig
-from pessimal.errors import InputError
+from pessimal.errors import ConfigError, InputError
 from pessimal.report.explorer import chosen_prompts, explorer, packed
 from pessimal.report.page import page
 from pessimal.report.scripts import library, own_script, policy
@@ -210,3 +211,22 @@ def test_a_changed_score_table_is_refused(registry, capsys):
     write_score_table(made, file)
     with pytest.raises(InputError, match=r"scores\.parquet is missing or differs"):
         report(registry, capsys)
+
+
+def test_a_page_can_be_a_static_space(registry, capsys, tmp_path):
+    notes = ["**Whose.** [them](https://a.b), <b>MIT</b>."]
+    space = tmp_path / "deep" / "space"
+    html = report(registry, capsys, space=str(space), notes=notes, title='A "page": x')
+    assert sorted(file.name for file in space.iterdir()) == ["README.md", "index.html"]
+    assert (space / "index.html").read_text(encoding="utf-8") == html
+    assert '<strong>Whose.</strong> <a href="https://a.b">them</a>, &lt;b&gt;MIT' in html
+    _, front, text = (space / "README.md").read_text(encoding="utf-8").split("---\n")
+    expected = {"title": 'A "page": x', "sdk": "static", "app_file": "index.html", "pinned": False}
+    assert yaml.safe_load(front) == expected
+    assert notes[0] in text
+
+
+def test_a_readme_that_is_no_spaces_is_not_written_over(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(ConfigError, match="no static Space's; give an empty folder"):
+        ReportConfig(task="report", space=str(tmp_path))

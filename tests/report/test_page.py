@@ -4,6 +4,7 @@ shows hostile texts as text."""
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,7 +17,7 @@ from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
-from pessimal.report.page import MAX_ROWS, MAX_TABS, page
+from pessimal.report.page import MAX_ROWS, MAX_TABS, glossary, page
 from pessimal.report.svg import drawing
 from pessimal.tables.result import Effect, Estimate, Result
 
@@ -135,7 +136,17 @@ def test_a_figure_that_could_act_is_disarmed(tmp_path):
 
 
 def test_every_id_is_there_once_and_every_reference_leads_somewhere(shown):
-    tree = Tree(shown(forest("one"), forest("two"), forest("one_again", method="one")))
+    """Also of a table of models, which belongs to the provenance, and of analyses of one's own that
+    are called as the page's sections are."""
+    about = Result("models", pd.DataFrame({"model": MODELS}), method="provenance")
+    where = Result("provenance", pd.DataFrame({"model": MODELS}), method="provenance")
+    named = [forest(name) for name in ("findings", "a_b", "a-b", "explorer", "asked")]
+    tree = Tree(
+        shown(about, where, forest("one"), forest("two"), forest("one_again", method="one"), *named)
+    )
+    (last,) = tree.all("section", id="provenance")
+    assert last is tree.all("section")[-1]
+    assert "models" in [e["text"] for e in tree.all("caption", "provenance")]
     ids = [e["id"] for e in tree.elements if e.get("id")]
     assert len(ids) == len(set(ids))
     led = {e["href"][1:] for e in tree.elements if (e.get("href") or "").startswith("#")}
@@ -146,13 +157,14 @@ def test_every_id_is_there_once_and_every_reference_leads_somewhere(shown):
 
 def test_findings_come_first_in_order_of_weight_each_with_its_number(shown):
     strong = Estimate("slope", -0.42, 1234, "words", -0.5, -0.34, 0.0004)
-    weighed = forest("strong", weight=1.4, estimate=strong), forest("mid", weight=0.5)
+    loose = replace(strong, p=0.2)
+    weighed = forest("strong", weight=1.9, estimate=loose), forest("mid", weight=0.5)
     tree = Tree(shown(forest("weak", weight=0.1), *weighed))
     cards = tree.all("article", class_="finding")
     names = [next(n for n in ("strong", "mid", "weak") if n in card["text"]) for card in cards]
     assert names == ["strong", "mid", "weak"]
     assert "slope −0.42 [−0.50, −0.34]" in cards[0]["text"]
-    assert "n = 1,234 words, corrected p < .001" in cards[0]["text"].replace("\u00a0", " ")
+    assert "n = 1,234 words, corrected p = .200" in cards[0]["text"].replace("\u00a0", " ")
     assert [e["id"] for e in tree.all("section")] == [
         "findings",
         "weak",
@@ -160,8 +172,76 @@ def test_findings_come_first_in_order_of_weight_each_with_its_number(shown):
         "mid",
         "provenance",
     ]
-    assert [link["href"] for link in tree.all("a", "findings")] == ["#strong", "#mid", "#weak"]
-    assert len(tree.all("use", "finding")) >= 3, "a thumbnail each"
+    assert [link["href"] for link in tree.all("a", "finding")] == ["#strong", "#mid", "#weak"]
+
+
+def test_where_something_holds_it_alone_has_a_card_and_a_line(shown):
+    holds = Estimate("slope", 0.4, 12, "words", 0.3, 0.5, 0.001, null=0.0)
+    tree = Tree(
+        shown(
+            forest("open", weight=0.9),
+            forest("holds", weight=2.4, estimate=holds),
+            forest("tested", weight=1.4, estimate=replace(holds, low=-0.1, p=0.3)),
+        )
+    )
+    (card,) = tree.all("article", class_="finding")
+    assert "holds is found" in card["text"]
+    assert [e["href"] for e in tree.all("a", "further")] == ["#tested", "#open"]
+    (dot,) = tree.all("circle", "finding")
+    assert dot["class"] == "holds"
+    assert 0 < float(dot["cx"]) < 300
+    (null,) = tree.all("text", "finding")
+    assert null["text"] == "0"
+    assert float(null["x"]) < float(dot["cx"])
+
+
+def test_a_page_counts_its_tests_and_corrects_over_them(shown):
+    """Against Benjamini and Hochberg by hand: p · m / rank, from the largest down."""
+    p = {"a": 0.001, "b": 0.03, "c": 0.04, "d": 0.6}
+    results = [
+        forest(name, weight=1.0, estimate=Estimate("x", 1.0, 9, p=value))
+        for name, value in p.items()
+    ]
+    untested = forest("e", estimate=Estimate("x", 1.0, 9))
+    tree = Tree(shown(*results, untested))
+    text = re.sub(r"\s+", " ", tree.all("section", id="findings")[0]["text"])
+    assert "4 results tested on this page; 0.2 would hold at .05 by chance. 3 hold, 1 of" in text
+    cells = [e["text"] for e in tree.all("td", "results")]
+    corrected = dict(zip(cells[0::4], cells[3::4], strict=True))
+    expected = {"a": "0.004", "b": "0.053", "c": "0.053", "d": "0.600"}
+    assert corrected == {f"{name} is found.": value for name, value in expected.items()}
+    assert "tested on this page" not in shown(untested, name="none")
+
+
+def test_a_term_is_explained_where_it_is_first_used(shown):
+    zipf = forest("b", headline="+0.1 SD per Zipf unit.", weight=2.0)
+    tree = Tree(shown(zipf, forest("a", headline="−0.1 SD per Zipf unit.", weight=2.5)))
+    texts = [e["text"] for e in tree.all("article", class_="finding")]
+    assert ["ten times the use" in text for text in texts] == [True, False]
+
+
+def test_a_cross_is_explained_between_prompts_alone():
+    plain = glossary(["best", "worst"])
+    assert plain("3 of 46 axes × models, best × rated") == ""
+    assert "opposite" in plain("On best × worst", "half sum")
+    assert plain("On best × worst", "half-sum") == ""
+
+
+def test_a_finding_says_what_to_do(shown):
+    tree = Tree(shown(forest("frequency")))
+    (sentence,) = [e["text"] for e in tree.all("p", "finding", class_="do")]
+    assert sentence.removeprefix("What to do: ") in method("frequency").text.unescape()
+    assert len(sentence) > 40
+
+
+def test_every_method_of_a_headline_says_what_to_do():
+    """All texts but that of provenance, which has no headline; the last line, so it is found."""
+    silent = [
+        file.stem
+        for file in (files("pessimal") / "methods").iterdir()
+        if not 3 <= len(method(file.stem).to_do.split()) <= 22
+    ]
+    assert silent == ["provenance"]
 
 
 def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure(shown):
@@ -294,9 +374,13 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     }
     assert list(cards) == list(LABELS.values())
     alder, birch = cards["alder"], cards["birch"]
-    assert "top1-alder-greatest" in alder
-    assert "bottom3-alder-greatest" in alder
-    assert "worst" not in alder.partition("Closest")[0]
+    rows = [re.sub(r"\s+", " ", e["text"]) for e in tree.all("tr", "wanted")]
+    assert len(rows) == 2 * (1 + len(MODELS)), "on two prompts"
+    most = " ".join(f"top{rank}-alder-greatest" for rank in (1, 2, 3))
+    assert f"alder{most} bottom1-alder-greatest bottom2-" in rows[1].replace(
+        "alder top", "aldertop"
+    )
+    assert "bottom3-alder-worst" in rows[1 + 1 + len(MODELS)]
     assert re.search("Closest ?birch 0.90", alder)
     assert re.search("Farthest ?cedar 0.20", alder)
     assert "frequency −0.70 SD worst, unrated 2/3" in alder
@@ -308,7 +392,7 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     assert "no rank is certified" in cards["cedar"]
 
 
-def test_a_language_model_has_a_card_with_the_words_of_its_contrast(shown):
+def test_a_language_model_wants_the_words_of_its_contrast(shown):
     """Not its most likely tokens, which come in a later table."""
     words = pd.DataFrame(
         [("elm", end, rank, f"{end}{rank}", 0.1) for end in ("top", "bottom") for rank in (1, 2)],
@@ -322,10 +406,11 @@ def test_a_language_model_has_a_card_with_the_words_of_its_contrast(shown):
         ),
     )
     tree = Tree(shown(ends(), *results, labels=LABELS | {"elm": "elm"}))
-    card = next(e["text"] for e in tree.all("article", class_="card") if "elm" in e["text"])
-    assert re.search(r"Most\s*top1\s+top2\s*Least\s*bottom1\s+bottom2", card)
-    assert "The" not in card
-    assert "by elm on greatest − worst" in tree.all("section", id="models")[0]["text"]
+    rows = [e["text"] for e in tree.all("tr", "wanted") if "elm" in e["text"]]
+    assert len(rows) == 2, "beside the rewards on either prompt"
+    for row in rows:
+        assert re.search(r"elm greatest − worst\s*top1\s+top2\s*bottom1\s+bottom2", row)
+        assert "The" not in row
 
 
 def test_figures_of_one_model_are_folded_in_its_card(shown):
@@ -343,6 +428,28 @@ def test_figures_of_one_model_are_folded_in_its_card(shown):
     assert len(figures) == len(MODELS)
     assert all(any(o["tag"] == "details" for o in e["inside"]) for e in figures)
     assert [e["text"] for e in tree.all("label", "card")] == ["greatest", "worst"] * len(MODELS)
+
+
+def test_the_page_begins_with_what_was_asked_and_what_the_models_are(shown):
+    order = [
+        ("worst", "Which is <i>worst</i>?"),
+        ("greatest", "Which is greatest?"),
+        ("mine", None),
+    ]
+    rows = [(m, p, text) for m in MODELS for p, text in order]
+    where = pd.DataFrame(rows, columns=["model", "prompt", "prompt_text"])
+    abouts = ["Toys, for calibration."] * 2 + [None] * 2
+    about = pd.DataFrame(
+        {"model": MODELS, "about": abouts, "developer": [None, "x", "lab", None], "base": "b"}
+    )
+    results = Result("models", about, method="provenance"), Result("provenance", where), ends()
+    (first, *_) = Tree(shown(forest("one"), *results)).all("section")
+    assert first["id"] == "asked"
+    text = re.sub(r"\s+", " ", first["text"])
+    assert "Asked" in text
+    assert text.index("“Which is greatest?”") < text.index("“Which is <i>worst</i>?”")
+    assert "mine" not in text
+    assert "alder, birch Toys, for calibration.cedar lab, bplain b" in text
 
 
 def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The page in a real browser: it answers, it is quick, it can be used by keyboard and on a phone,
 and no token acts."""
 
+import json
 import os
 import re
 import shutil
@@ -276,11 +277,11 @@ def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page,
             row = (
                 frame(tables, model, prompt).assign(tied=False).query("text == 'word0042'").iloc[0]
             )
-            assert cell == told(row)
+            assert cell == f"{told(row)} of 2,033"
     other = lines.nth(3).inner_text()
     row = frame(tables, "other/bpe", "best").assign(tied=False).query("text == ' word0042'").iloc[0]
     assert "as ␣word0042" in other
-    assert told(row) in other
+    assert f"{told(row)} of 1,000" in other
     marks = lines.first.locator(".track .mark")
     rank = frame(tables, MODELS[0], "best").query("text == 'word0042'")["rank"].iloc[0]
     assert marks.count() == 3
@@ -480,7 +481,6 @@ def test_prompts_are_tabs_that_arrow_keys_turn(open_page):
     assert open_panels(shown) == ["worst"]
     assert shown.locator("#agreement .panel svg").nth(1).is_visible()
     assert not shown.locator("#agreement .panel svg").first.is_visible()
-    assert drawn(shown, ".finding .thumb svg"), "a thumbnail stays when its figure is turned away"
     hidden = shown.evaluate("document.querySelector('.panel').getBoundingClientRect().height")
     assert hidden == 0
 
@@ -508,7 +508,7 @@ def test_the_contents_stay_in_view_and_lead_to_their_sections(open_page, viewpor
 
 FAMILY = [
     f"lab/{maker}-{base}"
-    for maker in ("alder", "birch", "cedar", "plain")
+    for maker in ("alder", "birch", "cedar", "plain", "rowan")
     for base in ("bpe", "wordpiece")
 ]
 QUESTIONS = (
@@ -524,13 +524,13 @@ QUESTIONS = (
 )
 REAL = ("rsa", "frequency", "identity_terms")
 CORE = ("greatest", "best", "worst")
-SENTENCE = "On greatest, 3 of 8 models do so and so by +0.42 of its unit ({})."
+SENTENCE = "On greatest, 3 of 10 models do so and so by +0.42 of its unit ({})."
 
 
 def comparison_of_a_family(folder: Path) -> Artifact:
-    """What a quickstart comes to: eight models, three prompts, ten questions, of which three have
-    an answer."""
+    """Ten models, three prompts, ten questions, of which three have an answer."""
     rows = pd.DataFrame([(m, p) for p in CORE for m in FAMILY], columns=["model", "prompt"])
+    rows["prompt_text"] = "What, in one word, is the " + rows["prompt"] + " thing ever?"
     ends = pd.DataFrame(
         [
             (m, p, end, rank, f" word{rank}{m[4:9]}", -float(rank), rank > 3)
@@ -552,7 +552,9 @@ def comparison_of_a_family(folder: Path) -> Artifact:
     ]
     for name in QUESTIONS:
         p = 0.001 if name in REAL else 0.9
-        estimate = Estimate("reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, p)
+        estimate = Estimate(
+            "reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, p, 0.0
+        )
         table, plot = (
             rows.assign(estimate=np.linspace(-1, 1, len(rows)), low=-1.2, high=1.2, p_holm=p),
             Forest(p="p_holm"),
@@ -576,7 +578,7 @@ def comparison_of_a_family(folder: Path) -> Artifact:
                 plot=plot,
                 method=name,
                 estimate=estimate,
-                weight=1.4 if name in REAL else 0.4,
+                weight=2.4 if name in REAL else 1.4,
             )
         )
     points = pd.DataFrame(
@@ -595,6 +597,8 @@ def comparison_of_a_family(folder: Path) -> Artifact:
         developer="maker", base="base", parameters=2e6, certified=0.9, dtype="float32"
     )
     results.append(Result("provenance", about))
+    known = pd.DataFrame({"model": FAMILY, "about": "Toys, for calibration."})
+    results.append(Result("models", known, method="provenance"))
     return write_artifact(folder / "comparison", results, labels={m: m[4:] for m in FAMILY})
 
 
@@ -624,11 +628,14 @@ def test_a_familys_page_answers_on_its_first_screens_and_is_short(open_page, tmp
         tmp_path_factory, artifact, title="What these reward models want", explorer=explorer(tables)
     )
     shown = open_page(file, viewport={"width": 1400, "height": 900})
+    asked = shown.locator("#asked").bounding_box()
+    assert asked["y"] + asked["height"] < 900, "what was asked and is wanted, on the first screen"
+    assert shown.locator("#asked tr:visible").count() == 1 + len(FAMILY)
     for name in REAL:
         card = shown.locator(".finding", has=shown.locator(f"a[href='#{name.replace('_', '-')}']"))
         box = card.bounding_box()
         assert box["y"] + box["height"] < 1800, name
-        assert drawn(shown, f".finding:has(a[href='#{name.replace('_', '-')}']) .thumb svg")
+        assert drawn(shown, f".finding:has(a[href='#{name.replace('_', '-')}']) .axis")
     cards = shown.locator(".card")
     assert cards.count() == len(FAMILY)
     assert cards.first.locator("svg").count() == 2, "its own figures"
@@ -641,11 +648,91 @@ def test_a_familys_page_answers_on_its_first_screens_and_is_short(open_page, tmp
     assert phone.evaluate("document.documentElement.scrollWidth") == 400
 
 
+def test_on_a_phone_what_is_cut_says_so(open_page, file):
+    """A figure that is wider than the screen can be scrolled, and a hint stands below it; where
+    there is room, there is no hint."""
+    phone = open_page(viewport={"width": 250, "height": 844}, is_mobile=True, has_touch=True)
+    wide = phone.evaluate(
+        "[...document.querySelectorAll('.drawing')].filter(e => e.checkVisibility())"
+        ".map(e => [e.scrollWidth > e.clientWidth, e.nextElementSibling.clientHeight > 10])"
+    )
+    assert wide
+    assert all(cut == hint for cut, hint in wide)
+    assert wide[0][0]
+    assert not open_page(viewport={"width": 1400, "height": 900}).locator(".hint:visible").count()
+
+
+def test_a_method_unfolds_over_the_whole_width(open_page):
+    shown = open_page(viewport={"width": 1400, "height": 900})
+    shown.locator("#agreement").get_by_text("Method", exact=True).click()
+    section = shown.locator("#agreement").bounding_box()
+    assert shown.locator("#agreement .method > div").bounding_box()["width"] == section["width"]
+
+
+def test_what_is_found_can_be_saved_as_csv(open_page, tables):
+    shown = open_page()
+    shown.get_by_role("combobox", name="Prompt", exact=True).select_option("worst")
+    shown.get_by_text("“What is the worst thing?”").wait_for()
+    shown.get_by_label("which").select_option("expression")
+    shown.get_by_label("Token", exact=True).fill("[^a-z0-9]|^$|word000")
+    with shown.expect_download() as coming:
+        shown.get_by_role("button", name="CSV").click()
+    assert coming.value.suggested_filename == "worst.csv"
+    saved = pd.read_csv(coming.value.path(), dtype={"text_json": str}, keep_default_na=False)
+    expected = frame(tables, MODELS[0], "worst").set_index("candidate_id")
+    assert 20 < len(saved) < len(expected)
+    texts = saved["text_json"].map(json.loads)
+    assert texts.tolist() == expected.loc[saved["candidate_id"], "text"].tolist()
+    assert not saved["text_json"].str.match(r"[=+@\-\t]").any(), "no cell begins a formula"
+    ranks = saved[f"rank {MODELS[0]}"]
+    assert ranks.tolist() == expected.loc[saved["candidate_id"], "rank"].tolist()
+    assert saved[f"reward {MODELS[2]}"].tolist() == pytest.approx(
+        frame(tables, MODELS[2], "worst")
+        .set_index("candidate_id")
+        .loc[saved["candidate_id"], "reward"]
+        .tolist(),
+        abs=1e-4,
+    )
+
+
+def test_a_typed_word_is_placed_in_every_vocabulary(open_page, tables):
+    shown = open_page()
+    box = shown.locator("#explorer .word")
+    shown.get_by_label("Token", exact=True).fill("word0043")
+    box.locator("tbody tr").first.wait_for()
+    lines = dict(
+        zip(*(box.locator(c).all_inner_texts() for c in ("tbody th", "td.number")), strict=True)
+    )
+    row = frame(tables, MODELS[0], "best").set_index("text").loc["word0043"]
+    assert f"#{row['rank']:,} of 2,033" in lines["alder"]
+    assert "bpe not one token" in lines, "it has the even words alone"
+    shown.get_by_label("Token", exact=True).fill("word0042")
+    shown.get_by_text("bpe as ␣word0042").wait_for()
+    other = frame(tables, "other/bpe", "best").set_index("text").loc[" word0042"]
+    assert f"#{other['rank']:,} of 1,000" in box.inner_text()
+    shown.get_by_label("Token", exact=True).fill("no such word")
+    box.get_by_text("not one token of any vocabulary").wait_for()
+    shown.get_by_label("Token", exact=True).fill("")
+    box.locator("p").wait_for(state="detached")
+
+
+def test_the_explorer_begins_with_the_prompt_of_the_page(open_page, tables, tmp_path_factory):
+    ends = pd.DataFrame(
+        [(MODELS[0], "worst", end, 1, "x", 1.0) for end in ("top", "bottom")],
+        columns=["model", "prompt", "end", "rank", "text", "reward"],
+    )
+    result = Result("extremes", ends, headline="x", plot=TokenTable(), method="extremes")
+    folder = tmp_path_factory.mktemp("begins") / "comparison"
+    artifact = write_artifact(folder, [result], labels={m: m for m in MODELS})
+    made = written(tmp_path_factory, artifact, title="Begins", explorer=explorer(tables))
+    shown = open_page(made)
+    assert shown.get_by_role("combobox", name="Prompt", exact=True).input_value() == "worst"
+
+
 def test_without_javascript_everything_else_is_there(open_page):
     shown = open_page(java_script_enabled=False, wait=False)
     shown.locator("noscript p").wait_for()
     assert shown.locator("#agreement figure svg").first.is_visible()
-    assert drawn(shown, ".finding .thumb svg")
     shown.locator("#agreement label", has_text="worst").click()
     assert open_panels(shown) == ["worst"]
     shown.get_by_text("Numbers").click()

@@ -16,8 +16,8 @@ import pandas as pd
 from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.framing import PAIRS, ends_of_axes
 from pessimal.analyses.dependence import Dependence, dependence
+from pessimal.analyses.framing import PAIRS, ends_of_axes
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable

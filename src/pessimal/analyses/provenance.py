@@ -13,9 +13,9 @@ from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet
 
 COLUMNS = [
-    "model", "prompt", "candidates", "n", "score", "mode", "source", "dtype", "attention",
-    "largest_difference", "checked", "certified", "survives", "base", "developer", "parameters",
-    "revision", "weights",
+    "model", "prompt", "prompt_text", "candidates", "n", "score", "mode", "source", "dtype",
+    "attention", "largest_difference", "checked", "certified", "survives", "base", "developer",
+    "parameters", "revision", "weights",
 ]  # fmt: skip
 
 
@@ -28,8 +28,8 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     origin, description, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
     fields = [
-        "model", "prompt", "candidates", "score", "mode", "source", "dtype", "attention",
-        "revision",
+        "model", "prompt", "prompt_text", "candidates", "score", "mode", "source", "dtype",
+        "attention", "revision",
     ]  # fmt: skip
     return {name: getattr(origin, name) for name in fields} | {
         "n": len(table.rows),
@@ -57,13 +57,13 @@ def models(sets: Sequence[TableSet]) -> Result:
     analysis asks of it.
 
     Columns: model (as in all other tables), then those of `models_table`: label, repository, base,
-    developer, size (billions of parameters), rank (RewardBench's, 1 = best). What the score tables
-    say of a model comes first, then what `conf/model` does.
+    developer, size (billions of parameters), rank (RewardBench's, 1 = best), and about (one line on
+    what it is). What the score tables say of a model comes first, then what `conf/model` does.
     """
     rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):
         model, description = table.provenance.model, table.description
-        fields = ("label", "base", "developer", "parameters", "rank")
+        fields = ("label", "base", "developer", "parameters", "rank", "about")
         fields_of: dict[str, Any] = described(
             model, {name: getattr(description, name) for name in fields}
         )
@@ -76,7 +76,7 @@ def models(sets: Sequence[TableSet]) -> Result:
         for name, value in fields_of.items():
             if value is not None:
                 row.setdefault(name, value)
-    columns = ["model", *models_table().columns]
+    columns = ["model", *models_table().columns, "about"]
     table = pd.DataFrame(rows.values(), columns=columns).astype({"size": float, "rank": float})
     label = table["label"].where(table["label"].notna(), table["model"])
     ordered = table.assign(label=label).sort_values(

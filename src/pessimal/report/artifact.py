@@ -22,6 +22,9 @@ from pessimal.explaining.edits.views import View, from_json
 from pessimal.tables.result import HOLDS, RESULTS, UNTESTED, Estimate
 
 KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+TO_DO = "What to do: "
+"""Begins the last line of a method's text, where it makes findings."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,8 @@ class Method(NamedTuple):
 
     title: str
     text: Markup
+    to_do: str = ""
+    """What one would do about a finding; plain text."""
 
 
 @cache
@@ -154,5 +159,6 @@ def method(key: str) -> Method:
     if not KEY.fullmatch(key) or not file.is_file():
         return Method(key.replace("_", " ").capitalize(), Markup())
     first, _, rest = file.read_text(encoding="utf-8").partition("\n")
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    return Method(first.lstrip("# ").strip(), Markup(markdown.render(rest)))
+    last = rest.strip().rpartition("\n")[2]
+    to_do = last.removeprefix(TO_DO) if last.startswith(TO_DO) else ""
+    return Method(first.lstrip("# ").strip(), Markup(MARKDOWN.render(rest)), to_do)

@@ -1,10 +1,11 @@
-"""The cards of models: what each wants most and least, with whom it agrees, what moves it, what is
-wrong with its scores.
+"""What the page says of each model: what it is, what it wants most and least; and its card: with
+whom it agrees, what moves it, what is wrong with its scores.
 
-Knows an artifact's tables by their declared effects and plots, and by name only `agreement` and
-`provenance`.
+Knows an artifact's tables by their declared effects and plots, and by name only `agreement`,
+`models` and `provenance`.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,37 +19,79 @@ from pessimal.texts import literal, signed, significant
 
 TOKENS = 3
 """At each end."""
+EFFECTS = 3
+"""On a card, of the results of most weight."""
+PROMPTS = 6
+"""On which the page begins with what is wanted; the section of extremes has all."""
 
 
 def cards(artifact: Artifact) -> list[dict[str, Any]]:
     """One card a model, in the order of the artifact's labels; none of a model of which nothing is
     known.
 
-    Columns: model · label · about · warnings · prompt (to which the tokens answer) · ends (Most and
-    Least wanted: text, reward, whether its rank is certified) · agreement (Closest or Farthest, the
-    other model, Kendall's τ) · effects (result, largest effect that holds after correction, where
-    it is found and how many hold of how many).
+    Columns: model · label · about · warnings · agreement (Closest or Farthest, the other model,
+    Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
+    and how many hold of how many).
     """
     cards_made = []
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
-        prompt, ends = _ends(artifact, model)
         effects: dict[str, tuple[str, str, str]] = {}  # one a method
-        for result in artifact.results:
+        for result in sorted(artifact.results, key=lambda result: -result.weight):
+            if len(effects) == EFFECTS:
+                break
             if result.method not in effects and (effect := _effect(artifact, result, model)):
                 effects[result.method] = effect
         agreement = _agreement(artifact, model)
-        if ends or agreement or effects:
-            card = {
-                "model": model,
-                "label": label,
-                "about": about,
-                "warnings": warnings,
-                "prompt": prompt,
-                "ends": ends,
-            }
+        card = {"model": model, "label": label, "about": about, "warnings": warnings}
+        if agreement or effects or _ends(artifact, model):
             cards_made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
     return cards_made
+
+
+def wanted(artifact: Artifact) -> list[dict[str, Any]]:
+    """What each model wants, in the order of the artifact's labels, a table for each prompt: label
+    (the prompt) · rows (label, ends, and the prompt where it is another, as a language model's
+    is)."""
+    by_model = {model: _ends(artifact, model) for model in artifact.labels}
+    first = next((prompts for prompts in by_model.values() if prompts), {})
+    tables = []
+    for prompt in itertools.islice(first, PROMPTS):
+        rows = [
+            {"label": label, "ends": ends[own], "prompt": own if own != prompt else ""}
+            for model, label in artifact.labels.items()
+            if (ends := by_model[model])
+            for own in [prompt if prompt in ends else next(iter(ends))]
+        ]
+        tables.append({"label": prompt, "content": {"rows": rows}})
+    return tables
+
+
+def prompts(artifact: Artifact) -> dict[str, str]:
+    """The user turns by prompt, in the order of the results; those whose wording nobody stated are
+    left out."""
+    table = artifact.table("provenance")
+    if not {"prompt", "prompt_text"} <= set(table):
+        return {}
+    wording = table.dropna(subset="prompt_text").groupby("prompt", sort=False)["prompt_text"]
+    texts = wording.first().to_dict()
+    others = (artifact.table(r.name) for r in artifact.results if r.name != "provenance")
+    orders = (other["prompt"] for other in others if "prompt" in other)
+    order = max(orders, key=lambda column: len(set(texts) & set(column)), default=())
+    return {key: texts[key] for key in dict.fromkeys([*order, *texts]) if key in texts}
+
+
+def kinds(artifact: Artifact) -> list[tuple[str, list[str]]]:
+    """One line on what models are, and the labels of those that it is said of; developer and base
+    where there is none."""
+    table, lines = artifact.table("models"), dict[str, list[str]]()
+    for row in table.to_dict("records") if "model" in table else ():
+        known = [row.get(name) for name in ("about", "developer", "base")]
+        about, *others = [text if isinstance(text, str) else "" for text in known]
+        line = about or ", ".join(filter(None, others))
+        if line:
+            lines.setdefault(line, []).append(artifact.labels.get(row["model"], row["model"]))
+    return list(lines.items())
 
 
 def of_model(result: Shown, model: str, label: str) -> dict[str, str]:
@@ -61,39 +104,45 @@ def of_model(result: Shown, model: str, label: str) -> dict[str, str]:
     }
 
 
-def _first(rows: pd.DataFrame, tabs: Sequence[str] = ()) -> pd.DataFrame:
-    """The rows of the first candidate set and prompt, and of the first of other tabs."""
-    for column in ("candidates", "prompt", *tabs):
+def _first(rows: pd.DataFrame, tabs: Sequence[str]) -> pd.DataFrame:
+    """The rows of the first value of each of these columns."""
+    for column in tabs:
         rows = rows[rows[column] == rows[column].iloc[0]] if len(rows) and column in rows else rows
     return rows
 
 
-def _ends(artifact: Artifact, model: str) -> tuple[str, dict[str, list[tuple[str, str, bool]]]]:
-    of_tokens = [
-        r for r in artifact.results if r.plot.get("column") == "model" and "rank" in r.plot
-    ]
-    # Rewards, then log-probabilities.
-    tables = ((r.plot, artifact.table(r.name)) for r in of_tokens)
-    of_model = ((plot, rows[rows["model"] == model]) for plot, rows in tables)
-    plot, rows = next(
-        ((plot, rows) for plot, rows in of_model if len(rows)), (dict[str, Any](), pd.DataFrame())
-    )
-    if rows.empty:
-        return "", {}
-    rows = _first(rows, plot["tabs"]).sort_values(plot["rank"])
+Ends = dict[str, list[tuple[str, str, bool]]]
+"""Tokens with their rewards, and whether their rank is certified, of Most and of Least."""
+
+
+def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
+    """What a model wants most and least, by prompt; of the first candidate set."""
+    for result in artifact.results:
+        plot, rows = result.plot, artifact.table(result.name)
+        needed = {plot.get(field, "") for field in ("column", "rank", "end", "text", "value")}
+        if plot.get("column") != "model" or not needed <= set(rows):  # it draws another table
+            continue
+        rows = rows[rows["model"] == model]
+        if len(rows):  # rewards come before log-probabilities
+            others = [column for column in plot["tabs"] if column != "prompt"]
+            rows = _first(rows, ["candidates", *others]).sort_values(plot["rank"], kind="stable")
+            prompts = rows["prompt"] if "prompt" in rows else pd.Series("", index=rows.index)
+            return {str(p): _at_ends(of, plot) for p, of in rows.groupby(prompts, sort=False)}
+    return {}
+
+
+def _at_ends(rows: pd.DataFrame, plot: dict[str, Any]) -> Ends:
     if "certified" not in rows or not rows["certified"].any():  # a mark on every token says nothing
         rows = rows.assign(certified=True)
-    ends = {
+    columns = [plot["text"], plot["value"], "certified"]
+    return {
         name: [
             (literal(text), significant(value), bool(certain))
-            for text, value, certain in of_model[[plot["text"], plot["value"], "certified"]]
-            .head(TOKENS)
-            .to_numpy(dtype=object)
+            for text, value, certain in at_end[columns].head(TOKENS).to_numpy(dtype=object)
         ]
         for end, name in (("top", "Most"), ("bottom", "Least"))
-        if len(of_model := rows[rows[plot["end"]] == end])
+        if len(at_end := rows[rows[plot["end"]] == end])
     }
-    return (str(rows["prompt"].iloc[0]) if len(rows) and "prompt" in rows else ""), ends
 
 
 def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
@@ -102,7 +151,8 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     if pairs.empty or declared is None:
         return []
     tau = declared["column"]
-    pairs = _first(pairs[(pairs["model_a"] == model) | (pairs["model_b"] == model)])
+    pairs = pairs[(pairs["model_a"] == model) | (pairs["model_b"] == model)]
+    pairs = _first(pairs, ["candidates", "prompt"])
     pairs = pairs.dropna(subset=tau).sort_values(tau, ascending=False)
     return [
         (how, artifact.labels.get(other, other), signed(row[tau]))

@@ -1,5 +1,5 @@
-"""The page: one self-contained HTML file over published artifacts. Findings first, then models,
-then questions.
+"""The page: one self-contained HTML file over published artifacts. What was asked and what the
+models want, then findings, models, questions.
 
 Knows artifacts and HTML. No network: figures are vector drawings inside it. Every string that came
 from a vocabulary or a file is escaped, or carried as data that no browser takes for markup. Only
@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,11 +18,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from pessimal.plots import BETWEEN, tabs_of
-from pessimal.report.artifact import Artifact, Shown, method
-from pessimal.report.cards import cards, of_model
+from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
+from pessimal.report.cards import cards, kinds, of_model, prompts, wanted
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.report.svg import drawing
+from pessimal.statistics import LEVEL
+from pessimal.tables.result import HOLDS
 from pessimal.texts import literal, readable, signed, significant
 
 MAX_ROWS = 400
@@ -31,14 +33,32 @@ rest."""
 MAX_TABS = 12
 """Of a figure: further ones stay in the artifact and are counted."""
 FINDINGS = 9
-"""Cards; further headlines are listed below them."""
+"""Cards; further headlines are folded below them."""
 RANKS = 5
 """Of tokens at each end; the table below has all."""
 PROVENANCE = "provenance"
+IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results")
+"""Of the page's own sections: no question has one of these."""
+GLOSSARY = {
+    r"Zipf unit": "Zipf unit: ten times the use",
+    r"half[ -]sum": "half sum: the mean of the two prompts",
+    r"Kendall|τ": "τ: 1 is the same order, 0 none, −1 the reverse",
+    r"certified": "certified: no rounding error can change the rank",
+}
+"""Terms, and what they are in plain words, which stands where a term is first used."""
 
 
-def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = None) -> str:
+def page(
+    artifacts: list[Artifact],
+    *,
+    title: str,
+    explorer: Explorer | None = None,
+    notes: Sequence[str] = (),
+) -> str:
     """The HTML of the page, UTF-8; with scripts where there is an explorer for them.
+
+    Args:
+        notes: Markdown paragraphs for the foot of the page: whose data these are.
 
     Raises:
         InputError: an artifact has no `results.json`, or a figure that is no SVG.
@@ -49,45 +69,92 @@ def page(artifacts: list[Artifact], *, title: str, explorer: Explorer | None = N
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
     )
     filters = {"cell": _cell, "json": _json, "readable": readable, "number": number, "tail": tail}
-    environment.filters |= filters
     anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
-    parts = [_part(artifact, anchor) for artifact, anchor in zip(artifacts, anchors, strict=True)]
-    findings = sorted(
-        ((part, q, result) for part in parts for q in part["questions"] for result in q["results"]),
-        key=lambda entry: -entry[2].weight,
-    )
+    taken = set(IDS)
+    parts = [
+        _part(artifact, anchor, taken) for artifact, anchor in zip(artifacts, anchors, strict=True)
+    ]
+    asked = {prompt for part in parts for prompt in part["prompts"]}
+    environment.filters |= filters | {"line": number_line, "plain": glossary(asked)}
+    findings, further = _findings(parts)
     scripts = [own_script(), *library()] if explorer and explorer.index else []
+    first = next((table["label"] for part in parts for table in part["wanted"]["tabs"]), None)
     return environment.get_template("page.html.jinja").render(
         title=readable(title),
         parts=parts,
-        findings=findings[:FINDINGS],
-        further=findings[FINDINGS:],
+        opens=any(part["prompts"] or part["kinds"] or part["wanted"]["tabs"] for part in parts),
+        unsure=any(
+            not certain
+            for part in parts
+            for table in part["wanted"]["tabs"]
+            for row in table["content"]["rows"]
+            for tokens in row["ends"].values()
+            for _, _, certain in tokens
+        ),
+        findings=findings,
+        further=further,
+        tests=tests([(f"#{q['anchor']}", result) for _, q, result in findings + further]),
         explorer=explorer,
+        explorer_index={**explorer.index, "prompt": first} if scripts and explorer else None,
+        notes=[Markup(MARKDOWN.render(note)) for note in notes],
         policy=Markup(policy(scripts)),
         script=scripts[0] if scripts else None,
         library=scripts[1:],
     )
 
 
-def _part(artifact: Artifact, anchor: str) -> dict[str, Any]:
-    """An artifact, arranged: its cards with the figures of each, its questions, its provenance."""
+Finding = tuple[dict[str, Any], dict[str, Any], Shown]
+"""An artifact, a question, and a result that has a headline."""
+
+
+def _findings(parts: Sequence[dict[str, Any]]) -> tuple[list[Finding], list[Finding]]:
+    """What gets a card, and all else, the heaviest first: of each artifact what holds, or where
+    nothing does everything."""
+    cards, others = list[Finding](), list[Finding]()
+    for part in parts:
+        every = [(part, q, result) for q in part["questions"] for result in q["results"]]
+        holding = [found for found in every if found[2].weight >= HOLDS]
+        for found in every:
+            (cards if found in (holding or every) else others).append(found)
+    cards.sort(key=lambda found: -found[2].weight)
+    others = sorted(cards[FINDINGS:] + others, key=lambda found: -found[2].weight)
+    return cards[:FINDINGS], others
+
+
+def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
+    """An artifact, arranged: what was asked and is wanted, its cards with the figures of each, its
+    questions, its provenance. `taken` are ids that the page has already."""
     ids = (f"{anchor}figure{number}" for number in itertools.count(1))
     methods: dict[str, list[Shown]] = {}
     for result in artifact.results:
-        if result.name != PROVENANCE:
-            methods.setdefault(result.method or result.name, []).append(result)
-    provenance = artifact.table(PROVENANCE)
+        key = PROVENANCE if result.name == PROVENANCE else result.method or result.name
+        methods.setdefault(key, []).append(result)
+    sources = {r.name: artifact.table(r.name) for r in methods.pop(PROVENANCE, ())}
     return {
         "artifact": artifact,
         "anchor": anchor,
+        "prompts": prompts(artifact),
+        "kinds": kinds(artifact),
+        "wanted": {"title": "What they want", "open": 0, "left_out": 0, "tabs": wanted(artifact)},
         "questions": [
-            _question(artifact, key, results, anchor, ids) for key, results in methods.items()
+            _question(artifact, key, results, _unique(anchor + key, taken), ids)
+            for key, results in methods.items()
         ],
         "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
-        "provenance": _table(provenance) if len(provenance) else None,
+        "provenance": {name: _table(table) for name, table in sources.items() if len(table)},
     }
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """An id of letters, digits and dashes that is not taken yet, and now is."""
+    plain = re.sub("[^A-Za-z0-9]", "-", name)
+    again = (plain, *(f"{plain}-{number}" for number in range(2, len(taken) + 3)))
+    free = next(id for id in again if id not in taken)
+    taken.add(free)
+    return free
 
 
 def _question(
@@ -103,7 +170,7 @@ def _question(
         if not r.by_model
     }
     return {
-        "anchor": anchor + re.sub("[^A-Za-z0-9]", "-", key),
+        "anchor": anchor,
         "method": method(key),
         "results": [r for r in ordered if r.headline],
         "figures": {name: figure for name, figure in figures.items() if figure["tabs"]},
@@ -187,6 +254,63 @@ def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
             for place in dict.fromkeys(key[:2] for key in cells)
         ],
     }
+
+
+def tests(results: Sequence[tuple[str, Shown]]) -> dict[str, Any] | None:
+    """How many results were tested, how many of these would hold by chance, how many hold, and how
+    many of them page-wide; and the table of results. None where nothing was tested.
+
+    Args:
+        results: links to their sections, and results.
+
+    A result's p is corrected for the tests of its family; `p_page` is that p corrected over the
+    page's results by Benjamini and Hochberg (1995).
+    """
+    tested = [(link, r.headline, r.estimate) for link, r in results if r.estimate]
+    tested = [row for row in tested if (p := row[2]["p"]) is not None and math.isfinite(p)]
+    if not tested:
+        return None
+    from scipy.stats import false_discovery_control  # half a second
+
+    p = [estimate["p"] for _, _, estimate in tested]
+    page_wide = false_discovery_control(p).tolist()
+    return {
+        "tested": len(tested),
+        "chance": signed(LEVEL * len(tested), ".1f"),
+        "hold": sum(one <= LEVEL for one in p),
+        "hold_page": sum(one <= LEVEL for one in page_wide),
+        "rows": [
+            (link, headline, number(estimate), f"{estimate['p']:.3f}", f"{corrected:.3f}")
+            for (link, headline, estimate), corrected in zip(tested, page_wide, strict=True)
+        ],
+    }
+
+
+def number_line(estimate: dict) -> dict[str, Any] | None:
+    """Where an estimate, the ends of its interval and its null stand on a line from 0 to 100; None
+    where there is nothing to compare it with."""
+    names = ("value", "low", "high", "null")
+    at = {n: x for n in names if (x := estimate.get(n)) is not None and math.isfinite(x)}
+    least, most = min(at.values(), default=0.0), max(at.values(), default=0.0)
+    if not {"value", "null"} <= set(at) or least == most:
+        return None
+    p = estimate["p"]
+    places = {name: 4 + 92 * (x - least) / (most - least) for name, x in at.items()}
+    return places | {"holds": p is not None and p <= LEVEL, "name": f"{at['null']:.3g}"}
+
+
+def glossary(prompts: Collection[str]) -> Callable[..., str]:
+    """A filter that gives the plain words of those terms in some texts that no text before had;
+    `prompts` are keys of two that stand as `a × b`."""
+    left = dict(GLOSSARY)
+    if keys := "|".join(map(re.escape, prompts)):
+        left |= {rf"\b({keys}) × ({keys})\b": "×: the two opposite prompts together"}
+
+    def plain(*texts: str) -> str:
+        first = [term for term in left if any(re.search(term, text) for text in texts)]
+        return "; ".join([left.pop(term) for term in first])
+
+    return plain
 
 
 def number(estimate: dict) -> str:

@@ -147,7 +147,8 @@ def wrap_callable(
 
 def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") -> dict[str, Any]:
     """Tokenizer, its digests and the description, as fields of a `TextReward`."""
-    factors = {name: getattr(spec, name) for name in ("base", "developer", "parameters", "rank")}
+    names = ("base", "developer", "parameters", "rank", "about")
+    factors = {name: getattr(spec, name) for name in names}
     return {
         "tokenizer": tokenizer,
         "tokenizer_digest": tokenizer_digest(tokenizer) if tokenizer else NOTHING,

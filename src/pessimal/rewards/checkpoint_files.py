@@ -166,6 +166,7 @@ def pinned(
             developer=spec.developer,
             parameters=spec.parameters or float(parameter_count(shapes)),
             rank=spec.rank,
+            about=spec.about,
         ),
     }
 

@@ -311,6 +311,8 @@ class ModelSpec:
     """Number of parameters, a count; counted from the weights where not given (a factor)."""
     rank: float | None = None
     """Rank on RewardBench, 1 = best (a factor)."""
+    about: str | None = None
+    """One line on what the model is, which begins the page."""
     recipe: Recipe | None = None
     """A member of the demo family, instead of `path`."""
     package: PackageSpec | None = None

@@ -189,6 +189,8 @@ class ModelDescription:
     """Rank on RewardBench, 1 = best."""
     label: str | None = None
     """Short name for figures, where the model's own is long."""
+    about: str | None = None
+    """One line on what it is."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,10 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
     document = {
         "format": FORMAT,
         "identity": table.provenance.fields(),
-        "description": asdict(table.description),
+        # Others keep the bytes that they had before there was this field.
+        "description": {
+            k: v for k, v in asdict(table.description).items() if k != "about" or v is not None
+        },
         "measured": table.measured,
         **({"code": table.code} if table.code else {}),
     }

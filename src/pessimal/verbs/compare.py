@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pessimal.analyses import all_analyses, compare
-from pessimal.catalogue import answering, names_of
+from pessimal.catalogue import answering, names_of, published_models
 from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.shared import TrackingSpec
@@ -47,6 +47,8 @@ def run(config: CompareConfig) -> None:
             chosen = registered(fetched(config.tracking, choice, cache), choice)
         else:
             chosen = registered(registry, choice)
+        if config.reference is not None:
+            chosen = beside_published(registry, chosen)
         tables = [table for table, _ in chosen]
         inputs = [reference for _, reference in chosen if reference]
         sets = table_sets(tables, reading_of(config))
@@ -166,6 +168,52 @@ def registered(registry: Registry, choice: Choice) -> Chosen:
             f"{'; '.join(near[:8])}"
         )
     return _chosen(choice, tables, str(registry.root))
+
+
+def beside_published(registry: Registry, chosen: Chosen) -> Chosen:
+    """Tables of other models on items that the ten published reward models were scored on, and
+    then theirs on the same items and prompts.
+
+    Raises:
+        TableError: theirs are not in the registry, no other model is chosen, or none has such a
+            table.
+    """
+    ten = {name for repository in published_models() for name in names_of(repository)}
+    of_them = [
+        (folder, manifest)
+        for folder, manifest in registry.latest("score-table")
+        if manifest.summary["model"] in ten and manifest.summary["candidates"] != "vocabulary"
+    ]
+    if not of_them:
+        raise TableError(
+            f"reference=published: {registry.root} has no scores of the ten published models on "
+            "lists of items. Take greatest_one_word.csv from "
+            "https://github.com/brchristian/reward_model_optimal_pessimal_tokens and type: "
+            "pessimal import format=eloeverything path=greatest_one_word.csv prompt=greatest"
+        )
+    there = dict.fromkeys((m.summary["candidates"], m.summary["prompt"]) for _, m in of_them)
+    own = [pair for pair in chosen if pair[0].provenance.model not in ten]
+    beside = [pair for pair in own if _items(pair[0].provenance) in there]
+    if not beside:
+        models = sorted({table.provenance.model for table, _ in own})
+        first, prompt = next(iter(there))
+        raise TableError(
+            f"reference=published: {', '.join(models) or 'no model but these ten'} has no scores "
+            "on items that the published models were scored on: "
+            f"{'; '.join(f'{items} on {key}' for items, key in list(there)[:4])}. To scan them: "
+            f"pessimal scan model=NAME prompts={prompt} mode=text candidates=items "
+            f"candidates.path=FILE candidates.name={first}"
+        )
+    shared, same = SharedColumns(), {_items(table.provenance) for table, _ in beside}
+    for folder, manifest in of_them:
+        if (manifest.summary["candidates"], manifest.summary["prompt"]) in same:
+            registry.verify(folder)
+            beside.append((shared.of(read_score_table(folder)), manifest.reference))
+    return beside
+
+
+def _items(provenance: ScoreProvenance) -> tuple[str, str]:
+    return provenance.candidates, provenance.prompt
 
 
 def _current(registry: Registry) -> list[tuple[Path, Manifest]]:

@@ -140,6 +140,7 @@ def _known(config: ImportConfig) -> Known:
             parameters=spec.parameters,
             rank=spec.rank,
             label=spec.name,
+            about=spec.about,
         )
         for spec in config.published.values()
         if spec.path is not None

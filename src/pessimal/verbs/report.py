@@ -1,7 +1,9 @@
 """`pessimal report`: one self-contained HTML page over comparisons, searches, studies and
 explanations in the registry, with every token's rewards where score tables are behind them."""
 
+import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from pessimal.config.plain import config_hash
@@ -34,6 +36,7 @@ def run(config: ReportConfig) -> None:
         [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in chosen],
         title=config.title,
         explorer=_explorer(config, registry, [m for _, m in chosen]) if explores else None,
+        notes=config.notes,
     )
     if len(html) > LARGE:
         log.warning(
@@ -53,7 +56,24 @@ def run(config: ReportConfig) -> None:
             summary={"bytes": len(html.encode())},
         )
         mirror.artifact(folder, manifest, {"inputs": inputs})
+    if config.space is not None:
+        write_space(Path(config.space).expanduser(), config.title, config.notes, html)
     print_path(folder / "index.html")
+
+
+def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> None:
+    """A page as a static Space of Hugging Face: `index.html`, and `README.md` with the Space's
+    front matter and the notes.
+
+    Source: https://huggingface.co/docs/hub/spaces-config-reference
+    """
+    front = (
+        f"---\ntitle: {json.dumps(title)}\nsdk: static\napp_file: index.html\npinned: false\n---"
+    )
+    text = "\n\n".join([front, f"# {title}", *notes])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(text + "\n", encoding="utf-8")
+    (folder / "index.html").write_text(html, encoding="utf-8")
 
 
 def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:

@@ -3,12 +3,13 @@
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
 from pessimal.config.schema.scan import TAKEN
-from pessimal.config.schema.shared import TaskConfig
+from pessimal.config.schema.shared import TaskConfig, check_writable
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.rewards.spec import Mode, ModelSpec
@@ -182,6 +183,9 @@ class CompareConfig(TaskConfig):
     """Only these models; all of them where empty."""
     prompts: dict[str, str] = field(default_factory=dict)
     """Only these prompts; all of them where empty."""
+    reference: Annotated[str | None, OneOf((None, "published"))] = None
+    """Beside the chosen models, the ten published ones, on the items and prompts that both were
+    scored on; their scores are in the registry once they are imported."""
     sets: list[str] = field(default_factory=list)
     """Only these candidate sets, `vocabulary` or the name of a list of items; all of them where
     empty."""
@@ -239,6 +243,11 @@ class CompareConfig(TaskConfig):
             raise ConfigError(
                 "source=wandb fetches score tables; leave tables and explanations out"
             )
+        if self.explanations and self.reference is not None:
+            raise ConfigError(
+                f"reference={self.reference} stands beside score tables, and explanations are "
+                "compared apart: leave one of them out"
+            )
         if self.explanations and self.tables is not None:
             raise ConfigError(
                 "tables and explanations were both given, and are compared apart: leave one of "
@@ -264,8 +273,24 @@ class ReportConfig(TaskConfig):
     artifacts: list[str] = field(default_factory=list)
     """References such as comparison/quickstart, comparison/quickstart:v0, search-result/NAME,
     study/NAME or explanation/NAME; the newest comparison where empty."""
+    notes: list[str] = field(default_factory=list)
+    """Paragraphs of Markdown for the page's foot: whose data these are, under which licence."""
+    space: str | None = None
+    """A folder that gets the page too, as a static Space of Hugging Face serves it: index.html, and
+    a README.md that says so."""
     explorer: bool = True
     """Carry every token's rewards and ranks, to be searched on the page: 0.5 MB a model and prompt
     at 128,000 tokens."""
     explorer_prompts: list[str] = field(default_factory=list)
     """Prompts in the explorer; those that the most models were asked where empty."""
+
+    def check(self) -> None:
+        if self.space is None:
+            return
+        check_writable("space", self.space)
+        readme = Path(self.space).expanduser() / "README.md"
+        if readme.is_file() and "sdk: static" not in readme.read_text(encoding="utf-8"):
+            raise ConfigError(
+                f"space={self.space!r} has a README.md that is no static Space's; give an empty "
+                "folder"
+            )

@@ -5,7 +5,7 @@ class Explorer {
     this.index = index;
     this.vocabularies = index.vocabularies.map((entry) => new Vocabulary(entry, index));
     this.vocabulary = this.vocabularies[0];
-    this.prompt = this.vocabulary.prompts()[0];
+    this.prompt = this.promptOf(this.vocabulary);
     this.query = {
       typed: '',
       way: 'contains',
@@ -19,11 +19,13 @@ class Explorer {
     this.controls = element('div', { class: 'controls', role: 'search' });
     this.status = element('p', { class: 'note', role: 'status' });
     const table = element('div'),
+      word = element('div', { class: 'word' }),
       pinned = element('div', { class: 'pin-panel' }),
       scatter = element('div', { class: 'scatter' });
     box.append(
       this.controls,
       this.status,
+      word,
       table,
       element('h3', {}, 'Pinned'),
       pinned,
@@ -35,6 +37,7 @@ class Explorer {
       this.grid.draw();
       this.scatter.mark();
     });
+    this.word = new Word(word, this.vocabularies);
     this.grid = new Grid(table, {
       describe: 'Tokens with their rewards and ranks. Arrow keys move, Enter pins.',
       head: () => this.head(),
@@ -52,6 +55,12 @@ class Explorer {
       onPin: (vocabulary, row) => this.pinned.toggle(vocabulary, row),
       onSelect: (vocabulary, rows) => this.selected(vocabulary, rows),
     });
+  }
+
+  /** The page's own prompt, where this vocabulary has it. */
+  promptOf(vocabulary) {
+    const prompts = vocabulary.prompts();
+    return [this.prompt, this.index.prompt].find((prompt) => prompts.includes(prompt)) ?? prompts[0];
   }
 
   narrowed() {
@@ -150,8 +159,8 @@ class Explorer {
   turnTo(vocabulary) {
     this.vocabulary = vocabulary;
     this.query.selection = null;
-    if (!vocabulary.prompts().includes(this.prompt)) this.prompt = vocabulary.prompts()[0];
-    this.scatter.choose(vocabulary);
+    this.prompt = this.promptOf(vocabulary);
+    this.scatter.choose(vocabulary, this.prompt);
     return this.open();
   }
 
@@ -159,7 +168,7 @@ class Explorer {
     const selection = rows.size ? rows : null;
     if (selection && vocabulary !== this.vocabulary) {
       this.vocabulary = vocabulary;
-      if (!vocabulary.prompts().includes(this.prompt)) this.prompt = vocabulary.prompts()[0];
+      this.prompt = this.promptOf(vocabulary);
       this.query.selection = selection;
       await this.open();
       return;
@@ -180,11 +189,15 @@ class Explorer {
     }
     this.grid.show(this.rows);
     this.scatter.mark();
+    this.word.show(this.query.way === 'expression' ? '' : this.query.typed, this.prompt);
     const asked = this.index.prompts[this.prompt];
     const about = ` · ${asked ? `“${literal(asked)}”` : literal(this.prompt)}`;
     this.status.replaceChildren(
       problem ?? `${whole(this.rows.length)} of ${whole(this.vocabulary.rows)} tokens${about}`,
     );
+    const save = element('button', { type: 'button' }, 'CSV');
+    save.addEventListener('click', () => saved(`${this.prompt}.csv`, csv(this.vocabulary, this.columns, this.rows)));
+    this.status.append(' · ', save);
     if (this.query.selection) {
       const clear = element(
         'button',

@@ -15,7 +15,8 @@ class Grid {
       this.header,
       this.body,
     );
-    box.replaceChildren(this.grid);
+    this.hint = element('p', { class: 'note', hidden: true }, '↔ scroll sideways');
+    box.replaceChildren(this.grid, this.hint);
     this.grid.addEventListener('scroll', () => this.later(), { passive: true });
     this.grid.addEventListener('keydown', (event) => this.key(event));
     this.body.addEventListener('click', (event) => this.clicked(event));
@@ -46,6 +47,7 @@ class Grid {
   }
 
   draw() {
+    this.hint.hidden = this.grid.scrollWidth <= this.grid.clientWidth;
     const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW) - BEYOND);
     const last = Math.min(
       this.rows.length,

@@ -27,7 +27,7 @@ class Pinned {
         element(
           'p',
           { class: 'note' },
-          'Click a token, or press Enter on it, to pin it: its place in every model and prompt is shown here, and in the scatter.',
+          'Click a token, or press Enter on it, to pin it.',
         ),
       );
       return;
@@ -72,79 +72,116 @@ class Pinned {
 
   /** One line for each model and variant: of the token's own vocabulary, then of others that hold its text. */
   lines({ vocabulary, row }) {
-    const lines = [];
-    for (const other of [vocabulary, ...this.vocabularies.filter((v) => v !== vocabulary)]) {
-      const place = other === vocabulary ? row : other.alike(vocabulary.texts[row])[0];
-      for (const name of new Set(other.columns.map((column) => column.name))) {
-        const columns = place === undefined ? [] : other.columns.filter((column) => column.name === name);
-        lines.push({
-          name,
-          columns,
-          row: place,
-          foreign: other !== vocabulary,
-          text: place === undefined ? null : other.texts[place],
-          same: other === vocabulary || other.texts[place] === vocabulary.texts[row],
-        });
-      }
-    }
-    return lines;
+    const own = new Map([[vocabulary, row]]);
+    return linesOf(vocabulary.texts[row], [vocabulary, ...this.vocabularies.filter((v) => v !== vocabulary)], own);
   }
 
   table(lines) {
-    const prompts = [...new Set(this.vocabularies.flatMap((v) => v.prompts()))];
-    const head = element(
-      'tr',
-      {},
-      element('th', { scope: 'col' }, 'model'),
-      element('th', { scope: 'col' }, 'highest … lowest'),
-      ...prompts.map((prompt, i) =>
-        element(
-          'th',
-          { scope: 'col', class: 'number' },
-          element('span', { class: `mark mark${i % 4}` }, MARKS[i % MARKS.length]),
-          ` ${literal(prompt)}`,
-        ),
+    return placesOf(lines, [...new Set(this.vocabularies.flatMap((v) => v.prompts()))]);
+  }
+}
+
+/** What a text is in these vocabularies: a line for each model and variant, `row` undefined where it is not one token. */
+function linesOf(text, vocabularies, rows = new Map()) {
+  const lines = [];
+  for (const vocabulary of vocabularies) {
+    const row = rows.get(vocabulary) ?? vocabulary.alike(text)[0];
+    for (const name of new Set(vocabulary.columns.map((column) => column.name))) {
+      const columns = row === undefined ? [] : vocabulary.columns.filter((column) => column.name === name);
+      const own = row === undefined ? null : vocabulary.texts[row];
+      lines.push({ name, columns, row, text: own, same: own === null || own === text });
+    }
+  }
+  return lines;
+}
+
+/** Lines as a table: rank of n on each prompt, and where that is between the highest and the lowest. */
+function placesOf(lines, prompts) {
+  const head = element(
+    'tr',
+    {},
+    element('th', { scope: 'col' }, 'model'),
+    element('th', { scope: 'col' }, 'highest … lowest'),
+    ...prompts.map((prompt, i) =>
+      element(
+        'th',
+        { scope: 'col', class: 'number' },
+        element('span', { class: `mark mark${i % 4}` }, MARKS[i % MARKS.length]),
+        ` ${literal(prompt)}`,
       ),
-    );
-    const rows = lines.map((line) => {
-      const track = element('div', { class: 'track', role: 'img', 'aria-label': this.spoken(line, prompts) });
-      const cells = prompts.map((prompt, i) => {
-        const column = line.columns.find((c) => c.prompt === prompt);
-        if (!column) return element('td', { class: 'number' }, '–');
-        const mark = element(
-          'span',
-          { class: `mark mark${i % 4}`, 'aria-hidden': 'true' },
-          MARKS[i % MARKS.length],
-        );
-        mark.style.top = `${((i % 3) - 1) * 3}px`; // a little apart, where several are at one place
-        mark.style.left = `${100 * column.share(line.row)}%`;
-        track.append(mark);
-        return element(
-          'td',
-          { class: 'number' },
-          column.rewardText(line.row),
-          ' ',
-          element('span', { class: 'rank' }, column.rankText(line.row)),
-        );
-      });
-      const name = element('th', { scope: 'row', title: line.columns[0]?.fullName }, line.name);
-      if (line.foreign && !line.columns.length)
-        name.append(element('span', { class: 'note' }, ' has no such token'));
-      else if (!line.same) name.append(element('span', { class: 'note' }, ` as ${literal(line.text)}`));
-      return element('tr', {}, name, element('td', {}, track), ...cells);
+    ),
+  );
+  const rows = lines.map((line) => {
+    const track = element('div', { class: 'track', role: 'img', 'aria-label': spoken(line, prompts) });
+    const cells = prompts.map((prompt, i) => {
+      const column = line.columns.find((c) => c.prompt === prompt);
+      if (!column) return element('td', { class: 'number' }, '–');
+      const mark = element(
+        'span',
+        { class: `mark mark${i % 4}`, 'aria-hidden': 'true' },
+        MARKS[i % MARKS.length],
+      );
+      mark.style.top = `${((i % 3) - 1) * 3}px`; // a little apart, where several are at one place
+      mark.style.left = `${100 * column.share(line.row)}%`;
+      track.append(mark);
+      return element(
+        'td',
+        { class: 'number' },
+        column.rewardText(line.row),
+        ' ',
+        element('span', { class: 'rank' }, `${column.rankText(line.row)} of ${whole(column.vocabulary.rows)}`),
+      );
     });
-    return element(
-      'div',
-      { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'The pinned token in every model' },
-      element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows)),
-    );
+    const name = element('th', { scope: 'row', title: line.columns[0]?.fullName }, line.name);
+    if (line.row === undefined) name.append(element('span', { class: 'note' }, ' not one token'));
+    else if (!line.same) name.append(element('span', { class: 'note' }, ` as ${literal(line.text)}`));
+    return element('tr', {}, name, element('td', {}, track), ...cells);
+  });
+  return element(
+    'div',
+    { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'The token in every model' },
+    element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows)),
+  );
+}
+
+function spoken(line, prompts) {
+  const told = prompts
+    .map((prompt) => line.columns.find((c) => c.prompt === prompt))
+    .filter(Boolean)
+    .map((column) => `${column.prompt}: rank ${column.values.rank[line.row]} of ${column.vocabulary.rows}`);
+  return told.join('; ') || 'not in this vocabulary';
+}
+
+/** Where what is typed stands in every vocabulary on one prompt, as soon as it is one token of one of them. */
+class Word {
+  constructor(box, vocabularies) {
+    Object.assign(this, { box, vocabularies, typed: '' });
   }
 
-  spoken(line, prompts) {
-    const told = prompts
-      .map((prompt) => line.columns.find((c) => c.prompt === prompt))
-      .filter(Boolean)
-      .map((column) => `${column.prompt}: rank ${column.values.rank[line.row]} of ${column.vocabulary.rows}`);
-    return told.join('; ') || 'not in this vocabulary';
+  show(typed, prompt) {
+    if (typed === this.typed && prompt === this.prompt) return;
+    Object.assign(this, { typed, prompt });
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.draw(), typed.trim() ? 250 : 0); // not at every key
+  }
+
+  async draw() {
+    const { typed, prompt } = this;
+    if (typed.trim() === '') {
+      this.box.replaceChildren();
+      return;
+    }
+    const asked = this.vocabularies.filter((vocabulary) => vocabulary.prompts().includes(prompt));
+    await Promise.all(asked.map((vocabulary) => vocabulary.read()));
+    const lines = linesOf(typed.trim(), asked)
+      .map((line) => ({ ...line, columns: line.columns.filter((column) => column.prompt === prompt) }))
+      .filter((line) => line.row === undefined || line.columns.length);
+    if (lines.every((line) => line.row === undefined)) {
+      const nowhere = `“${literal(typed.trim())}” is not one token of any vocabulary here.`;
+      if (typed === this.typed) this.box.replaceChildren(element('p', { class: 'note' }, nowhere));
+      return;
+    }
+    await Promise.all(lines.flatMap((line) => line.columns).map((column) => column.read()));
+    if (typed === this.typed && prompt === this.prompt) this.box.replaceChildren(placesOf(lines, [prompt]));
   }
 }

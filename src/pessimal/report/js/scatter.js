@@ -19,14 +19,14 @@ class Scatter {
     whenThemeChanges(() => this.draw());
   }
 
-  /** Axes of a vocabulary to begin with: one model's best × worst, or two prompts, or two models. */
-  choose(vocabulary) {
+  /** Axes of a vocabulary to begin with: one model's prompt × worst, or two prompts, or two models. */
+  choose(vocabulary, prompt) {
     const first = vocabulary.columns[0];
     const own = vocabulary.columns.filter((column) => column.name === first.name);
     const of = (prompt) => own.find((column) => column.prompt === prompt);
-    this.x = of('best') && of('worst') ? of('best') : first;
-    this.y = (this.x === first ? null : of('worst')) ?? own[1] ?? vocabulary.of(first.prompt)[1] ?? first;
-    if (of('best') && of('worst')) this.y = of('worst');
+    this.x = of(prompt) ?? first;
+    const other = own.find((column) => column !== this.x);
+    this.y = (this.x.prompt !== 'worst' && of('worst')) || (other ?? vocabulary.of(this.x.prompt)[1] ?? first);
     this.controls.replaceChildren(
       ...this.selects('x', 'Across'),
       ...this.selects('y', 'Up'),

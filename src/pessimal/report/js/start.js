@@ -2,7 +2,7 @@
 
 if (document.getElementById('explorer-index')) {
   const explorer = new Explorer(document.getElementById('explorer-box'), json('explorer-index'));
-  explorer.scatter.choose(explorer.vocabulary);
+  explorer.scatter.choose(explorer.vocabulary, explorer.prompt);
   explorer.status.textContent = 'Reading …';
   explorer
     .open()

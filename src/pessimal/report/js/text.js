@@ -54,3 +54,29 @@ function choice(label, options, value, changed) {
   select.addEventListener('change', () => changed(select.value));
   return element('label', {}, `${label} `, select);
 }
+
+/**
+ * Rows of a vocabulary as CSV. Texts are JSON strings: nothing in them is lost, and none of them begins a formula in a
+ * spreadsheet.
+ */
+function csv(vocabulary, columns, rows) {
+  const cell = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  const head = ['candidate_id', 'text_json', 'kind', ...columns.flatMap((c) => [`reward ${c.fullName}`, `rank ${c.fullName}`])];
+  const lines = Array.from(rows, (row) => [
+    vocabulary.id(row),
+    JSON.stringify(vocabulary.texts[row]),
+    vocabulary.kind(row),
+    ...columns.flatMap((c) => [c.values.reward(row).toFixed(c.decimals), c.values.rank[row]]),
+  ]);
+  return [head, ...lines].map((line) => line.map(cell).join(',')).join('\r\n') + '\r\n';
+}
+
+/** Offers a text as a file to be saved. */
+function saved(name, text) {
+  const link = element('a', {
+    href: URL.createObjectURL(new Blob([text], { type: 'text/csv' })),
+    download: name.replace(/[^\w.-]+/g, '-'),
+  });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
