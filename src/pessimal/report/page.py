@@ -328,7 +328,8 @@ def tail(estimate: dict) -> str:
     if null:
         text += f", beside {null:.3g}"
     if p is not None:
-        text += ", corrected p " + ("< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", "."))
+        text += ", random heads " if estimate.get("heads") else ", corrected p "
+        text += "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
     return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
 
 

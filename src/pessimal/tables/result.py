@@ -38,6 +38,8 @@ class Estimate:
     """Corrected for the tests of its family, where there is one."""
     null: float | None = None
     """What a reader compares it with: 0, ½, what a random head gives; None where nothing is."""
+    heads: bool = False
+    """Whether `p` is the share of random heads that show as much, and not a p of the estimate."""
 
     @property
     def standing(self) -> int:
@@ -98,7 +100,8 @@ class Effect:
         low, high, p = (_number(row, name) for name in (self.low, self.high, self.p))
         null = _number(row, self.null) if isinstance(self.null, str) else self.null
         value, n = float(row[self.column]), int(row[self.n])
-        return Estimate(label or self.label, value, n, self.of, low, high, p, null)
+        heads = self.band is not None
+        return Estimate(label or self.label, value, n, self.of, low, high, p, null, heads)
 
 
 @dataclass(frozen=True)

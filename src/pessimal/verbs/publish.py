@@ -118,7 +118,10 @@ def number(result: Result) -> str:
         if e.low is None or e.high is None or e.low != e.low
         else f" [{signed(e.low)}, {signed(e.high)}]"
     )
-    p = "" if e.p is None or e.p != e.p else f", p {e.p:.3f}" if e.p >= 0.001 else ", p <.001"
+    test = "random heads" if e.heads else "p"
+    p = ""
+    if e.p is not None and e.p == e.p:
+        p = f", {test} {e.p:.3f}" if e.p >= 0.001 else f", {test} <.001"
     return f"{signed(e.value)}{interval}{p}, n {e.n:,}"
 
 
