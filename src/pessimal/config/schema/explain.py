@@ -110,6 +110,8 @@ class ExplainConfig(TaskConfig):
     rejected: str | None = None
     """Another response to `prompt`."""
     comparisons: ComparisonsSpec = field(default_factory=ComparisonsSpec)
+    skip_bad: bool = False
+    """jsonl: leave out rows that cannot be read, and count them; else the first is an error."""
     contrast: dict[str, AttributeSpec] = field(default_factory=dict)
     """Attributes by name."""
     perturber: dict[str, Any] = field(default_factory=dict)
