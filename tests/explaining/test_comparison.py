@@ -344,3 +344,19 @@ def test_another_text_is_another_digest():
     assert digest(every) != digest(every[:-1])
     assert digest([comparison("k")]) != digest([comparison("k", prompt="other")])
     assert digest([comparison("k", "\ud800")]) != digest([comparison("k", "\\ud800")])
+
+
+def test_broken_rows_are_left_out_and_counted_or_the_first_is_an_error(tmp_path):
+    """Not JSON, no comparison, a key that was given, an array: each alone stops the whole file."""
+    good = {"key": "a", "prompt": "Why?", "responses": ["so", "as"]}
+    others = ["{not json", json.dumps({"prompt": "x", "responses": ["a"]}), json.dumps(good), "[1]"]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join([json.dumps(good), *others, json.dumps(good | {"key": "b"})]))
+    with pytest.raises(InputError, match=r"line 2 is not JSON.*skip_bad=true"):
+        load("jsonl", path=path)
+    loaded = load("jsonl", path=path, skip_bad=True)
+    assert [one.key for one in loaded.comparisons] == ["a"]  # b is the same pair again
+    assert loaded.left_out == {"given twice": 1, "in rows that cannot be read": 4}
+    path.write_text("\n".join(others[:2]))
+    with pytest.raises(InputError, match=r"2 broken rows.*line 1 is not JSON"):
+        load("jsonl", path=path, skip_bad=True)

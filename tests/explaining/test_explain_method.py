@@ -190,7 +190,7 @@ def test_one_pair_is_answered_without_what_needs_more(monkeypatch):
     pair = results["pair"]
     assert pair.estimate.value == 2
     assert pair.estimate.low is None
-    assert "rejected response" in pair.headline
+    assert "given as rejected" in pair.headline
     assert "brevity" in pair.headline
     assert len(pair.headline.split()) <= 25
     assert pair.table.iloc[0][["attribute", "liked"]].tolist() == ["brevity", "less"]
@@ -212,7 +212,7 @@ def test_one_pair_is_answered_without_what_needs_more(monkeypatch):
 
 def test_a_pair_that_nothing_flips_shows_what_comes_nearest():
     found = explain_pair(Words(), "Why?", "as " * 40, "so " * 3, [BREVITY], Editor())
-    assert "none of" in pair_results(found)[0].headline
+    assert pair_results(found)[0].table["flips"].sum() == 0
     nearest = smallest_edits(found)
     assert len(nearest)
     assert nearest["new_margin"].is_monotonic_increasing

@@ -192,7 +192,7 @@ def test_the_summary_is_strict_json_and_names_both_kinds_of_edits():
 
 
 def test_slopes_say_why_they_have_no_interval_or_no_number():
-    few = report(table(4), 4)["slopes"]  # no more comparisons than attributes
+    few = report(table(3), 3)["slopes"]
     assert few.estimate.low is None
     assert few.notes
     enough = report(table(9), 9)["slopes"]

@@ -90,3 +90,38 @@ def test_too_few_give_no_numbers_and_none_is_an_error():
     assert slopes(edits(3, truth=(1, 0)))["slope_low"].isna().all()
     with pytest.raises(TableError, match="moved/NAME"):
         slopes(edits(3, truth=(1, 0)).drop(columns=["moved/a", "moved/b"]))
+
+
+def test_the_corrected_interval_holds_zero_exactly_where_the_corrected_p_does_not_hold():
+    for seed in range(30):
+        rows = slopes(edits(12, truth=(0.15, 0.0), noise=0.3, seed=seed))
+        without_zero = (rows["slope_q_low"] > 0) | (rows["slope_q_high"] < 0)
+        assert (without_zero == (rows["slope_q"] <= 0.05)).all()
+        assert (rows["slope_q_high"] >= rows["slope_high"]).all()
+
+
+def test_of_few_comparisons_length_comes_first():
+    """With fifteen detectors and ten comparisons a line on all has no errors; length is held."""
+    table = edits(10, truth=(0.9, 0.0)).rename(columns={"moved/a": "moved/verbosity"})
+    random = np.random.default_rng(0)
+    for i in range(13):
+        table[f"moved/c{i}"] = random.normal(size=len(table))
+    rows = slopes(table).set_index("attribute")
+    assert rows.loc["verbosity", "slope"] == pytest.approx(0.9, abs=0.1)
+    assert rows.index[rows["slope_q"] <= 0.05].tolist() == ["verbosity"]  # and not b, beside it
+    assert rows["held"].to_dict() == {
+        name: "nothing" if name == "verbosity" else "verbosity" for name in rows.index
+    }
+
+
+def test_an_attribute_that_few_comparisons_move_has_few_degrees_of_freedom():
+    table = edits(40, truth=(0.0, 0.0), noise=1.0)
+    few = table["comparison"].isin(["c0", "c1", "c2"])
+    table = table.assign(**{"moved/b": table["moved/b"].where(few, 0.0)})
+    reach = {}
+    for confidence in (0.95, 0.99):
+        rows = slopes(table, confidence=confidence).set_index("attribute")
+        reach[confidence] = rows["slope_high"] - rows["slope"]
+    wider = reach[0.99] / reach[0.95]  # Student's: 1.34 at 39 degrees of freedom, 2.3 at 2
+    assert wider["a"] < 1.5
+    assert wider["b"] > 1.8

@@ -263,6 +263,22 @@ def test_what_a_model_cannot_read_is_left_out_and_said(explain, file):
     assert "1 longer than the model reads" in sensitive["notes"][0]
 
 
+def test_a_broken_row_is_named_or_left_out_and_counted(explain, file):
+    file.write_text(file.read_text() + '\n{"prompt": "What?"\n')
+    code, err = explain()
+    assert code == 2
+    assert "line 6 is not JSON" in err
+    assert "skip_bad=true" in err
+    folder = explain("skip_bad=true")
+    assert table(folder, "outcomes")["comparison"].nunique() == len(ASKED)
+    notes = [
+        note
+        for result in json.loads((folder / "results.json").read_text())["results"]
+        for note in result["notes"]
+    ]
+    assert any("1 in rows that cannot be read" in note for note in notes)
+
+
 @pytest.fixture
 def mine(tmp_path):
     """Write an attribute of one's own; gives what to type for it."""

@@ -87,7 +87,8 @@ def check_inputs(config: TaskConfig) -> None:
     if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
         from pessimal.explaining.comparison import read_jsonl
 
-        read_jsonl(Path(config.comparisons.path or "").expanduser())
+        path = Path(config.comparisons.path or "").expanduser()
+        read_jsonl(path, broken=[] if config.skip_bad else None)
     model = getattr(config, "model", None)
     if isinstance(config, TrainConfig) and config.recipe is not None:
         require("peft", why="training on people's preferences")

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ EXPECTED = (
     '"chosen" and "rejected" as texts or as lists of messages'
 )
 EMPTY, EQUAL, TWICE = "with an empty text", "of two equal responses", "given twice"
+BROKEN = "in rows that cannot be read"
 MISFITS = "that are no comparison"
 """Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that
 share no beginning, or turns that do not alternate."""
@@ -77,6 +78,7 @@ def load(
     revision: str | None = None,
     split: str = "train",
     subset: str | None = None,
+    skip_bad: bool = False,
 ) -> Loaded:
     """The comparisons of a source: embedded, jsonl, helpsteer2 or hh_rlhf.
 
@@ -86,6 +88,7 @@ def load(
         revision: the Hub commit; None for the newest.
         split: train, validation, test.
         subset: the folder within the data set: helpful-base, harmless-base.
+        skip_bad: leave out the rows of `jsonl` that cannot be read, and count them.
 
     Raises:
         ConfigError: `jsonl` without a path.
@@ -97,36 +100,46 @@ def load(
     if source == "jsonl":
         if path is None:
             raise ConfigError("comparisons=jsonl needs comparisons.path=FILE")
-        return usable(read_jsonl(path))
+        broken: list[str] = []
+        loaded = usable(read_jsonl(path, broken=broken if skip_bad else None))
+        return replace(loaded, left_out=loaded.left_out | ({BROKEN: len(broken)} if broken else {}))
     name, convert = _HUB[source]
     if path is None:
         rows = _hub_rows(name, revision=revision, split=split, subset=subset)
     else:
         files = _local_files(path, split=split, subset=subset)
-        rows = [_object(row, path, name) for file in files for _, row in _rows(file)]
+        rows = [_object(_read(row), path, name) for file in files for _, row in _rows(file)]
     comparisons, misfits = convert(rows, key="-".join(filter(None, (source, subset, split))))
     return usable(comparisons, misfits=misfits)
 
 
-def read_jsonl(path: Path) -> list[Comparison]:
+def read_jsonl(path: Path, *, broken: list[str] | None = None) -> list[Comparison]:
     """All comparisons of a file, one a line (or row, of .parquet), in our format or TRL's (see
     `from_row`).
 
     Without a "key", a comparison is called after the file and the line. Raises InputError, which
-    names file and line.
+    names file and line, for a row that cannot be read; with a list `broken` such rows are left out,
+    and what is wrong with each is put there.
     """
     path, comparisons, lines = Path(path), list[Comparison](), dict[str, int]()
     stem = storable(path.name.split(".")[0])
     for line, row in _rows(path):
-        comparison = from_row(row, where=f"{path}, line {line}", key=f"{stem}-{line}")
-        if (first := lines.setdefault(comparison.key, line)) != line:
-            raise InputError(
-                f"{path}, line {line} has the key {comparison.key!r} of line {first}; give each "
-                "comparison a key of its own"
-            )
+        try:
+            comparison = from_row(_read(row), where=f"{path}, line {line}", key=f"{stem}-{line}")
+            if (first := lines.setdefault(comparison.key, line)) != line:
+                raise InputError(
+                    f"{path}, line {line} has the key {comparison.key!r} of line {first}; give "
+                    "each comparison a key of its own"
+                )
+        except InputError as error:
+            if broken is None:
+                raise InputError(f"{error}. To leave such rows out, type skip_bad=true") from error
+            broken.append(str(error))
+            continue
         comparisons.append(comparison)
     if not comparisons:
-        raise InputError(f"{path} holds no comparisons; write one a line")
+        why = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
+        raise InputError(f"{path} holds no comparisons; write one a line{why}")
     return comparisons
 
 
@@ -390,8 +403,15 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
     )
 
 
+def _read(row: object) -> object:
+    """A row of `_rows`; the InputError of one that is not JSON."""
+    if isinstance(row, InputError):
+        raise row
+    return row
+
+
 def _rows(path: Path) -> list[tuple[int, object]]:
-    """(line from 1, row) of a file."""
+    """(line from 1, row) of a file; of a line that is not JSON the InputError that says so."""
     if not path.name.endswith(SUFFIXES):
         raise InputError(
             f"comparisons.path={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
@@ -407,11 +427,11 @@ def _rows(path: Path) -> list[tuple[int, object]]:
         raise InputError(f"comparisons.path={str(path)!r} cannot be read: {error}") from error
     # At line feeds alone: JSON allows other line separators (U+2028) inside a text.
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    rows = []
+    rows: list[tuple[int, object]] = []
     for number, line in enumerate(lines, 1):
         try:
             rows += [(number, json.loads(line.decode("utf-8")))] if line.strip() else []
         except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of a million brackets
             why = f"is not JSON: {error}; a file of comparisons has one JSON object a line"
-            raise InputError(f"{path}, line {number} {why}") from error
+            rows.append((number, InputError(f"{path}, line {number} {why}")))
     return rows

@@ -40,7 +40,7 @@ from pessimal.explaining.perturbation import Perturber, Request, Status
 from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
-METHOD_VERSION = 1
+METHOD_VERSION = 2
 """A part of every explanation's key: raise it where the same rewards, perturbations and judgements
 would give other outcomes, statistics, or smallest and largest edits."""
 CONTROLS = (PLACEBO, OVERALL)

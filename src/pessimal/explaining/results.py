@@ -13,7 +13,6 @@ import pandas as pd
 
 from pessimal.explaining.analyses.agreement import representative
 from pessimal.explaining.analyses.flips import (
-    OTHER,
     attribute_flip_rates,
     compliance,
     flip_rates,
@@ -22,11 +21,14 @@ from pessimal.explaining.analyses.flips import (
     off_target,
 )
 from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
-from pessimal.explaining.analyses.slopes import slopes
+from pessimal.explaining.analyses.single import n_words, single_slopes
+from pessimal.explaining.analyses.slopes import LENGTH, OTHERS, slopes
 from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.edits.differences import described
 from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.plots import Forest, Heatmap
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, signed, significant
@@ -34,7 +36,13 @@ from pessimal.texts import literal, signed, significant
 METHOD, EDITS, PAIR = "explain", "edits", "pair"
 _OF_EDITS: dict[str, Any] = {"null": 0.0, "of": "edits"}
 SLOPE = Effect(
-    "slope", "slope, SD per SD", "slope_low", "slope_high", "slope_q", symbol="slope", **_OF_EDITS
+    "slope",
+    "slope, SD per SD",
+    "slope_q_low",
+    "slope_q_high",
+    "slope_q",
+    symbol="slope",
+    **_OF_EDITS,
 )
 FLIP_RATE = Effect(
     "flip_rate", "flip rate", "flip_low", "flip_high", "flip_q", symbol="flip rate", **_OF_EDITS
@@ -44,6 +52,8 @@ DISTANCES = ("syntactic", "semantic")
 ENDS = ["low", "high"]
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
 """Outcomes, as figures name them."""
+GIVEN = ("chosen", "rejected")
+"""What the two responses of a pair are called by whoever gives them."""
 SMALLEST = 5
 """Edits of a pair that are shown word by word."""
 MINOR = weight_of(0.1)
@@ -86,7 +96,7 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
         xlabel="reward gained per SD of the attribute, others held (SD of reward)",
     )
     first = slopes_result(fitted, {explained.model: explained.model}, method=METHOD, plot=forest)
-    top = fitted.loc[fitted["slope"].abs().idxmax(), "attribute"] if first.headline else None
+    top = _strongest(fitted)["attribute"] if (fitted["slope_q"] <= LEVEL).any() else None
     second = _flip_rates(rates, explained, top)
     if first.headline:
         gains = fitted.dropna(subset=["slope"]).itertuples()
@@ -109,11 +119,11 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
 def with_taste(rates: pd.DataFrame) -> pd.DataFrame:
     """Flip rates with `taste`, what a model would have to like for these edits to speak against its
     preference; without the bounds 0 and 1 of a single comparison, which say nothing."""
-    words = {"more": "if it likes more", "less": "if it likes less"}
+    words = {"more": "edits against liking more", "less": "edits against liking less"}
     taste = rates["liked"].map(words).where(rates["attribute"] != PLACEBO, "placebo edits")
     several = rates["comparisons"] > 1
     ends = {end: rates[end].where(several) for end in ("flip_low", "flip_high")}
-    return rates.assign(taste=taste.fillna("if it likes better"), **ends)
+    return rates.assign(taste=taste.fillna("edits against liking better"), **ends)
 
 
 def estimated(
@@ -137,20 +147,43 @@ def slopes_result(
             "move."
         )
         return Result("slopes", table, method=method, notes=(why,))
-    top = fitted.loc[fitted["slope"].abs().idxmax()]
-    few = "Slopes have no intervals: too few comparisons for so many attributes."
+    top = _strongest(fitted)
+    estimate = SLOPE.at(top)
+    interval = _interval(top["slope_q_low"], top["slope_q_high"])
+    few = "Slopes have no intervals: too few comparisons."
     likes = "more" if top["slope"] > 0 else "less"
+    number = f"{signed(top['slope'], '+.2f')} SD of reward per SD"
+    if estimate.p is None:
+        headline = f"No attribute found that moves {labels[top['model']]}'s reward: too few edits."
+    elif estimate.p > LEVEL:
+        headline = (
+            f"No attribute found that moves {labels[top['model']]}'s reward; strongest, "
+            f"{top['attribute']}: {number} {interval}."
+        )
+    else:
+        headline = (
+            f"{labels[top['model']]} likes {likes} {top['attribute']}: {number} "
+            f"{interval}, {top['held']} held."
+        )
     return Result.of_row(
         top,
         "slopes",
         table,
         SLOPE,
-        f"{labels[top['model']]} likes {likes} {top['attribute']}: "
-        f"{signed(top['slope'], '+.2f')} SD of reward per SD, the other attributes held.",
+        headline,
         plot=replace(plot, data=fitted),
         method=method,
         notes=() if pd.notna(top["slope_q"]) else (few,),
     )
+
+
+def _strongest(fitted: pd.DataFrame) -> pd.Series:
+    """The slope to speak of: of those that hold, or of all where none does, the one that explains
+    most, and of lines with all attributes the steepest."""
+    holds = fitted[fitted["slope_q"] <= LEVEL]
+    rows = (holds if len(holds) else fitted).assign(size=lambda each: each["slope"].abs())
+    alone = rows["explained"].where(rows["held"] != OTHERS, 0.0)
+    return rows.assign(alone=alone).sort_values(["alone", "size"], kind="stable").iloc[-1]
 
 
 def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) -> Result:
@@ -159,14 +192,16 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     rates = table[(table["perturber"] == explained.perturber) & ~table["attribute"].isin(CONTROLS)]
     rates = rates.dropna(subset=["flip_rate"])
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    about = rates[rates["attribute"] == named] if named in set(rates["attribute"]) else rates
+    holds, tested = rates[rates["flip_q"] <= LEVEL], rates["flip_q"].notna().any()
+    among = holds if len(holds) else rates
+    about = among[among["attribute"] == named] if named in set(among["attribute"]) else among
     top = about.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable").iloc[0]
     same = rates["attribute"] == top["attribute"]
+    liking = f"liking {top['liked'] or 'better'} {top['attribute']}"
     clauses = [
-        f"If it liked {top['liked']} {top['attribute']}, {top['flip_rate']:.0%} of edits flip its "
-        "preference",
+        f"Edits against {liking} flip {top['flip_rate']:.0%} of preferences",
         *(
-            f"if {other.liked}, {other.flip_rate:.0%}"
+            f"against liking {other.liked}, {other.flip_rate:.0%}"
             for other in rates[same & (rates["which_is"] != top["which_is"])].itertuples()
         ),
         *(f"placebo edits {placebo:.0%}" for placebo in null["flip_rate"].head(1)),
@@ -174,6 +209,12 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
     estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["flip_q"]])
+    if tested and holds.empty:
+        clauses = [
+            f"No attribute found whose edits flip more preferences than placebo edits do "
+            f"({null_rate:.0%})",
+            f"most, against {liking}: {top['flip_rate']:.0%}",
+        ]
     largest = rates.groupby("attribute")["flip_rate"].max()
     order = largest.sort_values(ascending=False, kind="stable").index
     drawn = rates.sort_values("attribute", key=order.get_indexer, kind="stable")
@@ -439,17 +480,19 @@ def _stored(explained: Explained) -> list[Result]:
 
 
 def pair_results(explained: Explained) -> list[Result]:
-    """One preference in words and tables: why this response, in this model. Nothing here has an
-    interval: one comparison is no sample."""
+    """One preference in words and tables: why this response, in this model. Intervals are over the
+    edits of this comparison, and say nothing of others."""
     [key] = explained.decided
     edits, margin = explained.edits, float(explained.table["margin"].iloc[0])
     rewards = explained.rewards[key]
-    preferred = ("chosen", "rejected")[int(rewards[1] > rewards[0])]
+    preferred = GIVEN[int(rewards[1] > rewards[0])]
     columns = (edits[name] for name in ("attribute", "side", "amount"))
     edits = edits.assign(
         liked=[liked(*row) for row in zip(*columns, strict=True)],
         flips=edits["outcome"] == COUNTERFACTUAL,
+        words=[n_words(b) - n_words(a) for a, b in edits[["original", "edited"]].to_numpy()],
     )
+    by_attribute = single_slopes(edits).drop(columns="n")
     table = (
         edits.groupby(["attribute", "liked"], sort=False)
         .agg(
@@ -457,25 +500,48 @@ def pair_results(explained: Explained) -> list[Result]:
             flips=("flips", "sum"),
             change=("change", "mean"),
             lowest=("new_margin", "min"),
+            words=("words", "mean"),
         )
         .reset_index()
-        .sort_values("change", kind="stable", ignore_index=True)
+        .merge(by_attribute, on="attribute", how="outer")
+        .fillna({"liked": "", "edits": 0, "flips": 0})
+        .astype({"edits": int, "flips": int})
+        .sort_values(["slope_p", "change"], kind="stable", ignore_index=True)
     )
     top, flips = table.iloc[0], int(table["flips"].sum())
-    costs = f"{OTHER[top['liked']]} {top['attribute']} would cost it most"
+    length = by_attribute.iloc[0]
+    ends = ["slope_low", "slope_high"]
+    if top["slope_p"] <= LEVEL:
+        unit = "for twice the words" if top["attribute"] == LENGTH else "an edit, length held"
+        why = (
+            f"it likes {'more' if top['slope'] > 0 else 'less'} {top['attribute']}: "
+            f"{signed(top['slope'], '+.2f')} {_interval(*top[ends])} {unit}"
+        )
+    elif math.isfinite(length["slope_p"]):
+        number = f"{signed(length['slope'], '+.2f')} {_interval(*length[ends])}"
+        why = f"no attribute found that moves it; twice the words: {number}"
+    else:
+        why = "no attribute found that moves it: too few edits"
+    worst = edits.loc[edits["change"].idxmin()]
+    costliest = (
+        f"The costliest edit, {worst['amount']} {worst['attribute']} in "
+        f"{GIVEN[worst['response']]}=, {described(worst['original'], worst['edited'])}: margin "
+        f"{significant(margin)} → {significant(worst['new_margin'])}."
+    )
     both = {"reward/chosen": rewards[0], "reward/rejected": rewards[1]}
     return [
         Result(
             PAIR,
             table,
-            headline=f"{explained.model} prefers the {preferred} response by "
-            f"{significant(margin)}: {costs} ({signed(top['change'], '+.2f')} an edit); "
-            f"{flips or 'none'} of {len(edits)} edits flip it.",
+            headline=f"{explained.model} prefers the response given as {preferred}, by "
+            f"{significant(margin)}; {why}.",
             method=METHOD,
             weight=2.0,
             estimate=Estimate("margin", margin, len(edits), "edits"),
             notes=(
-                f"Rewards: chosen {significant(rewards[0])}, rejected {significant(rewards[1])}.",
+                f"Rewards: chosen= {significant(rewards[0])}, rejected= {significant(rewards[1])}. "
+                f"{flips or 'None'} of {len(edits)} edits flip{'s' * (flips == 1)} the preference.",
+                *([costliest] if worst["change"] < 0 else []),
             ),
             summary={"margin": margin, **both, "flips": flips},
         ),
@@ -504,6 +570,10 @@ def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
     )
 
 
+def _interval(low: float, high: float) -> str:
+    return f"[{signed(low)}, {signed(high)}]"
+
+
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:
     """Texts as parquet can hold them; `complied` as a column that knows missing values."""
     texts = [name for name in table if table[name].dtype == object and name != "complied"]
@@ -519,12 +589,13 @@ def as_stored(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def overview(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row an attribute, the strongest slope first: slope, slope_low, slope_high, slope_q, more
-    and less (flip rates of edits that speak against liking more or less of it), n; the placebo
+    """One row an attribute, the strongest slope first: slope, slope_q_low, slope_q_high, slope_q,
+    more and less (flip rates of edits that speak against liking more or less of it), n; the placebo
     last."""
     rates, fitted = results["sensitivity"], results["slopes"]
     placebo = rates["attribute"] == PLACEBO
-    rows = fitted.set_index("attribute")[["slope", "slope_low", "slope_high", "slope_q"]]
+    numbers = ["slope", "slope_q_low", "slope_q_high", "slope_q"]
+    rows = fitted.set_index("attribute")[numbers]
     for taste in ("more", "less"):
         of_taste = rates[~placebo & (rates["liked"] == taste)].set_index("attribute")
         rows = rows.join(of_taste["flip_rate"].rename(taste), how="outer")

@@ -17,7 +17,6 @@ from pessimal.catalogue import is_named
 from pessimal.config.models import spec_of
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
-from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.errors import InputError
 from pessimal.explaining.analyses.agreement import examples
 from pessimal.explaining.analyses.fluency import perplexities
@@ -35,6 +34,7 @@ from pessimal.explaining.perturbation import Perturber, Request
 from pessimal.explaining.perturbers import make_perturber
 from pessimal.explaining.provenance import OPTIONS, ExplanationProvenance
 from pessimal.explaining.results import (
+    GIVEN,
     Resampling,
     explained_results,
     overview,
@@ -64,14 +64,14 @@ SHOWN = 9
 COLUMNS = {
     "attribute": "attribute",
     "slope": "slope (SD/SD)",
-    "slope_low": "low",
-    "slope_high": "high",
+    "slope_q_low": "low",
+    "slope_q_high": "high",
     "slope_q": "p",
-    "more": "flip rate if it likes more",
-    "less": "if less",
+    "more": "flip rate of edits against liking more",
+    "less": "against liking less",
     "n": "edits",
 }
-"""Of the table that is printed, with their headings."""
+"""Of the table that is printed, with their headings; intervals and p are corrected alike."""
 
 
 def run(config: ExplainConfig) -> None:
@@ -84,7 +84,7 @@ def run(config: ExplainConfig) -> None:
     if pair_given:
         comparisons = [pair(*pair_given)]
     else:
-        comparisons, left_out = _comparisons(config.comparisons, seed=config.seed)
+        comparisons, left_out = _comparisons(config)
     contrast = plain(config)["contrast"]
     attributes = read_attributes(contrast)
     opened = partial(_opened, cache=config.paths.cache, progress=config.progress)
@@ -197,12 +197,18 @@ def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: 
     return RuleJudge()
 
 
-def _comparisons(spec: ComparisonsSpec, *, seed: int) -> tuple[list[Comparison], Mapping[str, int]]:
+def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], Mapping[str, int]]:
     """The comparisons asked for, and how many were left out, by why. InputError where none is
     left."""
+    spec = config.comparisons
     path = Path(spec.path).expanduser() if spec.path else None
     loaded = load(
-        spec.source.value, path=path, revision=spec.revision, split=spec.split, subset=spec.subset
+        spec.source.value,
+        path=path,
+        revision=spec.revision,
+        split=spec.split,
+        subset=spec.subset,
+        skip_bad=config.skip_bad,
     )
     if loaded.left_out:
         log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in loaded.left_out.items()))
@@ -212,7 +218,7 @@ def _comparisons(spec: ComparisonsSpec, *, seed: int) -> tuple[list[Comparison],
         raise InputError(f"comparisons={spec.name}: none is left to explain")
     if spec.n and len(comparisons) < spec.n:
         log.warning("comparisons.n=%d, but there are %d: all are taken", spec.n, len(comparisons))
-    return choose(comparisons, n=spec.n, seed=seed), loaded.left_out
+    return choose(comparisons, n=spec.n, seed=config.seed), loaded.left_out
 
 
 def _requests(
@@ -367,7 +373,7 @@ def _print(results: Sequence[Result], found: Explained) -> None:
     shown = shown.assign(
         slope_q=shown["slope_q"].map("{:.2g}".format, na_action="ignore")
     )  # a tiny p is not 0
-    show(Text(f"{found.model}: what moves its preference in {len(found.decided)} comparisons"))
+    show(Text(f"{found.model}: {len(found.decided)} comparisons, attribute by attribute"))
     show(_table(shown[list(COLUMNS)].rename(columns=COLUMNS)))
     if more := len(rows) - len(shown):
         show(f"{more} more attributes on the page.")
@@ -387,7 +393,8 @@ def _print_pair(results: Sequence[Result], found: Explained) -> None:
     show("smallest edits that flip it:" if flips else "edits that come nearest to a flip:")
     for row in smallest_edits(found).itertuples():
         text = Text(
-            f"  {('chosen', 'rejected')[row.response]}, margin {significant(row.new_margin)}: "
+            f"  {row.amount} {row.attribute} in {GIVEN[row.response]}=, margin "
+            f"{significant(row.margin)} → {significant(row.new_margin)}: "
         )
         for piece in condensed(diff(row.original, row.edited), context=40):
             before, behind, style = MARKS.get(piece.kind, ("", "", ""))

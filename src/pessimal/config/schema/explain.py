@@ -110,6 +110,8 @@ class ExplainConfig(TaskConfig):
     rejected: str | None = None
     """Another response to `prompt`."""
     comparisons: ComparisonsSpec = field(default_factory=ComparisonsSpec)
+    skip_bad: bool = False
+    """jsonl: leave out rows that cannot be read, and count them; else the first is an error."""
     contrast: dict[str, AttributeSpec] = field(default_factory=dict)
     """Attributes by name."""
     perturber: dict[str, Any] = field(default_factory=dict)
@@ -187,6 +189,11 @@ class ExplainConfig(TaskConfig):
             spec.name is None
         ):  # not in its own check: that of the defaults would name files after them
             spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
+        if self.skip_bad and spec.source is not Source.jsonl:
+            raise ConfigError(
+                f"skip_bad=true is for rows of a JSONL, and comparisons={spec.source.value} has "
+                "none. Leave it out, or type comparisons=jsonl comparisons.path=FILE"
+            )
         given = [name for name in PAIR if getattr(self, name) is not None]
         if given and len(given) < len(PAIR):
             missing = next(name for name in PAIR if name not in given)

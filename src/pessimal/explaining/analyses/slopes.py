@@ -15,8 +15,13 @@ from pessimal.explaining.analyses.flips import MOVED, USED
 from pessimal.explaining.analyses.intervals import benjamini_hochberg, cluster_index
 from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
 
-RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "slope", "slope_low"]
-RETURNED += ["slope_high", "slope_p", "slope_q", "inflation", "explained"]
+RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "held", "slope", "slope_low"]
+RETURNED += ["slope_high", "slope_p", "slope_q", "slope_q_low", "slope_q_high"]
+RETURNED += ["inflation", "explained"]
+LENGTH = "verbosity"
+"""The attribute that measures length."""
+OTHERS = "the other attributes"
+ROUNDING = 1e-9
 
 
 def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -27,25 +32,33 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     of the edited response's reward, in standard deviations of the model's rewards, on the changes
     of all detectors, each in standard deviations over the responses as they stand, and on a
     constant (what any edit does). Errors are the jackknife's over comparisons, so that they allow
-    for whatever the edits of one have in common, with Student's t at comparisons − 1. A detector
-    without an opinion counts as unmoved; one that no edit moves is left out. What no detector sees
-    is credited to those that move along with it.
+    for whatever the edits of one have in common, with Student's t at the effective number of
+    comparisons − 1: an attribute that the edits of a few comparisons move rests on those. A
+    detector without an opinion counts as unmoved; one that no edit moves is left out. What no
+    detector sees is credited to those that move along with it.
+
+    With no more comparisons than attributes such a line has no errors. Then length comes first: the
+    slope of `LENGTH` is that of a line on it alone, of any other attribute on itself and `LENGTH`.
 
     Args:
         table: of outcomes, with a column `moved/NAME` for each detector.
 
     Returns:
         One row per model, perturber (the placebo's edits are a part of every one's) and attribute:
-        model, perturber, attribute, n (edits), comparisons, slope (SD of reward per SD of the
-        attribute), slope_low, slope_high, slope_p, slope_q (Benjamini-Hochberg over the
-        attributes), inflation (of the slope's variance, by what the attributes have in common; 1:
-        nothing, above 10 hardly separable), explained (R², of all attributes together). Errors are
-        NaN with no more comparisons than attributes; slopes too with no more edits.
+        model, perturber, attribute, n (edits), comparisons, held (what is held: the other
+        attributes, `LENGTH`, or nothing), slope (SD of reward per SD of the attribute), slope_low,
+        slope_high and slope_p (of this attribute alone), slope_q (Benjamini-Hochberg over the
+        attributes), slope_q_low and slope_q_high (an interval corrected as slope_q is, which holds
+        0 exactly where slope_q is above 1 − confidence), inflation (of the slope's variance, by
+        what the attributes have in common; 1: nothing, above 10 hardly separable), explained (R² of
+        all attributes together; where length comes first, what this attribute adds to it). Errors
+        are NaN with three comparisons or fewer; slopes too with no more edits than attributes.
 
     Raises:
         TableError: a column is missing, or nothing was detected.
 
-    Source: MacKinnon, Nielsen & Webb 2023 (the cluster jackknife, CV3).
+    Source: MacKinnon, Nielsen & Webb 2023 (the cluster jackknife, CV3); Carter, Schnepel &
+    Steigerwald 2017 (the effective number of clusters); Benjamini & Yekutieli 2005 (intervals).
     """
     check_outcomes(table, columns=USED)
     rows = []
@@ -75,7 +88,6 @@ def detectors(table: pd.DataFrame) -> list[str]:
 def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     names = detectors(rows)
     moved = rows[[MOVED + name for name in names]].fillna(0.0).to_numpy(dtype=float)
-    design = np.column_stack([np.ones(len(rows)), moved])  # (n, 1 + k)
     # The margin falls where the preferred response loses, or the other gains.
     sign = np.where(rows["side"] == CHOSEN, 1.0, -1.0)
     change = sign * rows["change_in_sd"].to_numpy(dtype=float)
@@ -84,33 +96,64 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     counts = {"n": n, "comparisons": c}
     if n <= 1 + k or not names:
         return [{"attribute": name, **counts} for name in names]
-    # Products of the columns, by comparison.
-    gram, moment = np.zeros((c, 1 + k, 1 + k)), np.zeros((c, 1 + k))
     index = cluster_index(rows["comparison"], clusters)
-    np.add.at(gram, index, design[:, :, None] * design[:, None, :])
-    np.add.at(moment, index, design * change[:, None])
-    slope, error = _solved(gram.sum(0), moment.sum(0)), np.full(1 + k, np.nan)
     if c > 1 + k:
-        without = _solved(gram.sum(0) - gram, moment.sum(0) - moment)  # (clusters, 1 + k)
-        error = np.sqrt((c - 1) / c * ((without - without.mean(0)) ** 2).sum(0))
-    reach = stats.t.ppf((1 + confidence) / 2, c - 1) * error
-    p = 2 * stats.t.sf(np.abs(slope) / error, c - 1)[1:]
-    residual = change - design @ slope
+        fit = fitted_line(moved, change, index, c)
+        lines = pd.DataFrame({"held": OTHERS, **fit})
+    else:
+        length = moved[:, [names.index(LENGTH)]] if LENGTH in names else moved[:, :0]
+        alone = fitted_line(length, change, index, c)["explained"] if LENGTH in names else 0.0
+        fits = []
+        for name, column in zip(names, moved.T, strict=True):
+            first = length[:, :0] if name == LENGTH else length
+            fit = fitted_line(np.column_stack([first, column]), change, index, c)
+            added = fit.pop("explained") - (0.0 if name == LENGTH else alone)
+            last = {key: values[-1] for key, values in fit.items()}
+            held = LENGTH if first.size else "nothing"
+            fits.append({"held": held, **last, "explained": added})
+        lines = pd.DataFrame(fits)
+    p = 2 * stats.t.sf(np.abs(lines["slope"]) / lines["error"], lines["freedom"])
+    # A slope that is 0 but for rounding has an error that is, too.
+    p = np.where((np.abs(lines["slope"]) < ROUNDING) & lines["error"].notna(), 1.0, p)
+    q = benjamini_hochberg(p)
+    # The level at which as many intervals leave out 0 as slopes hold, and one where none does.
+    corrected = 1 - (1 - confidence) * max((q <= 1 - confidence).sum(), 1) / k
+    ends: dict[str, pd.Series] = {}
+    for stem, level in (("slope", confidence), ("slope_q", corrected)):
+        reach = stats.t.ppf((1 + level) / 2, lines["freedom"]) * lines["error"]
+        ends |= {f"{stem}_low": lines["slope"] - reach, f"{stem}_high": lines["slope"] + reach}
     correlations = np.atleast_2d(np.corrcoef(moved, rowvar=False))
-    table = pd.DataFrame(
-        {
-            "attribute": names,
-            **counts,
-            "slope": slope[1:],
-            "slope_low": (slope - reach)[1:],
-            "slope_high": (slope + reach)[1:],
-            "slope_p": p,
-            "slope_q": benjamini_hochberg(p),
-            "inflation": np.diag(np.linalg.pinv(correlations)),
-            "explained": 1 - residual.var() / change.var() if change.var() > 0 else np.nan,
-        }
+    inflation = np.diag(np.linalg.pinv(correlations))
+    table = lines.drop(columns=["error", "freedom"]).assign(
+        attribute=names, **counts, **ends, slope_p=p, slope_q=q, inflation=inflation
     )
     return table.to_dict("records")
+
+
+def fitted_line(moved: np.ndarray, change: np.ndarray, index: np.ndarray, c: int) -> dict:
+    """A least-squares line of the change (n,) on a constant and what moved (n, k), its errors the
+    jackknife's over c groups (`index`, int (n,)): slope, error and freedom (degrees of it), each
+    (k,), and explained (R²). Errors are NaN with three groups or fewer."""
+    design = np.column_stack([np.ones(len(change)), moved])  # (n, 1 + k)
+    columns = design.shape[1]
+    # Products of the columns, by comparison.
+    gram, moment = np.zeros((c, columns, columns)), np.zeros((c, columns))
+    np.add.at(gram, index, design[:, :, None] * design[:, None, :])
+    np.add.at(moment, index, design * change[:, None])
+    slope, error = _solved(gram.sum(0), moment.sum(0)), np.full(columns, np.nan)
+    freedom = np.full(columns, np.nan)
+    if c > columns and c > 3:
+        without = _solved(gram.sum(0) - gram, moment.sum(0) - moment)  # (clusters, 1 + k)
+        error = np.sqrt((c - 1) / c * ((without - without.mean(0)) ** 2).sum(0))
+        # What each comparison weighs in a slope: that of its part that the others do not explain.
+        inverse = np.linalg.pinv(gram.sum(0))
+        weight = np.einsum("ki,cij,jk->ck", inverse, gram, inverse)
+        squares = np.maximum((weight**2).sum(0), np.finfo(float).tiny)
+        freedom = np.maximum(weight.sum(0) ** 2 / squares - 1, 1.0)
+    residual = change - design @ slope
+    explained = 1 - residual.var() / change.var() if change.var() > 0 else np.nan
+    parts = {"slope": slope[1:], "error": error[1:], "freedom": freedom[1:]}
+    return parts | {"explained": explained}
 
 
 def _solved(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pessimal.errors import require
 from pessimal.explaining.edits.distances import numbered
 from pessimal.explaining.edits.distances import pieces as words
-from pessimal.texts import code_point, readable
+from pessimal.texts import code_point, literal, readable
 
 Kind = Literal["same", "gone", "new", "left out"]
 SAME: Final = "same"
@@ -62,6 +62,25 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
     for same, old, new in runs:
         pieces += [Piece(SAME, old)] if same else [Piece(GONE, old), Piece(NEW, new)]
     return tuple(Piece(each.kind, readable(each.text)) for each in pieces if each.text)
+
+
+def described(original: str, edited: str, *, most: int = 2, limit: int = 60) -> str:
+    """What an edit did in words: what it removes, adds or replaces, the first changes of it."""
+    pieces, did = [*diff(original, edited)], list[str]()
+    while pieces:
+        first = pieces.pop(0)
+        text = _quoted(first, limit)
+        if first.kind == GONE and pieces and pieces[0].kind == NEW:
+            did.append(f"replaces {text} by {_quoted(pieces.pop(0), limit)}")
+        elif first.kind != SAME:
+            did.append(f"{'removes' if first.kind == GONE else 'adds'} {text}")
+    more = len(did) - most
+    rest = f" and makes {more} more change{'s' * (more > 1)}" if more > 0 else ""
+    return ", ".join(did[:most]) + rest
+
+
+def _quoted(piece: Piece, limit: int) -> str:
+    return f"“{literal(piece.text.strip() or piece.text, limit=limit)}”"
 
 
 def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Piece, ...]:
