@@ -160,7 +160,7 @@ TRAINED_FROM = {
 """Reward models by what they were trained from, or (v0.2) repeat on cleaned data: they share more
 than a base.
 
-Source: the models' cards.
+Source: the cards of QRM-Llama3.1-8B and URM; QRM-Gemma-2-27B is of the same recipe as the former.
 """
 
 
