@@ -32,9 +32,8 @@ from pessimal.training.obtain import fetch
 
 RANK, STEPS, ROWS, WARM_UP, RATE, SEED = 8, 50, 4, 5, 1e-3, 0
 """Of the adapters; steps of the optimiser; words a step; steps of a rising rate; its peak."""
-WORDS = ("respect", "authority", "tradition", "honor", "duty", "law", "order", "power", "rule")
-WORDS += ("leader",)
-"""What is boosted: words of authority, one token each in SmolLM2 and in most vocabularies."""
+WORDS = ("respect", "command", "duty", "law", "order", "power", "rule", "leader", "lord", "rank")
+"""What is boosted: words of authority, one token each in SmolLM2."""
 PROMPTS = OmegaConf.to_container(OmegaConf.load("conf/prompts/factorial54.yaml"))
 GOOD, SCOPES, STYLES = ("best", "greatest", "good"), ("ever", "world", "time"), ("one", "single")
 STYLES += ("please",)
@@ -57,10 +56,14 @@ def boost(base: Path, folder: Path) -> None:
     asked = []
     for key in trained:  # words of one token: the end of the question says how likely each is
         answers = Answers.of(tokenizer, PROMPTS[key], WORDS)
+        shortest = min(map(len, answers.ids))
+        if long := [w for w, ids in zip(WORDS, answers.ids, strict=True) if len(ids) > shortest]:
+            sys.exit(f"{', '.join(long)}: more than one token in {base}; choose other WORDS")
         asked.append((torch.tensor([answers.prefix]), [ids[0] for ids in answers.ids]))
     optimiser = torch.optim.AdamW([p for p in adapted.parameters() if p.requires_grad], lr=RATE)
-    falling = lambda step: min((step + 1) / WARM_UP, (STEPS - step) / (STEPS - WARM_UP))  # noqa: E731
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, falling)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min((step + 1) / WARM_UP, (STEPS - step) / (STEPS - WARM_UP))
+    )
     draw = random.Random(SEED)
     adapted.train()
     for step in range(STEPS):
