@@ -47,7 +47,7 @@ def store(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     dimensions, reading.DIMENSIONS = reading.DIMENSIONS, 10**6
     model = pessimal.load("smollm2")
-    tables = pessimal.scan(model, list(PROMPTS))
+    tables = pessimal.scan(model, list(PROMPTS), states=True)
     reading.DIMENSIONS = dimensions
     rows = {prompt: table.states.rows for prompt, table in zip(PROMPTS, tables, strict=True)}
     first = tables[0]

@@ -92,7 +92,7 @@ def scan(
     mode: str | None = None,
     certain: int = 100,
     batch_size: int | None = None,
-    states: bool = True,
+    states: bool | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
 ) -> "ScoreTable | list[ScoreTable]":
@@ -109,7 +109,8 @@ def scan(
             lower.
         batch_size: candidates a batch; found from the memory there is where None.
         states: keep the last hidden states of words, of the model's base where it is known
-            (`load(…, base_path="org/name")`).
+            (`load(…, base_path="org/name")`); by default for all but log-probabilities of a
+            vocabulary.
         cache: folder for a base that is to be fetched.
 
     Returns:
@@ -120,7 +121,7 @@ def scan(
     from pessimal.rewards.base import NetworkReward
     from pessimal.rewards.spec import Mode
     from pessimal.scoring.candidates import listed, vocabulary_of
-    from pessimal.scoring.scan import Scanner, identify
+    from pessimal.scoring.scan import Scanner, identify, keeps_states
 
     quiet_libraries()
     slot = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
@@ -136,6 +137,7 @@ def scan(
         for key, text in named_prompts(prompts).items()
     ]
     folder = model.folder if isinstance(model, NetworkReward) else None
+    states = keeps_states(model, words, states)
     base = base_of(model.spec, folder, cache=cache, progress=progress) if states else None
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
         scanner = Scanner(

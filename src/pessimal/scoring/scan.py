@@ -82,6 +82,14 @@ def identify(
     )
 
 
+def keeps_states(model: Reward, candidates: Candidates, wanted: bool | None) -> bool:
+    """Whether a scan keeps states of words where that is `wanted`, or not said."""
+    if not isinstance(model, NetworkReward):
+        return False
+    free = model.spec.kind is not Kind.log_probability or not candidates.is_vocabulary
+    return free if wanted is None else wanted
+
+
 class Passes:
     """The passes of a reward's parts, and their weighted sum."""
 

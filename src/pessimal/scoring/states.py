@@ -41,7 +41,7 @@ def words_of(candidates: Candidates) -> pd.Series:
     """
     rows = candidates.rows.reset_index(drop=True)
     if not candidates.is_vocabulary:
-        return pd.Series(rows.index, index=pd.Index(rows["text"], dtype=object))
+        return pd.Series(rows.index, index=pd.Index(rows["text"].tolist(), dtype=object))
     rows = rows[rows["kind"] == "normal"]
     rows = rows.assign(word=spelled(pd.Index(rows["text"])).to_numpy()).dropna(subset="word")
     names = rows["word"].unique()
@@ -49,7 +49,7 @@ def words_of(candidates: Candidates) -> pd.Series:
     plain = rows["text"] == " " + rows["word"]
     ordered = rows.assign(plain=~plain).sort_values(["plain", "candidate_id"], kind="stable")
     first = ordered.drop_duplicates("word").sort_values("word")
-    return pd.Series(first.index, index=pd.Index(first["word"], dtype=object))
+    return pd.Series(first.index, index=pd.Index(first["word"].tolist(), dtype=object))
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.load import open_model
 from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary_of
 from pessimal.scoring.loop import wait_for_all
-from pessimal.scoring.scan import Scanner, forget_work, identify, locked
+from pessimal.scoring.scan import Scanner, forget_work, identify, keeps_states, locked
 from pessimal.scoring.trainer import begin_process, is_first_process
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
@@ -75,7 +75,8 @@ def run(config: ScanConfig) -> None:
         if todo:
             live = LiveScan()
             base = None
-            if config.states:
+            states = keeps_states(model, candidates, config.states)
+            if states:
                 base = base_of(
                     config.model, folder, cache=config.paths.cache, progress=config.progress
                 )
@@ -91,7 +92,7 @@ def run(config: ScanConfig) -> None:
                 again=config.force,
                 report=live.report,
                 before=read_score_table(before) if before else None,
-                states=config.states,
+                states=states,
                 base=base,
             )
             inputs, source = model_inputs(registry, model)

@@ -78,9 +78,11 @@ class ScanConfig(TaskConfig):
     certain: Annotated[int, Ge(0)] = 100
     """k: how many of the best and of the worst are made certain after a low-precision scan, by
     scoring the tails again in float32; 0 leaves it as it is."""
-    states: bool = True
+    states: bool | None = None
     """Keep the last hidden states of words, of the model that reward training began from
-    (model.base_path): `compare` then says what random heads on them would show."""
+    (model.base_path): `compare` then says what random heads on them would show. null keeps them but
+    for log-probabilities of a vocabulary: one forward gives these all, and states take one a
+    word."""
 
     def check(self) -> None:
         if not self.prompts:

@@ -1,0 +1,126 @@
+"""States of words: those of the base at the position that is read, whatever the path; and what a
+score table keeps of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+import pessimal
+from pessimal.errors import ModelError, TableError
+from pessimal.scoring import states as reading
+from pessimal.scoring.candidates import vocabulary_of
+from pessimal.tables import ScoreTable, read_score_table, write_score_table
+from pessimal.tables.states import BASE, ITSELF, TRAINED
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+
+
+def by_hand(folder: Path, table: ScoreTable, model, word: str) -> np.ndarray:
+    """The last hidden state behind the spelling of a word that is kept, by transformers alone."""
+    row = reading.words_of(vocabulary_of(model))[word]
+    ids = model.frame(PROMPT).around([int(table.rows["candidate_id"].iloc[row])])
+    with torch.no_grad():
+        network = AutoModel.from_pretrained(folder)
+        return network(torch.tensor([ids])).last_hidden_state[0, -1].numpy()
+
+
+def test_states_are_those_of_the_trained_network_where_no_base_is_known(tiny_checkpoint):
+    model = pessimal.load(str(tiny_checkpoint))
+    table = pessimal.scan(model, PROMPT, progress=False)
+    states = table.states
+    assert (states.of, states.width) == (TRAINED, states.rows.shape[1])
+    assert table.measured["states"] == states.about
+    for word in states.rows.index[:3]:
+        expected = by_hand(tiny_checkpoint, table, model, word)
+        assert states.rows.loc[word].to_numpy(dtype=float) == pytest.approx(expected, abs=4e-3)
+
+
+def test_states_are_those_of_the_base_where_it_is_named(tiny_checkpoint, tmp_path):
+    base = AutoModel.from_pretrained(tiny_checkpoint)
+    for parameter in base.layers.parameters():
+        parameter.data += 0.1 * torch.randn(
+            parameter.shape, generator=torch.Generator().manual_seed(0)
+        )
+    base.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_checkpoint).save_pretrained(tmp_path)
+    model = pessimal.load(str(tiny_checkpoint), base_path=str(tmp_path))
+    table = pessimal.scan(model, PROMPT, progress=False)
+    assert table.states.of == BASE
+    word = table.states.rows.index[0]
+    kept = table.states.rows.loc[word].to_numpy(dtype=float)
+    assert kept == pytest.approx(by_hand(tmp_path, table, model, word), abs=4e-3)
+    assert kept != pytest.approx(by_hand(tiny_checkpoint, table, model, word), abs=4e-2)
+
+
+def test_base_with_fewer_tokens_than_the_reward_is_refused(tiny_checkpoint, tmp_path):
+    base = AutoModel.from_pretrained(tiny_checkpoint)
+    base.resize_token_embeddings(100)
+    base.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_checkpoint).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="it has 100 tokens"):
+        pessimal.scan(pessimal.load(str(tiny_checkpoint), base_path=str(tmp_path)), PROMPT)
+
+
+def test_wide_states_are_projected_alike_for_all_prompts(tiny_checkpoint, monkeypatch):
+    model = pessimal.load(str(tiny_checkpoint))
+    whole = pessimal.scan(model, PROMPT, progress=False).states.rows
+    monkeypatch.setattr(reading, "DIMENSIONS", 4)
+    less = pessimal.scan(model, [PROMPT, "Why?"], progress=False)
+    width = whole.shape[1]
+    projection = np.random.default_rng(width).standard_normal((width, 4)) / 2
+    expected = whole.to_numpy(dtype=float) @ projection
+    assert less[0].states.rows.to_numpy(dtype=float) == pytest.approx(expected, abs=0.05)
+    assert less[1].states.rows.shape == (len(whole), 4)
+
+
+def test_a_table_is_read_with_its_states_and_says_where_these_are_damaged(
+    tiny_checkpoint, tmp_path
+):
+    table = pessimal.scan(pessimal.load(str(tiny_checkpoint)), PROMPT, progress=False)
+    file = write_score_table(table, tmp_path / "scores.parquet")
+    read = read_score_table(tmp_path)
+    pd.testing.assert_frame_equal(read.states.rows, table.states.rows)
+    assert (read.states.of, read.states.model) == (table.states.of, table.states.model)
+    beside = file.with_suffix(".states.safetensors")
+    again = tmp_path / "again"
+    again.mkdir()
+    write_score_table(replace(table), again / "scores.parquet")
+    assert (again / beside.name).read_bytes() == beside.read_bytes()
+    beside.write_bytes(beside.read_bytes()[:40])
+    with pytest.raises(TableError, match=r"states\.safetensors cannot be read"):
+        read_score_table(tmp_path)
+
+
+def test_states_are_left_out_where_they_are_not_wanted(tiny_checkpoint):
+    model = pessimal.load(str(tiny_checkpoint))
+    table = pessimal.scan(model, PROMPT, states=False, progress=False)
+    assert table.states is None
+    assert "states" not in table.measured
+
+
+def test_of_a_words_spellings_the_one_that_begins_a_word_is_taken(tiny_checkpoint):
+    candidates = vocabulary_of(pessimal.load(str(tiny_checkpoint)))
+    words = reading.words_of(candidates)
+    texts = candidates.rows["text"].iloc[words.to_numpy()]
+    assert [text.strip().lower() for text in texts] == words.index.tolist()
+    assert words.index.is_unique
+    everything = set(candidates.rows["text"])
+    assert all(
+        text == f" {word}"
+        for word, text in zip(words.index, texts, strict=True)
+        if f" {word}" in everything
+    )
+
+
+def test_language_models_keep_their_own_states_where_asked(tiny_checkpoint, tmp_path):
+    config = AutoConfig.from_pretrained(tiny_checkpoint)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_checkpoint).save_pretrained(tmp_path)
+    model = pessimal.load(str(tmp_path), kind="log_probability", chat=False)
+    assert pessimal.scan(model, PROMPT, progress=False).states is None
+    assert pessimal.scan(model, PROMPT, states=True, progress=False).states.of == ITSELF
