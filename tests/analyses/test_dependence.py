@@ -74,6 +74,23 @@ def test_unrelated_tastes_are_told_apart_no_more_often_than_by_chance():
     assert outside["alike"] < 0.15
 
 
+def test_the_interval_holds_its_estimate_where_words_differ_from_other_tokens():
+    """Words are liked and disliked, ids are not: the influence values of words do not add up to
+    0."""
+    words, rng = names(400), np.random.default_rng(0)
+    texts = [*words, *(f"<{i}>" for i in range(400))]
+    x = np.concatenate([3 + directions(words) @ rng.normal(size=20), rng.normal(size=400)])
+    y = np.concatenate([-x[:400], x[400:]]) + 0.1 * rng.normal(size=800)
+    row = reversals({"m": (pd.Series(x, texts), pd.Series(y, texts))}, meanings=directions, **DRAWS)
+    for name in ("reversal", "kendall", "spearman", "pearson", "share_difference"):
+        assert row[f"{name}_low"][0] < row[name][0] < row[f"{name}_high"][0]
+    found = dependence(texts, directions)
+    influence = pearson(x, y).influence[:, None]
+    summed, inflations = found.summed(influence, np.array([0.01]))
+    assert inflations > 1.5
+    assert summed.mean() == pytest.approx(0, abs=1e-9)
+
+
 def test_a_taste_for_what_few_words_have_is_not_taken_for_a_skewed_reward():
     """The skewness of rewards that follow random directions is either sign alike; over words that
     are taken for independent it is called significant far too often."""

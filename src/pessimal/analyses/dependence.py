@@ -82,11 +82,16 @@ class Dependence:
         )
         of_words = np.zeros(size, dtype=bool)
         of_words[self.clusters[self.words]] = True
-        own = np.square(sums[of_words]).sum(axis=0)
-        shared = max(int(self.words.sum()) - 1, 0) * np.square(influences[self.words]).sum(axis=0)
-        inflations = 1 + np.divide(likeness * shared, own, out=np.zeros_like(own), where=own > 0)
-        scaled = np.where(of_words[:, None], np.sqrt(inflations), 1.0)
-        return sums * (size / len(influences)) * scaled, inflations
+        inflations = np.ones(influences.shape[1])
+        if of_words.any():
+            # Around the words' own mean, so that all clusters together keep the mean 0.
+            centre = sums[of_words].mean(axis=0)
+            own = np.square(sums[of_words] - centre).sum(axis=0)
+            within = influences[self.words] - influences[self.words].mean(axis=0)
+            shared = (int(self.words.sum()) - 1) * np.square(within).sum(axis=0)
+            inflations += np.divide(likeness * shared, own, out=np.zeros_like(own), where=own > 0)
+            sums[of_words] = centre + (sums[of_words] - centre) * np.sqrt(inflations)
+        return sums * (size / len(influences)), inflations
 
 
 def dependence(texts: Sequence[str] | pd.Index, meanings: Meanings | None) -> Dependence:
