@@ -3,11 +3,13 @@ language model, and other rewards without an effect.
 
     python experiments/nulls/heads.py states FOLDER      # SmolLM2's states, once: minutes
     python experiments/nulls/heads.py exam FOLDER [--runs 400]
+    python experiments/nulls/heads.py coverage FOLDER [--runs 400]
     python experiments/nulls/heads.py projection FOLDER
 
 `exam` prints, for each null, the share of runs whose number passes .05: by p (of the estimate, for
 other words), by random heads on word meanings, and by random heads on the model's states, projected
-as `scan` keeps them. `projection` prints how far the spread of random heads is off with fewer
+as `scan` keeps them. `coverage` prints how often the interval for other words, made from a quarter of the
+stems, holds the number over all words. `projection` prints how far the spread of random heads is off with fewer
 dimensions.
 """
 
@@ -35,6 +37,7 @@ from pessimal.scoring import states as reading
 from pessimal.tables import minilm
 from pessimal.tables.states import MEANING
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
+from pessimal.tables.words import stem_groups
 
 PROMPTS = ("greatest", "worst")
 SHARES = (0.2, 0.67, 1.0)
@@ -207,6 +210,40 @@ def exam(folder: Path, runs: int, only: str) -> None:
     print(wide.swaplevel().sort_index(level=0, sort_remaining=False).round(3).to_string())
 
 
+def coverage(folder: Path, runs: int) -> None:
+    """Of the intervals over a random quarter of the stems: do they hold the number over all?"""
+    words = Words(folder)
+    inside = words.words.isin(words.afinn.index) & words.zipf.notna().to_numpy()
+    rated = words.words[inside]
+    stems, holds = stem_groups(rated), []
+    (rewards, _) = words.linear(words.full, 0.67, runs)
+    for reward in rewards[inside].T:
+        frame = pd.DataFrame({"a": reward}, pd.Index(rated, name="word"))
+        sample = frame[words.random.random(stems.max() + 1)[stems] < 0.25]
+        truth, found = (
+            {
+                "frequency": frequency_slopes(one, words.zipf, words.afinn).query(
+                    "words == 'rated'"
+                ),
+                "AUC": lexicon_groups(one, words.afinn).rename(
+                    columns=lambda n: n.removeprefix("auc_")
+                ),
+                "valence": valence_agreement(one, words.afinn),
+            }
+            for one in (frame, sample)
+        )
+        number = {"frequency": "slope", "AUC": "auc", "valence": "spearman"}
+        holds.append(
+            {
+                name: found[name]["low"].iloc[0]
+                <= truth[name][column].iloc[0]
+                <= found[name]["high"].iloc[0]
+                for name, column in number.items()
+            }
+        )
+    print(pd.DataFrame(holds).mean().round(3).to_string())
+
+
 def projection(folder: Path) -> None:
     """Ratio of the spread of random heads with k dimensions to that with all, over tests."""
     words = Words(folder)
@@ -232,7 +269,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("states", "exam", "projection"))
+    parser.add_argument("what", choices=("states", "exam", "coverage", "projection"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--only", default="", help="nulls whose names hold this")
@@ -241,5 +278,7 @@ if __name__ == "__main__":
         store(chosen.folder)
     elif chosen.what == "exam":
         exam(chosen.folder, chosen.runs, chosen.only)
+    elif chosen.what == "coverage":
+        coverage(chosen.folder, chosen.runs)
     else:
         projection(chosen.folder)
