@@ -11,6 +11,7 @@ from pessimal.tables.table_set import table_sets
 COLUMNS = [
     "model",
     "prompt",
+    "prompt_text",
     "candidates",
     "n",
     "score",
@@ -57,6 +58,7 @@ def test_scans_rescans_published_scores_and_log_probabilities_have_a_row_each():
     table = result.table
     assert list(table) == COLUMNS
     assert table["model"].tolist() == ["a", "b", "b", "lm"]
+    assert set(table["prompt_text"]) == {"greatest?"}
     assert table["certified"].tolist() == [0.25] * 4
     assert table["survives"].isna().tolist() == [True, False, False, False]
     assert table["survives"].iloc[1] == 0.75
