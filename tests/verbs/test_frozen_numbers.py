@@ -1,6 +1,6 @@
 """`compare` gives the numbers that it gave, on made-up scores (`tests/frozen/scores.py`): the first
-edition's, but for intervals and p over words, which are of when words alike in meaning came to
-count as dependent."""
+edition's, but for intervals and p over words, which are of when what random heads show came to
+stand by itself."""
 
 import sys
 from pathlib import Path
