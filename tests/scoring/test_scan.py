@@ -44,7 +44,9 @@ def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_siz
     provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
-    scanner = Scanner(model, [provenance], words, work=work, trainer=TrainerSpec(), root=work)
+    scanner = Scanner(
+        model, [provenance], words, work=work, trainer=TrainerSpec(), root=work, states=False
+    )
     scanner.loop = Loop(
         trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again
     )

@@ -82,7 +82,9 @@ def test_disk_that_fills_while_a_shard_is_written_keeps_the_others(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
         write(self, batch, rows, rewards)
 
-    line = command_line(checkpoint, "prompts=greatest", "tracking=off", batch_size=400)
+    line = command_line(
+        checkpoint, "prompts=greatest", "tracking=off", "states=false", batch_size=400
+    )
     monkeypatch.setattr(Shards, "write", full)
     code, _, err = command(*line)
     assert code == 1

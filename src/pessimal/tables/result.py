@@ -38,7 +38,7 @@ class Estimate:
     """Corrected for the tests of its family, where there is one."""
     null: float | None = None
     """What a reader compares it with: 0, ½, what a random head gives; None where nothing is."""
-    heads: bool = False
+    heads: bool = field(default=False, kw_only=True)
     """Whether `p` is the share of random heads that show as much, and not a p of the estimate."""
 
     @property
@@ -101,7 +101,7 @@ class Effect:
         null = _number(row, self.null) if isinstance(self.null, str) else self.null
         value, n = float(row[self.column]), int(row[self.n])
         heads = self.band is not None
-        return Estimate(label or self.label, value, n, self.of, low, high, p, null, heads)
+        return Estimate(label or self.label, value, n, self.of, low, high, p, null, heads=heads)
 
 
 @dataclass(frozen=True)

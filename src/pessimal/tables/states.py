@@ -68,10 +68,18 @@ class States:
 
     def write(self, table: Path) -> None:
         """Write them beside the file of a score table; equal states give equal bytes."""
-        texts = np.frombuffer(json.dumps(self.rows.index.tolist()).encode(), dtype=np.uint8)
-        arrays = {"states": np.ascontiguousarray(self.rows.to_numpy()), "texts": texts}
-        about = {"of": self.of, "model": self.model, "width": str(self.width)}
-        table.with_suffix(SUFFIX).write_bytes(save(arrays, metadata=about))
+        about = {"of": self.of, "model": self.model, "width": self.width}
+        # No metadata, whose order differs from process to process.
+        arrays = {
+            "about": _encoded(about),
+            "states": np.ascontiguousarray(self.rows.to_numpy()),
+            "texts": _encoded(self.rows.index.tolist()),
+        }
+        table.with_suffix(SUFFIX).write_bytes(save(arrays))
+
+
+def _encoded(value: object) -> np.ndarray:
+    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
 
 
 def states_beside(table: Path) -> States | None:
@@ -85,7 +93,7 @@ def states_beside(table: Path) -> States | None:
         return None
     try:
         with safe_open(file, "np") as tensors:
-            about = tensors.metadata()
+            about = json.loads(tensors.get_tensor("about").tobytes())
         return States(about["of"], about["model"], int(about["width"]), file=file)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise TableError(f"{file} cannot be read: {error}. Scan again") from error

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import optuna
@@ -103,7 +104,7 @@ def conclude(spec: StudySpec, study: optuna.Study, prepare: Prepare) -> list[Res
 def held_out_result(table: pd.DataFrame) -> Result:
     """Tuned against defaults; `table` is that of `held_out.differences`."""
     overall, prompts = table.iloc[-1], len(table) - 1
-    interval = {name: float(overall[name]) for name in ("low", "high", "p")}
+    interval: dict[str, Any] = {name: float(overall[name]) for name in ("low", "high", "p")}
     interval = {name: value for name, value in interval.items() if pd.notna(value)}
     verb = "more" if overall["low"] > 0 else "LESS" if overall["high"] < 0 else "no more"
     alone = "One held-out prompt, or one start, says nothing of others: tuning.held_out=[KEY,KEY]"
