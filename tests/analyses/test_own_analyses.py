@@ -120,7 +120,7 @@ def test_a_tested_effect_is_first_on_the_page_and_on_the_cards(
         [write_artifact(tmp_path / "artifact", results, labels={m: m for m in rewards})],
         title="Page",
     )
-    assert html.index("Gains are planted") < html.index("the distribution of")
+    assert html.index("Gains are planted") < html.index("farthest from symmetric")
     assert html.count("+0.90 SD") == 3, "on the card of each model"
 
 
