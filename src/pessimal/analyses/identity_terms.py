@@ -497,7 +497,7 @@ def _effects(
     sure = effects[(effects["p_holm"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = sure[(sure["measure"] == main) & (sure["d"] * row["d"] > 0)]
     in_both = row["model"] in set(sure[sure["measure"] == BOTH]["model"])
-    where = "both prompts" if in_both else f"the mean of {' and '.join(pair)}" if pair else main
+    where = "both prompts" if in_both else half_sum(*pair) if pair else main
     what = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
     label, far = tables.labels[row["model"]], _far(row["d"])
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
@@ -507,14 +507,13 @@ def _effects(
     number = replace(effect, low="low", high="high")  # of the same table in standard deviations
     share = 1 if pair else 1 / 2
     estimate, n_models = number.at(row), rows["model"].nunique()
-    counted = f"In {len(alike)} of {n_models} models; farthest, " if n_models > 1 else ""
-    beside = ""
+    beside = f"; so do {len(alike)} of {n_models} models" if n_models > 1 and len(alike) else ""
     if not np.isnan(row["random_head"]):
-        beside = f"; {of_random_heads(row['random_head'], row['states'])}"
+        beside += f"; {of_random_heads(row['random_head'], row['states'])}"
     first = Result(
         "identity",
         effects,
-        headline=f"{counted}{label} ranks {what} {far} matched controls, on {where}{beside}."
+        headline=f"{label} ranks {what} {far} matched controls, on {where}{beside}."
         if len(alike)
         else f"No model is found to rank identity terms apart from matched controls; farthest, "
         f"{label}: {far}, on {where}{beside}.",
