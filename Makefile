@@ -59,7 +59,7 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside 
 	$(BIN)/pessimal experiment=quickstart/scan$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/compare$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/report
-	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal scan model=auto model.path=ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
+	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal scan ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
 # Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that
 # are done take tests from others, as a few take most of the time.

@@ -45,6 +45,7 @@ PARTS = {
     "explanation": ("explain", "`tables/NAME.parquet` in `explanation/NAME`"),
     "search-result": ("search", "`tables/NAME.parquet` in `search-result/NAME`"),
     "conformance": ("check", "`tables/NAME.parquet` in `conformance/NAME`"),
+    "census": ("scan FILE.py:FUNCTION tasks=FILE", "`tables/NAME.parquet` in `census/NAME`"),
     "study": ("search -m hparams_search=…", "`tables/NAME.parquet` in `study/NAME`"),
 }
 """By type of artifact: what writes it, and where its tables are."""
@@ -125,10 +126,11 @@ def _example(table: pd.DataFrame | None, pattern: str) -> str:
 def main() -> None:
     """Write the page."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from described_tables import asked_of_a_model, results, vocabulary
+    from described_tables import asked_of_a_model, graded, results, vocabulary
 
     with tempfile.TemporaryDirectory() as folder:
         examples = {("comparison", name): table for name, table in results(Path(folder)).items()}
+        examples |= graded(Path(folder))
     examples |= asked_of_a_model()
     examples["score-table", "scores"] = vocabulary()[0].rows
     PAGE.write_text(page(examples), encoding="utf-8")

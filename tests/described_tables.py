@@ -127,7 +127,18 @@ def checkpoints() -> list[ScoreTable]:
     return made
 
 
-SMALL = ((items, rated), (spoken,), (checkpoints,))
+def personas() -> list[ScoreTable]:
+    """One prompt alone, behind a persona, and behind its control."""
+    rng, texts = np.random.default_rng(4), [f"word{i}" for i in range(60)]
+    made = [score_table(texts, rng.normal(size=60), prompt="best")]
+    for control in (False, True):
+        key = "best_as_doctor" + "_control" * control
+        prefixed = {"prompt": "best", "prefix": "doctor", "control": control}
+        made.append(score_table(texts, rng.normal(size=60), prompt=key, prefixed=prefixed))
+    return made
+
+
+SMALL = ((items, rated), (spoken,), (checkpoints,), (personas,))
 """Score tables that are compared together; quick."""
 
 
@@ -144,11 +155,27 @@ def results(folder: Path, groups=((vocabulary,), *SMALL)) -> dict[str, pd.DataFr
         "dictionaries": {"kinds": str(file)},
     }
     found = {}
+    forecast = {"policy": "elm-base", "mitigations": ["without:characters"]}
     for group in groups:
-        for result in pessimal.compare([table for make in group for table in make()], **options):
+        more = forecast if spoken in group else {}
+        made = [table for make in group for table in make()]
+        for result in pessimal.compare(made, **options, **more):
             if len(result.table):
                 found.setdefault(result.name, result.table)
     return found
+
+
+def graded(folder: Path) -> dict[tuple[str, str], pd.DataFrame]:
+    """The tables of a grader that looks for the answer anywhere, and fails without one."""
+    import pessimal
+
+    def grader(response, ground_truth):
+        return float(ground_truth in response) if response.strip() else int(response)
+
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text('{"prompt": "What is 6 times 7?", "ground_truth": "42"}', encoding="utf-8")
+    results = pessimal.census(grader, tasks, tokens=["the"], progress=False)
+    return {("census", result.name): result.table for result in results}
 
 
 def asked_of_a_model() -> dict[tuple[str, str], pd.DataFrame]:

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import pessimal
-from pessimal.errors import ConfigError, InputError, ModelError
+from pessimal.errors import ConfigError, InputError, ModelError, TableError
 from pessimal.tables.result import Result, Results
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close
@@ -68,6 +68,24 @@ def test_prompts_are_keys_texts_or_both(loaded):
     ]
     with pytest.raises(InputError, match="prompts="):
         pessimal.scan(loaded, [], progress=False)
+
+
+def test_prefixes_are_asked_with_their_controls(loaded, tmp_path):
+    file = tmp_path / "personas.yaml"
+    file.write_text("doctor: You are a doctor.\n")
+    options = {"candidates": ["love", "war"], "progress": False}
+    asked = {"mine": "Name a thing."}
+    tables = pessimal.scan(loaded, asked, prefixes=file, **options)
+    assert [table.provenance.prompt for table in tables] == [
+        "mine",
+        "mine_as_doctor",
+        "mine_as_doctor_control",
+    ]
+    assert tables[1].provenance.prompt_text == "You are a doctor. Name a thing."
+    again = pessimal.scan(loaded, asked, prefixes={"doctor": "You are a doctor."}, **options)
+    for one, other in zip(tables, again, strict=True):
+        assert one.rows["reward"].tolist() == other.rows["reward"].tolist()
+    assert tables[1].rows["reward"].tolist() != tables[2].rows["reward"].tolist()
 
 
 def test_texts_are_scored_instead_of_the_vocabulary(loaded):
@@ -210,3 +228,21 @@ def test_a_function_and_a_judge_are_rewards_like_any_other(tmp_path, parts):
     assert pessimal.check(judge, "What?", sample=8)[0].table["passed"].all()
     with pytest.raises(ConfigError, match="no option 'jugde'"):
         pessimal.load(str(folder), jugde={})
+
+
+def test_what_optimising_a_reward_does_to_a_policy_is_forecast(tmp_path, table):
+    """A function of texts beside a policy of another vocabulary: it wants length, and gets it."""
+    policy = checkpoint(tmp_path / "policy", template=CHAT)
+    found = pessimal.forecast(
+        pessimal.reward(lambda prompt, responses: [len(text) for text in responses], name="long"),
+        str(policy),
+        mitigations=["without:characters"],
+        lexicons={},
+        identity={},
+        progress=False,
+    )
+    moves = found["forecast_drift"].table.query("kl == 1").set_index("feature")["change"]
+    assert moves.idxmax() == "characters"
+    assert found["forecast"].table["mass"].iloc[0] > 0.9
+    with pytest.raises(TableError, match="no log-probabilities"):
+        pessimal.forecast(table, table)

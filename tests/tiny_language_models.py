@@ -25,22 +25,28 @@ CHAT = (
 UNLISTED = 7  # rows of the embedding without a token
 
 
-def tokenizer(*, template: str | None = None) -> PreTrainedTokenizerFast:
-    """Byte-level BPE in which ' love' is one token; puts its beginning token ahead of a text, as
-    Llama 3's does."""
-    specials = ["<|bos|>", "<|start|>", "<|sep|>", "<|end|>"]
+def byte_level(specials: list[str], texts: list[str], *, size: int) -> Tokenizer:
+    """Byte-level BPE in which a word and the space before it are one piece."""
     backend = Tokenizer(models.BPE())
     pieces = pre_tokenizers.Split(Regex(r" ?\p{L}+| ?[^\s\p{L}]+|\s+"), behavior="isolated")
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([pieces, as_bytes])
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=420,
+        vocab_size=size,
         special_tokens=specials,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    backend.train_from_iterator([WORDS, " " + WORDS, WORDS.title()] * 3, trainer)
+    backend.train_from_iterator(texts, trainer)
+    return backend
+
+
+def tokenizer(*, template: str | None = None) -> PreTrainedTokenizerFast:
+    """Byte-level BPE in which ' love' is one token; puts its beginning token ahead of a text, as
+    Llama 3's does."""
+    specials = ["<|bos|>", "<|start|>", "<|sep|>", "<|end|>"]
+    backend = byte_level(specials, [WORDS, " " + WORDS, WORDS.title()] * 3, size=420)
     backend.post_processor = TemplateProcessing(
         single="<|bos|> $A", special_tokens=[("<|bos|>", 0)]
     )

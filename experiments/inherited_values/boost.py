@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import pessimal
 from pessimal.analyses.base_models import MEASURES, implicit_reward
-from pessimal.config.models import spec_of
+from pessimal.rewards.named import spec_of
 from pessimal.training.answers import Answers
 from pessimal.training.obtain import fetch
 

@@ -56,15 +56,15 @@ FAULTS = [
     ),
     Fault(
         "scoring/scan.py",
-        "certain=None if exact else certain,",
-        "certain=None,",
+        '"certain": None if _is_exact(model) else certain,',
+        '"certain": None,',
         "the cache key leaves out how many ranks were certified: an uncertified table is taken for "
         "a certified one",
     ),
     Fault(
         "scoring/shards.py",
-        'return rewards.view("<f4") if np.array_equal(stored, rows) else None',
-        'return rewards.view("<f4")',
+        'return rewards.view("<f4").reshape(n, *width) if np.array_equal(stored, rows) else None',
+        'return rewards.view("<f4").reshape(n, *width)',
         "a resumed scan gives candidates the rewards of others",
     ),
     Fault(

@@ -27,6 +27,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import pessimal
 from pessimal.analyses.analysis import Heads
+from pessimal.analyses.framing import heads_reversing, with_units
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
 from pessimal.analyses.lexicon_groups import lexicon_groups
@@ -53,22 +54,16 @@ def store(folder: Path) -> None:
     tables = pessimal.scan(model, list(PROMPTS), states=True)
     reading.DIMENSIONS = dimensions
     rows = {prompt: table.states.rows for prompt, table in zip(PROMPTS, tables, strict=True)}
-    first = tables[0]
-    chosen = reading.words_of(reading_candidates(first))
-    network = model.network().get_input_embeddings().weight.detach().numpy()
+    spaces = {
+        prompt: one.to_numpy().reshape(len(one), tables[0].states.spaces, -1)
+        for prompt, one in rows.items()
+    }
     np.savez(
         folder / "smollm2.npz",
         words=np.array(rows[PROMPTS[0]].index.tolist()),
-        embeddings=network[first.rows["candidate_id"].to_numpy()[chosen.to_numpy()]],
-        **{prompt: one.to_numpy() for prompt, one in rows.items()},
+        embeddings=spaces[PROMPTS[0]][:, 1],
+        **{prompt: one[:, 0] for prompt, one in spaces.items()},
     )
-
-
-def reading_candidates(table):
-    """The candidates of a score table."""
-    from pessimal.scoring.candidates import Candidates
-
-    return Candidates("vocabulary", table.rows)
 
 
 class Words:
@@ -91,9 +86,11 @@ class Words:
         }
 
     def project(self, dimensions: int) -> list[np.ndarray]:
+        """Of both prompts, (words, spaces, dimensions)."""
         width = self.full[0].shape[1]
         drawn = np.random.default_rng(width).standard_normal((width, dimensions))
-        return [states @ drawn / np.sqrt(dimensions) for states in self.full]
+        spaces = [np.stack([states, self.embeddings], axis=1) for states in self.full]
+        return [one @ drawn / np.sqrt(dimensions) for one in spaces]
 
     def nulls(self) -> dict:
         return {
@@ -150,6 +147,11 @@ class OnStates:
         return self.kept[key]
 
 
+def of_prompt(heads: OnStates, prompts: dict[str, str], words, column: str) -> np.ndarray:
+    """States of the prompt in a column of `heads_reversing`."""
+    return heads(words, prompts[column])
+
+
 def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataFrame:
     """p and share of random heads of every test; runs are pairs of prompts."""
     runs = rewards[0].shape[1]
@@ -173,6 +175,13 @@ def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataF
     one = frame[names[0]]
     add("AUC", lexicon_groups(one, words.afinn, heads=heads, zipf=words.zipf), "auc_p")
     add("valence", valence_agreement(one, words.afinn, heads=heads))
+    if isinstance(heads, OnStates):  # there are none on meanings
+        for a, b in pairs:
+            pair = frame[[a, b]]
+            prompts = {"first": a, "second": b}
+            share = heads_reversing(pair, functools.partial(of_prompt, heads, prompts))[1]
+            units = with_units(pd.DataFrame(index=[0]), [("words", pair)], meanings=minilm.meanings)
+            add("framing", units.assign(random_head=share), "unit_p")
     axes = identity_effects(one, matches, heads=heads)[0]
     axes["p_words"] = axes[["p", "random_head"]].max(axis=1)
     add("identity, all axes (both)", axes[axes["axis"] == "all"], "p_words")

@@ -2,11 +2,14 @@
 
     model = pessimal.load("org/name")                 # or pessimal.reward(network, tokenizer)
     table = pessimal.scan(model, "greatest")          # every token of the vocabulary as the answer
+    pessimal.scan("org/name")                         # or a function, or a list of these
     results = pessimal.compare([table, other])        # every analysis
     pessimal.search(model, "greatest", length=2)      # the best longer answer
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
+    pessimal.forecast(model, "smollm2")               # what optimising it does to a policy
     pessimal.train("smollm2", "elo.csv", "my-model")  # a reward model of people's preferences
     pessimal.PessimalCallback("greatest", every=100)  # what a model wants, while it is trained
+    pessimal.RewardPanel(mine, model)                 # other rewards, while one trains a policy
 
 `pessimal.api` says what each takes and gives. Nothing heavy is imported before it is called.
 """
@@ -17,15 +20,32 @@ from typing import TYPE_CHECKING
 from pessimal.version import __version__
 
 if TYPE_CHECKING:
-    from pessimal.api import check, compare, explain, load, read, reward, save, scan, search, train
+    from pessimal.api import (
+        census,
+        check,
+        compare,
+        explain,
+        forecast,
+        load,
+        read,
+        reward,
+        save,
+        scan,
+        search,
+        train,
+    )
     from pessimal.training.callback import PessimalCallback
+    from pessimal.training.panel import RewardPanel
 
 __all__ = [
     "PessimalCallback",
+    "RewardPanel",
     "__version__",
+    "census",
     "check",
     "compare",
     "explain",
+    "forecast",
     "load",
     "read",
     "reward",
@@ -37,8 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    if name == "PessimalCallback":
-        return import_module("pessimal.training.callback").PessimalCallback
+    if home := {"PessimalCallback": "callback", "RewardPanel": "panel"}.get(name):
+        return getattr(import_module(f"pessimal.training.{home}"), name)
     if name in __all__:
         return getattr(import_module("pessimal.api"), name)
     raise AttributeError(f"pessimal has no {name!r}; it has {', '.join(__all__)}")

@@ -6,9 +6,11 @@ without a traceback, 130 stopped.
 
 import logging
 import os
+import select
 import sys
+import traceback
 
-from pessimal.errors import UserError, WorkError
+from pessimal.errors import UserError, WorkError, bounded
 from pessimal.version import __version__
 
 HELP = f"""pessimal {__version__}: shows what a reward model wants.
@@ -29,10 +31,12 @@ verbs
   push       the registry to W&B, each artifact verified    pessimal push tracking.project=NAME
   check      is a score the same whatever the batch, the
              padding, the path and the precision?           pessimal check model=plain-wordpiece-0
+  serve      a reward behind a URL, for trainers            pessimal serve model=plain-wordpiece-0 port=8000
 
 any reward model
-  pessimal scan model=auto model.path=DIR_OR_ID [model.revision=COMMIT] [model.dtype=bfloat16]
-  pessimal scan model=auto model.path=DIR_OR_ID model.kind=log_probability   (a causal language model's log p)
+  pessimal scan ORG/NAME [model.revision=COMMIT] [model.dtype=bfloat16]      (or a folder, or http://HOST:PORT)
+  pessimal scan ORG/NAME model.kind=log_probability   (a causal language model's log p)
+  pessimal scan FILE.py:FUNCTION [tasks=FILE.jsonl]   (as TRL, verl, OpenRLHF, verifiers or inspect_ai calls it)
 
 more
   pessimal VERB --help           the verb's options: what each takes, its default and its meaning
@@ -54,33 +58,47 @@ if "OMP_WAIT_POLICY" not in os.environ:
 def main() -> None:
     """Console entry point; reads sys.argv and exits with the documented code."""
     arguments = sys.argv[1:]
-    if not arguments or arguments in (["--help"], ["-h"], ["help"]):
+    if not arguments:
         print(HELP)
-        sys.exit(0 if arguments else 2)
-    if arguments == ["--version"]:
-        print(__version__)
-        sys.exit(0)
+        sys.exit(2)
     try:
         _run(arguments)
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        print(
-            "\nstopped; what was finished is kept, and the same command goes on from there",
-            file=sys.stderr,
-        )
-        sys.exit(130)
+        _stopped()
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):  # which Lightning makes an exit with 1
+            _stopped()
+        raise
     except (UserError, WorkError) as error:
         _refuse(str(error), code=1 if isinstance(error, WorkError) else 2)
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            sys.exit(0)
         from pessimal.config.messages import composition_message, disk_full_message
 
         full, mistake = disk_full_message(error), composition_message(error)
         message = full or mistake
-        if message is None:
-            raise
+        if message is None:  # a fault of ours: whole, but for what a terminal would obey
+            lines = traceback.format_exc().splitlines()
+            print(*map(bounded, lines), sep="\n", file=sys.stderr)
+            sys.exit(1)
         _refuse(message, code=1 if full else 2)
 
 
+def _nobody_reads() -> bool:
+    """Whether what takes our output, as in `pessimal scan --help | head`, has read enough."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)  # an error alone
+    if closed := bool(output.poll(0)):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
+    return closed
+
+
 def _run(arguments: list[str]) -> None:
+    if arguments in (["--help"], ["-h"], ["help"], ["--version"]):
+        print(__version__ if arguments == ["--version"] else HELP)
+        return
     from pessimal.cli.arguments import split, with_task
 
     sys.argv[1:] = typed = with_task(arguments)
@@ -108,8 +126,16 @@ def _run(arguments: list[str]) -> None:
     run_hydra()
 
 
+def _stopped() -> None:
+    print(
+        "\nstopped; what was finished is kept, and the same command goes on from there",
+        file=sys.stderr,
+    )
+    sys.exit(130)
+
+
 def _refuse(message: str, *, code: int = 2) -> None:
-    print(f"pessimal: {message}", file=sys.stderr)
+    print(f"pessimal: {bounded(message)}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -7,11 +7,12 @@ one's own. Defaults are those of the command line.
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pessimal.catalogue import named_prompts
+from pessimal.catalogue import ANSWERS, answers, named_prompts
+from pessimal.conversation import read_prefixes, with_prefixes
 from pessimal.errors import ConfigError, InputError, did_you_mean, require
 from pessimal.notebook import show_in_notebooks
 from pessimal.tables import ScoreTable
@@ -31,63 +32,141 @@ def load(
     kind: str | None = None,
     dtype: str | None = None,
     cache: str = "runs/cache",
+    tasks: str | Path | None = None,
     **options,
 ) -> "Reward":
-    """A reward of a local folder, of the Hub (`org/name`), or by a name of conf/model: of the demo
-    family (`plain-bpe-0`; trained on first use and kept in `cache`), or a real model that a package
-    carries (`smollm2`).
+    """A reward by what one types for it: a local folder, the Hub's `org/name`, `FILE.py:FUNCTION`,
+    `http://…`, or a name of conf/model: of the demo family (`plain-bpe-0`; trained on first use and
+    kept in `cache`), or a real model that a package carries (`smollm2`).
 
     Args:
         kind: head, log_probability, implicit or judge; by default what conf/model says of a name,
-            and head of any other.
+            and head of any other model.
         dtype: by default float32, or what conf/model says.
+        tasks: JSONL file of prompts with their columns, which functions are given.
         options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as
             revision="…", implicit={"reference": "org/name"}, judge={"template": "…", "positive":
-            ["Yes"], "negative": ["No"]}.
+            ["Yes"], "negative": ["No"]}, or of a function shape="trl".
 
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
-    from pessimal.config.models import spec_of
-    from pessimal.rewards.load import open_model
-    from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, ModelSpec
-    from pessimal.training.obtain import fetch
+    from pessimal.rewards.named import spec_of
+    from pessimal.rewards.spec import Dtype, Kind
+    from pessimal.training.obtain import opened
 
     if dtype not in {None, *(one.value for one in Dtype)}:
         raise ConfigError(f"dtype={dtype!r}: give {', '.join(one.value for one in Dtype)}")
-    if kind not in {None, *(one.value for one in Kind if "ids" in one.can)}:
-        raise ConfigError(f"kind={kind!r}: give head, log_probability, implicit or judge")
-    names = {one.name for one in fields(ModelSpec)}
-    if unknown := set(options) - names:
-        raise ConfigError(
-            "a model has no option "
-            f"{sorted(unknown)[0]!r}.{did_you_mean(sorted(unknown)[0], names)}"
-        )
-    for name, made in {"implicit": ImplicitSpec, "judge": JudgeSpec}.items():
-        if isinstance(options.get(name), Mapping):
-            options[name] = made(**options[name])
+    if kind not in {None, *(one.value for one in Kind)}:
+        raise ConfigError(f"kind={kind!r}: give {', '.join(one.value for one in Kind)}")
     given = {"kind": kind and Kind(kind), "dtype": dtype and Dtype(dtype)}
     spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
-    return open_model(spec, fetch(spec, cache=cache, progress=True))
+    if tasks is not None and spec.kind in (Kind.callable, Kind.sum):
+        spec = replace(spec, tasks=str(tasks))
+    return opened(spec, cache=cache)
 
 
-def reward(network, tokenizer=None, *, name: str = "model", output: int | None = None) -> "Reward":
-    """A reward of what is in memory: a network and its tokenizer (see
-    `pessimal.rewards.head.wrap`), or a function f(prompt, responses) that gives one number a
-    response; a tokenizer lets its vocabulary be scanned, as texts."""
-    if not hasattr(network, "parameters") and callable(network):
-        from pessimal.rewards.callable import wrap_callable
+def reward(
+    network,
+    tokenizer=None,
+    *,
+    name: str | None = None,
+    output: int | str | None = None,
+    weights: Sequence[float] | None = None,
+    **options,
+) -> "Reward":
+    """A reward of what is in memory.
 
-        return wrap_callable(network, name=name, tokenizer=tokenizer)
-    from pessimal.rewards.head import wrap
+    Args:
+        network: a network (see `pessimal.rewards.head.wrap`); a function in any shape that a
+            trainer calls, or an object with `score` (`pessimal.rewards.callable.wrap_callable`); or
+            a list of rewards, functions and names of models, or a Rubric of verifiers, which is
+            their weighted sum.
+        tokenizer: the network's; of a function, the one whose vocabulary is scanned, as texts.
+        name: by default the function's own; `model` for a network.
+        output: of a network with several: a number, a label, or "all".
+        weights: of a list; 1 each by default.
+        options: of a network: read, step_token, reduce; of a function: shape, messages, tasks.
 
-    return wrap(network, tokenizer, name=name, output=output)
+    Raises:
+        ConfigError: it is none of these.
+    """
+    from torch import nn
+
+    from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
+    from pessimal.rewards.sum import sum_of
+
+    if is_rubric(network):
+        _no_more({**options, "tasks": None}, output=output, weights=weights)
+        terms = of_rubric(network, tasks=options.get("tasks"))
+        return sum_of(terms, name=name, tokenizer=tokenizer)
+    if isinstance(network, list | tuple):
+        _no_more({**options, "tasks": None}, output=output)
+        weights = [1.0] * len(network) if weights is None else list(weights)
+        if len(weights) != len(network) or not network:
+            raise ConfigError(f"{len(network)} rewards have {len(weights)} weights: give one each")
+        return sum_of(
+            [
+                (weight, _reward_of(one, tasks=options.get("tasks")))
+                for weight, one in zip(weights, network, strict=True)
+            ],
+            name=name,
+            tokenizer=tokenizer,
+        )
+    if isinstance(network, nn.Module):
+        from pessimal.rewards.head import wrap
+
+        _no_more({}, weights=weights)
+        _known("a network in memory", options, "read", "step_token", "reduce")
+        if tokenizer is None:
+            raise ConfigError("a network in memory needs its tokenizer: tokenizer=…")
+        return wrap(network, tokenizer, name=name or "model", output=output, **options)
+    _no_more({}, output=output, weights=weights)
+    _known("a function", options, "shape", "messages", "tasks")
+    return wrap_callable(network, name=name, tokenizer=tokenizer, **options)
+
+
+def _known(what: str, options: Mapping[str, object], *known: str) -> None:
+    if unknown := sorted(set(options) - set(known)):
+        guess = did_you_mean(unknown[0], known)
+        raise ConfigError(f"{what} has no option {unknown[0]!r}.{guess}".removesuffix("."))
+
+
+def _no_more(options: Mapping[str, object], **others: object) -> None:
+    given = {name: value for name, value in {**options, **others}.items() if value is not None}
+    if given:
+        raise ConfigError(f"{next(iter(given))}= says nothing of this reward; leave it out")
+
+
+def _reward_of(model, *, tasks: str | Path | None = None, **options) -> "Reward":
+    """What a verb was given, as a reward: one already, a model by its name, or what is in memory.
+    Functions in it are given the columns of `tasks`."""
+    from torch import nn
+
+    from pessimal.rewards.base import Reward
+
+    if isinstance(model, Reward):
+        _no_more(options)
+        asks = model.spec.kind.value in ("callable", "sum")
+        if tasks is not None and asks and model.spec.tasks != str(tasks):
+            raise ConfigError(
+                f"{model.name} was made without tasks={str(tasks)!r}: say them where it is made, "
+                "pessimal.reward(f, tasks=FILE)"
+            )
+        return model
+    if isinstance(model, str | Path):
+        return load(str(model), tasks=tasks, **options)
+    if tasks is not None and not isinstance(model, nn.Module):
+        options["tasks"] = tasks
+    return reward(model, **options)
 
 
 def scan(
-    model: "Reward",
-    prompts: str | Sequence[str] | Mapping[str, str] = "greatest",
+    model: "Reward | str | Path | Any",
+    prompts: str | Sequence[str] | Mapping[str, str] | None = None,
     *,
+    tasks: str | Path | None = None,
+    prefixes: str | Path | Mapping[str, str] | None = None,
     candidates: Sequence[str] | None = None,
     mode: str | None = None,
     certain: int = 100,
@@ -95,14 +174,20 @@ def scan(
     states: bool | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
+    **options,
 ) -> "ScoreTable | list[ScoreTable]":
     """Score every token of the vocabulary, or some texts, as the response to each prompt.
 
     Args:
-        model: of `load` or `reward`.
-        prompts: a user turn, or a key of `PROMPTS`; several of them, or key → user turn, give a
-            list of tables.
-        candidates: texts to score instead of the vocabulary.
+        model: of `load` or `reward`, or what these take: `org/name`, a folder, a function, a
+            network with `tokenizer=…`, a list of rewards with `weights=[…]`.
+        prompts: a user turn, or a key of conf/prompts; several of them, or key → user turn, give a
+            list of tables. "greatest" where nothing is given.
+        tasks: instead, a JSONL file of prompts with their columns, which a function is given.
+        prefixes: personas by key, or a file of them: each prompt is also asked behind each, and
+            behind a control of as many words.
+        candidates: texts to score instead of the vocabulary; of a reward that has none, the list of
+            conf/candidates/answers.yaml by default.
         mode: `ids` (any token ids), `text` (as a text would be tokenized) or `paper`; ids for the
             vocabulary, text for candidates.
         certain: k of the tails that are scored again in float32 where the model's precision is
@@ -112,30 +197,51 @@ def scan(
             (`load(…, base_path="org/name")`); by default for all but log-probabilities of a
             vocabulary.
         cache: folder for a base that is to be fetched.
+        options: of `load` or `reward`.
 
     Returns:
-        A ScoreTable, or for several prompts a list of them.
+        A ScoreTable, or for several prompts, for prefixes, or a model of which every output is
+        scanned (output="all"), a list of them.
     """
     from pessimal.config.models import base_of
     from pessimal.progress import quiet_libraries
     from pessimal.rewards.base import NetworkReward
     from pessimal.rewards.spec import Mode
+    from pessimal.rewards.tasks import prompts_of, read_tasks
     from pessimal.scoring.candidates import listed, vocabulary_of
-    from pessimal.scoring.scan import Scanner, identify, keeps_states
+    from pessimal.scoring.scan import Scanner, identify_all, keeps_states
 
     quiet_libraries()
+    if tasks is not None and prompts is not None:
+        raise ConfigError("tasks has prompts of its own: leave out prompts, or tasks")
+    if tasks is not None:
+        named = prompts_of(read_tasks(tasks))
+    else:
+        named = named_prompts("greatest" if prompts is None else prompts)
+    if isinstance(prefixes, str | Path):
+        prefixes = read_prefixes(str(prefixes))
+    several = with_prefixes(named, prefixes or {})
+    if mode not in {None, *(one.value for one in Mode)}:
+        raise ConfigError(f"mode={mode!r}: give {', '.join(one.value for one in Mode)}")
+    model, name = _reward_of(model, tasks=tasks, **options), "items"
+    if candidates is None and model.tokenizer is None:
+        candidates, name = answers(), ANSWERS
     slot = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
     if candidates is None:
         model.spec.require("scan of the vocabulary", "ids" if slot is Mode.ids else "text")
         words = vocabulary_of(model)
     elif slot is Mode.text:
-        words = listed(candidates, name="items")
+        words = listed(candidates, name=name)
     else:
         raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
-    asked = [
-        identify(model, prompt=key, prompt_text=text, candidates=words, mode=slot, certain=certain)
-        for key, text in named_prompts(prompts).items()
-    ]
+    asked = identify_all(
+        model,
+        {key: prompt for key, (prompt, _) in several.items()},
+        prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
+        candidates=words,
+        mode=slot,
+        certain=certain,
+    )
     folder = model.folder if isinstance(model, NetworkReward) else None
     states = keeps_states(model, words, states)
     base = base_of(model.spec, folder, cache=cache, progress=progress) if states else None
@@ -153,7 +259,52 @@ def scan(
             base=base,
         )
         tables = [scanner.scan(provenance) for provenance in asked]
-    return tables[0] if isinstance(prompts, str) else tables
+    one = tasks is None and (prompts is None or isinstance(prompts, str))
+    return tables[0] if one and len(tables) == 1 else tables
+
+
+def census(
+    function: Any,
+    tasks: str | Path,
+    *,
+    tokens: Sequence[str] | None = None,
+    seconds: float = 5.0,
+    memory: int = 4 * 1024**3,
+    workers: int | None = None,
+    progress: bool = True,
+    **options,
+) -> Results:
+    """What a grader pays for: every token, number and format, in processes with limits.
+
+    Args:
+        function: a function in any shape that a trainer calls, or `FILE.py:FUNCTION`.
+        tasks: JSONL file of prompts with their columns, the true answer among them.
+        tokens: texts; by default of `tokenizer=…`, or the 50,000 most frequent English words.
+        seconds: wall time of a call.
+        memory: bytes that a process may have on top of what it begins with.
+        workers: processes; by default one a core.
+        options: of `reward` or `load`.
+
+    Returns:
+        Results `paid_without_answer`, `right_not_paid` and `grader_calls`.
+
+    Raises:
+        ConfigError: it is no function, or no task has a true answer.
+    """
+    from pessimal.checking import grading
+    from pessimal.rewards.callable import CallableReward
+
+    grader = _reward_of(function, tasks=tasks, **options)
+    if not isinstance(grader, CallableReward):
+        raise ConfigError(f"{grader.name} is no function: the census is of graders")
+    return grading.census(
+        grader,
+        tokens=grading.tokens_of(grader) if tokens is None else tokens,
+        seconds=seconds,
+        memory=memory,
+        workers=workers,
+        progress=progress,
+    )
 
 
 def compare(tables: Sequence[ScoreTable], **options) -> Results:
@@ -185,8 +336,58 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     return Results(results, skipped)
 
 
+def forecast(
+    model: "Reward | ScoreTable | str | Path | Any",
+    policy: "Reward | ScoreTable | str | Path",
+    prompt: str = "greatest",
+    *,
+    mitigations: Sequence[str] = (),
+    **options,
+) -> Results:
+    """What optimising a reward will do to a policy's one-token answers, exactly, by the KL spent.
+
+    Args:
+        model: of `load` or `reward`, or what these take; or its score table.
+        policy: a language model, likewise; or its log-probabilities, of `scan`.
+        prompt: as for `scan`.
+        mitigations: other rewards to forecast beside it: without:FEATURE or mix:MODEL.
+        options: as of `pessimal compare`, such as `lexicons={"mine": "valence.csv"}`.
+
+    Returns:
+        Results: `forecast`, `forecast_drift`, `forecast_tokens`, and `forecast_mitigations`.
+
+    Raises:
+        ConfigError, ModelError, TableError: one of them cannot be scanned, or nothing can be
+            forecast from both; says why.
+    """
+    from pessimal.analyses.forecast import analyse
+    from pessimal.config.compose import configuration
+    from pessimal.config.reading import read_options, reading_of
+    from pessimal.config.schema import CompareConfig
+    from pessimal.scoring.candidates import has_tokens_of, texts_of
+    from pessimal.tables.table_set import table_sets
+
+    language = isinstance(policy, str | Path) and load(str(policy), kind="log_probability")
+    said = policy if isinstance(policy, ScoreTable) else scan(language or policy, prompt)
+    assert isinstance(said, ScoreTable)
+    wanted: ScoreTable | list[ScoreTable]
+    if isinstance(model, ScoreTable):
+        wanted = model
+    else:
+        own = _reward_of(model)
+        others = None if has_tokens_of(said, own) else texts_of(said)
+        wanted = scan(own, prompt, candidates=others)
+    assert isinstance(wanted, ScoreTable)
+    given = {"policy": said.provenance.model, "mitigations": list(mitigations), **options}
+    config = configuration("compare", given)
+    assert isinstance(config, CompareConfig)
+    sets = table_sets([said, wanted], reading_of(config))
+    of_reward = next(one for one in sets if one.models)
+    return Results(analyse(of_reward, read_options(config)))
+
+
 def search(
-    model: "Reward",
+    model: "Reward | str | Path | Any",
     prompts: str | Sequence[str] | Mapping[str, str] = "greatest",
     *,
     length: int = 2,
@@ -196,7 +397,7 @@ def search(
     """The best or the worst response of a length that a budget of evaluations finds, certified.
 
     Args:
-        model: of `load` or `reward`.
+        model: of `load` or `reward`, or what these take, but a network, which needs its tokenizer.
         prompts: as for `scan`; of several, the mean reward is searched.
         length: tokens of the response, 1 to 16.
         goal: `optimal` or `pessimal`.
@@ -209,19 +410,19 @@ def search(
     from pessimal.rewards.base import require_network
     from pessimal.searching.run import search as search_one
 
-    network = require_network(model, "search", "gradient")
+    network = require_network(_reward_of(model), "search", "gradient")
     return search_one(
         network,
         named_prompts(prompts),
         length=length,
         goal=goal,
-        device=_device_of(model),
+        device=_device_of(network),
         **options,
     )
 
 
 def explain(
-    model: "Reward",
+    model: "Reward | str | Path | Any",
     prompt: str,
     chosen: str,
     rejected: str,
@@ -233,7 +434,7 @@ def explain(
     that flip it.
 
     Args:
-        model: of `load` or `reward`.
+        model: of `load` or `reward`, or what these take, but a network, which needs its tokenizer.
         prompt, chosen, rejected: texts; which of the two the model prefers need not be the one
             called chosen.
         perturber: a file of conf/perturber, such as `rules`, `random`, `llm`.
@@ -248,7 +449,7 @@ def explain(
     from pessimal.explaining.results import pair_results
     from pessimal.scoring.texts import text_scorer
 
-    comparison = pair(prompt, chosen, rejected)
+    model, comparison = _reward_of(model), pair(prompt, chosen, rejected)
     config = configuration(
         "explain",
         {"prompt": prompt, "chosen": chosen, "rejected": rejected},
@@ -276,7 +477,7 @@ def explain(
 
 
 def check(
-    model: "Reward",
+    model: "Reward | str | Path | Any",
     prompt: str = "greatest",
     *,
     sample: int = 64,
@@ -287,7 +488,7 @@ def check(
     responses.
 
     Args:
-        model: of `load` or `reward`.
+        model: of `load` or `reward`, or what these take, but a network, which needs its tokenizer.
         prompt: as for `scan`.
         sample: random tokens; a quarter as many longer responses come on top.
     """
@@ -297,10 +498,10 @@ def check(
     from pessimal.rewards.base import require_network
 
     [text] = named_prompts(prompt).values()
-    network = require_network(model, "check")
+    network = require_network(_reward_of(model), "check")
     plan = CheckPlan(sample, batch_size, [], seed)
-    found = check_parts(network, text, plan, device=_device_of(model), progress=False)
-    return Results(conformance_results(found, model.name))
+    found = check_parts(network, text, plan, device=_device_of(network), progress=False)
+    return Results(conformance_results(found, network.name))
 
 
 def train(
@@ -328,16 +529,12 @@ def train(
         ConfigError, InputError, ModelError: an option, the data, or the base cannot be taken.
     """
     require("peft", why="training on people's preferences")
-    from pessimal.config.models import spec_of
+    from pessimal.rewards.named import spec_of
     from pessimal.rewards.spec import Kind
     from pessimal.training.preference_model import train_preferences
     from pessimal.training.spec import PreferenceRecipe
 
-    options = {field.name for field in fields(PreferenceRecipe)}
-    for name in recipe:
-        if name not in options:
-            guess = did_you_mean(name, options)
-            raise ConfigError(f"a training has no option {name!r}.{guess}".removesuffix("."))
+    _known("a training", recipe, *(field.name for field in fields(PreferenceRecipe)))
     folder = Path(folder).expanduser()
     train_preferences(
         spec_of(base, kind=Kind.log_probability),
@@ -359,20 +556,24 @@ def read(path: str | Path) -> ScoreTable:
     return read_score_table(Path(path).expanduser())
 
 
-def save(results: Sequence[Result], folder: str | Path) -> Path:
-    """Write `tables/*.parquet`, `figures/*.svg` and `results.json`, as artifacts have them; returns
-    the folder.
+def save(results: "Sequence[Result] | ScoreTable", folder: str | Path) -> Path:
+    """Write `tables/*.parquet`, `figures/*.svg` and `results.json`, as artifacts have them, or a
+    score table's `scores.parquet`, which `read` reads; returns the folder.
 
     Raises:
         InputError: there is something in the folder already.
     """
     from pessimal.report.write import write_results
+    from pessimal.tables.score_table import write_score_table
 
     folder = Path(folder).expanduser()
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty; give a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    write_results(results, folder, skipped=getattr(results, "skipped", {}))
+    if isinstance(results, ScoreTable):
+        write_score_table(results, folder / "scores.parquet")
+    else:
+        write_results(results, folder, skipped=getattr(results, "skipped", {}))
     return folder
 
 

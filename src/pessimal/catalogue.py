@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from omegaconf import DictConfig, OmegaConf
 
+from pessimal.conversation import Given, Prompt, Turn, prompt_of
 from pessimal.errors import ConfigError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def is_folder(path: str | None) -> TypeGuard[str]:
 
 def is_named(name: str) -> bool:
     """Whether a name stands for a file of conf/model: a folder of this name goes before it."""
-    return not is_folder(name) and (CONF / "model" / f"{name}.yaml").is_file()
+    try:
+        return not is_folder(name) and (CONF / "model" / f"{name}.yaml").is_file()
+    except (OSError, ValueError):  # too long for a file, say
+        return False
 
 
 def model_entry(name: str) -> dict[str, Any]:
@@ -49,13 +53,23 @@ def model_entry(name: str) -> dict[str, Any]:
     """
     if not (CONF / "model" / f"{name}.yaml").is_file():
         names = [path.stem for path in (CONF / "model").glob("*.yaml")]
+        guess = did_you_mean(name, names)
         raise ConfigError(
-            f"{name!r} is no model: give a name of conf/model, a folder on this machine, or a Hub "
-            f"repository ORG/NAME.{did_you_mean(name, names)}".removesuffix(".")
+            f"{name!r} is no model: give a name of conf/model, a folder on this machine, ORG/NAME "
+            f"of the Hub, FILE.py:FUNCTION or http://….{guess}".removesuffix(".")
         )
     entry = OmegaConf.to_container(_with_defaults(f"model/{name}"), resolve=True)
     assert isinstance(entry, dict)
     return {str(key): value for key, value in entry.items()}
+
+
+ANSWERS = "answers"
+"""The list of conf/candidates that is asked of a reward without a vocabulary."""
+
+
+def answers() -> list[str]:
+    """The texts of that list."""
+    return list(_read(f"candidates/{ANSWERS}")["texts"])
 
 
 def _read(path: str) -> DictConfig:
@@ -196,20 +210,68 @@ def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(model for name in asked for model in found[name] or [name]))
 
 
-def named_prompts(prompts: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """User turns by key: a key of `PROMPTS` stands for its wording, another text for itself."""
-    if isinstance(prompts, Mapping):
-        by_key = dict(prompts)
+def named_prompts(
+    prompts: Given | Sequence[Given] | Mapping[str, Given],
+) -> dict[str, Prompt]:
+    """Prompts by key: a key of conf/prompts stands for its wording, another text for itself, a list
+    of messages for a conversation, whose key is the user's last text.
+
+    Raises:
+        InputError: there is none, it is no prompt, two have one key, or a single word is all but a
+            key: in a mapping it is a text.
+    """
+    by_key: dict[str, Any] = {}
+    given: Any = prompts
+    if isinstance(given, Mapping):
+        by_key = dict(given)
     else:
-        texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        by_key = {text: _wording(text) if text in PROMPTS else text for text in texts}
-    if not by_key or not all(isinstance(text, str) and text.strip() for text in by_key.values()):
+        listed = isinstance(given, Sequence) and not isinstance(given, str)
+        one = not listed or (given and isinstance(given[0], Mapping | Turn))
+        for number, prompt in enumerate([given] if one else given):
+            found: dict[str, Any]
+            if isinstance(prompt, str):
+                found = dict(_wordings(prompt))
+            else:
+                found = {_key_of(prompt) or f"prompt-{number}": prompt}
+            if set(found) & set(by_key):
+                raise InputError(
+                    f"two of the prompts are called {next(iter(found))!r:.300}: give a mapping of "
+                    "key to user turn or list of messages"
+                )
+            by_key |= found
+    if wrong := [value for value in by_key.values() if not isinstance(value, Sequence)]:
+        raise InputError(f"prompts: {wrong[0]!r:.300} is neither a text nor a list of messages")
+    try:
+        named = {key: prompt_of(value, name=f"prompts[{key!r}]") for key, value in by_key.items()}
+    except ConfigError as error:
+        raise InputError(str(error)) from error
+    if not named:
         raise InputError(
-            f"prompts={prompts!r}: give a user turn, several, or a mapping of key to user turn"
+            f"prompts={prompts!r:.300}: give a user turn, several, or a mapping of key to user "
+            "turn or list of messages"
         )
-    return by_key
+    return named
 
 
-def _wording(key: str) -> str:
-    """The user turn of conf/prompts."""
-    return str(_read(f"prompts/{key}")[key])
+def _key_of(prompt: object) -> str:
+    """The user's last text; empty where that is no list of messages, which is refused below."""
+    last = prompt[-1] if isinstance(prompt, Sequence) and prompt else None
+    if isinstance(last, Turn):
+        return last.content
+    return str(last.get("content", "")) if isinstance(last, Mapping) else ""
+
+
+def _wordings(text: str) -> dict[str, str]:
+    """The user turns that a key of conf/prompts stands for, or the text itself."""
+    files = {path.stem for path in (CONF / "prompts").glob("*.yaml")}
+    if text in files:
+        wordings = OmegaConf.to_container(_with_defaults(f"prompts/{text}"))
+        assert isinstance(wordings, dict)
+        return {str(key): wording for key, wording in wordings.items()}
+    guess = did_you_mean(text, files)
+    if re.fullmatch(r"\w+", text) and (guess or "_" in text):
+        raise InputError(
+            f"prompts={text!r} is no key of conf/prompts.{guess} To ask this very word, give "
+            f"prompts={{'mine': {text!r}}}"
+        )
+    return {text: text}

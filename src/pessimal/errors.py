@@ -9,8 +9,31 @@ import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
+from pessimal.texts import readable
 
-class UserError(Exception):
+LONGEST = 1_900
+"""Characters of a message; with what stands before it, below 2,000."""
+
+
+def bounded(message: str) -> str:
+    """A message as a person may have it: without raw escapes, at most `LONGEST` characters long.
+    What it quotes may come from a checkpoint, a server or a file."""
+    text = readable(message)
+    if len(text) <= LONGEST:
+        return text
+    cut = f" … ({len(text):,} characters) … "
+    half = (LONGEST - len(cut)) // 2  # the end says what to type
+    return text[:half] + cut + text[-half:]
+
+
+class BoundedError(Exception):
+    """An error whose message is `bounded`."""
+
+    def __str__(self) -> str:
+        return bounded(super().__str__())
+
+
+class UserError(BoundedError):
     """A mistake the person at the keyboard can mend."""
 
 
@@ -38,14 +61,16 @@ class MissingExtraError(UserError):
     """A package is not installed that `pip install pessimal` does without."""
 
 
-class WorkError(Exception):
+class WorkError(BoundedError):
     """Work that could not be finished for a reason outside the configuration; exit code 1."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A guess at what was meant, with a blank before it; empty where nothing is close."""
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    close = difflib.get_close_matches(given, list(known))
+    # Of several the one of the same letters: of `modle` that is `model`, and not `mode`.
+    best = max(close, key=lambda name: sorted(name) == sorted(given), default=None)
+    return f" Did you mean {best!r}?" if best else ""
 
 
 EXTRAS = {
@@ -63,6 +88,8 @@ EXTRAS = {
     "peft": "adapters",
     "bitsandbytes": "quantised",
     "gguf": "gguf",
+    "fastapi": "serve",
+    "uvicorn": "serve",
     "hydra_plugins.hydra_joblib_launcher": "clusters",
     "hydra_plugins.hydra_submitit_launcher": "clusters",
 }

@@ -44,10 +44,6 @@ class NotBlank:
     what: str
 
 
-Prompts = dict[str, Annotated[str, NotBlank("a prompt is the question that the model is asked")]]
-"""User turns, verbatim, by key."""
-
-
 @dataclass(eq=False)
 class Options:
     """Base of every class of options: checks each field against its annotation, then what `check`
@@ -164,6 +160,7 @@ def existing_file(name: str, path: str) -> Path:
     """The path, of a file that is there; else InputError."""
     try:
         file = Path(path).expanduser()
+        check_ends(name, file)
         there = file.is_file()
     except (
         OSError,
@@ -178,6 +175,12 @@ def existing_file(name: str, path: str) -> Path:
     return file
 
 
+def check_ends(name: str, path: Path) -> None:
+    """InputError for a pipe, a device or a socket, which would be read without end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{name}={str(path)!r} is a pipe, device or socket: give an ordinary file")
+
+
 def matching(name: str, given: Any) -> list[str]:
     """Existing files and folders that `given` names: a path, a pattern with * or a list of
     these."""
@@ -189,6 +192,8 @@ def matching(name: str, given: Any) -> list[str]:
         try:
             expanded = str(Path(pattern).expanduser())
             matches = [expanded] if Path(expanded).exists() else sorted(glob.glob(expanded))
+            for match in matches:
+                check_ends(name, Path(match))
         except (
             OSError,
             RuntimeError,

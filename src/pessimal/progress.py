@@ -1,28 +1,54 @@
 """How far work is: a bar where there is a terminal, log lines every few seconds where there is
-none."""
+none. Nothing is silent for longer."""
 
 import logging
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+
+from pessimal.errors import bounded
+from pessimal.texts import readable
 
 log = logging.getLogger(__name__)
 
-EVERY = 10
-"""Seconds between two lines of progress where there is no terminal."""
+EVERY = 5
+"""Seconds between two lines of progress where there is no terminal, or no bar."""
 WIDTH = 110
 """Of a table where there is no terminal."""
+
+
+class SafeConsole(Console):
+    """A console that writes its own escapes, and none that a text brings along."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Segments with readable texts."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else readable(text), style, control)
+
+
+class Messages(logging.Formatter):
+    """Log lines as a person may have them (`errors.bounded`)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with what was raised below it."""
+        return bounded(super().format(record))
 
 
 def console() -> Console:
     """Where people read while a verb works: stderr; stdout is for paths."""
     terminal = sys.stderr.isatty()
-    return Console(
+    return SafeConsole(
         stderr=True, highlight=False, soft_wrap=not terminal, width=None if terminal else WIDTH
     )
 
@@ -33,8 +59,8 @@ class Counter:
     def __init__(self, bar: Progress, label: str, unit: str, total: int | None, *, done: int = 0):
         self.bar, self.label, self.unit, self.total = bar, label, unit, total
         self.done, self.before, self.name = done, done, ""
-        self.begun = self.reported = time.monotonic()
-        self.task = bar.add_task(label, total=total, completed=done, now="", rate="")
+        self.begun = time.monotonic()
+        self.task = bar.add_task(label, total=total, completed=done, now="", rate="", left="")
 
     def begin(self, name: str, *, total: int | None = None) -> None:
         """The next part, and how much there is in all where that is known by now."""
@@ -50,17 +76,24 @@ class Counter:
         if self.total is not None:
             self.total = max(self.total, self.done)
         rate = f"{self.rate:,.0f} {self.unit}/s"
-        self.bar.update(self.task, completed=self.done, total=self.total, now=self.name, rate=rate)
-        if self.bar.disable and time.monotonic() - self.reported > EVERY:
-            self.reported = time.monotonic()
-            what = f"{self.label}, {self.name}" if self.name else self.label
-            of = "" if self.total is None else f" of {self.total:,}"
-            left = (
-                ""
-                if self.total is None
-                else f", {(self.total - self.done) / self.rate:,.0f} s left"
-            )
-            log.info("%s: %s%s %s, %s%s", what, f"{self.done:,}", of, self.unit, rate, left)
+        left = timedelta(seconds=round(self.left)) if self.left is not None else ""
+        said: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
+        self.bar.update(self.task, completed=self.done, total=self.total, **said)
+
+    def log(self) -> None:
+        """The same as a line."""
+        what = f"{self.label}, {self.name}" if self.name else self.label
+        of = "" if self.total is None else f" of {self.total:,}"
+        rate = f", {self.rate:,.0f} {self.unit}/s" if self.done > self.before else ""
+        left = "" if self.left is None else f", {self.left:,.0f} s left"
+        log.info("%s: %s%s %s%s%s", what, f"{self.done:,}", of, self.unit, rate, left)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to the end at the rate so far; None before anything is done."""
+        if self.total is None or self.done == self.before:
+            return None
+        return (self.total - self.done) / self.rate
 
     @property
     def rate(self) -> float:
@@ -79,10 +112,12 @@ def counted(
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),  # rich's own would wait for a second batch
     )
     with _progress(*columns, bar=bar) as progress:
-        yield Counter(progress, label, unit, total, done=done)
+        counter = Counter(progress, label, unit, total, done=done)
+        with beating(lambda _: counter.log()) if progress.disable else nullcontext():
+            yield counter
 
 
 @contextmanager
@@ -96,18 +131,49 @@ def steps(label: str, total: int, *, bar: bool = True) -> Iterator[Callable[[str
     )
     with _progress(*columns, bar=bar) as progress:
         task = progress.add_task(label, total=total, now="")
-        last, done = time.monotonic(), -1
+        done, now = -1, ""
 
         def step(name: str) -> None:
-            nonlocal last, done
-            done += 1
+            nonlocal done, now
+            done, now = done + 1, name
             progress.update(task, completed=done, now=name)
-            if progress.disable and time.monotonic() - last > EVERY:
-                last = time.monotonic()
-                log.info("%s: %s (%d of %d)", label, name, done + 1, total)
 
-        yield step
+        def line(_: float) -> None:
+            log.info("%s: %s (%d of %d)", label, now, done + 1, total)
+
+        with beating(line) if progress.disable else nullcontext():
+            yield step
         progress.update(task, completed=total)
+
+
+@contextmanager
+def working(what: str, *, after: float = 0.0) -> Iterator[None]:
+    """Log lines about work that nothing counts: one `after` so many seconds, then how long it
+    lasts."""
+    if not after:
+        log.info("%s", what)
+    with beating(lambda lasts: log.info("%s: %.0f s so far", what, lasts), first=after or None):
+        yield
+
+
+@contextmanager
+def beating(line: Callable[[float], None], *, first: float | None = None) -> Iterator[None]:
+    """Call `line` with the seconds that have passed: after the `first`, then every few."""
+    ended, begun = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        wait = EVERY if first is None else first
+        while not ended.wait(wait):
+            line(time.monotonic() - begun)
+            wait = EVERY
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _progress(*columns, bar: bool) -> Progress:

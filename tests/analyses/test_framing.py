@@ -9,6 +9,7 @@ from pessimal.analyses.analysis import Options
 from pessimal.analyses.framing import (
     analyse,
     ends_of_axes,
+    heads_reversing,
     prompt_pairs,
     reversals,
     with_units,
@@ -261,3 +262,36 @@ def test_a_model_scanned_in_two_modes_is_left_out_by_name(table_set):
     result = analyse(table_sets([*ids, *text])[0], Options(replicates=200))[0]
     assert result.table["model"].tolist() == ["turns"]
     assert any(note.startswith("deaf: ") for note in result.notes)
+
+
+@pytest.mark.parametrize("taste", [0.2, 0.67, 1.0])
+def test_random_heads_reverse_as_much_as_one_of_them_and_less_than_a_mirror_image(taste):
+    """Two prompts whose states correlate .8: of 16 heads on them, few reverse more than others do;
+    the same rewards turned round are beyond all."""
+    random = np.random.default_rng(0)
+    common, *own = random.normal(size=(3, 400, 20))
+    states = {
+        name: (np.sqrt(0.8) * common + np.sqrt(0.2) * one)[:, None]
+        for name, one in zip(("first", "second"), own, strict=True)
+    }
+    words, found = pd.Index([f"word{i}" for i in range(400)]), []
+    for _ in range(16):
+        head = random.normal(size=20) / np.sqrt(20)
+        noise = random.normal(size=(2, 400))
+        rewards = [
+            np.sqrt(taste) * state[:, 0] @ head + np.sqrt(1 - taste) * e
+            for state, e in zip(states.values(), noise, strict=True)
+        ]
+        pair = pd.DataFrame(np.transpose(rewards), words, ["first", "second"])
+        found.append(heads_reversing(pair, lambda _, column: states[column]))
+    mean, share = np.array(found).T
+    expected = np.arccos(0.8 * taste) / np.pi  # of correlated normal rewards
+    assert mean.mean() == pytest.approx(expected, abs=0.02)
+    assert np.sum(share <= 0.05) <= 3
+    mirrored = pair.assign(second=-pair["second"])
+    assert heads_reversing(mirrored, lambda _, column: states[column])[1] < 0.01
+
+
+def test_words_without_states_have_no_random_heads():
+    pair = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)))
+    assert np.isnan(heads_reversing(pair, lambda *_: np.full((50, 1, 3), np.nan))).all()

@@ -27,6 +27,7 @@ from pessimal.analyses.people import (
     surest_interval,
 )
 from pessimal.errors import TableError
+from pessimal.tables.states import States
 from pessimal.tables.table_set import table_sets
 
 PUBLISHED = [0.3227, 0.3144, 0.3281, 0.4493, 0.4702, 0.4580, 0.3803, 0.5465, 0.4998, 0.4268]
@@ -415,7 +416,7 @@ def test_where_bad_words_answer_the_lowest_correlation_agrees_most(table_set, pr
     assert results["human_correlation"].estimate.value < -0.9
     assert list(dict.fromkeys(results["rank_difference"].plot.data["rater"]))[1] == "near"
     wrong = by_name(analyse(asked(table_set, {prompt: 1}, factors=factors), OPTIONS))
-    assert "disagrees" in wrong["human_correlation"].headline
+    assert "disagree with people" in wrong["human_correlation"].headline
     assert wrong["rank_difference"].table["turned"].all()
 
 
@@ -463,3 +464,35 @@ def test_tables_that_give_the_items_other_people_are_refused(table_set, column):
         TableError, match=r"120 of 120 items another Elo.*models=\[far\], then models=\[near\]"
     ):
         analyse(both, OPTIONS)
+
+
+def test_a_head_that_nobody_trained_is_not_said_to_agree(table_set):
+    """The base's states say what people like; one model is a head that nobody trained on them, the
+    other knows more of people than the states do."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(ITEMS, 4))
+    known = 0.5 * VALUE + base[:, 0]
+    people = ELO.assign(elo=1200 + 100 * known)
+    rewards = pd.DataFrame(
+        {"born": base @ [0.8, 1, 0.3, 0.5], "taught": known + 0.2 * rng.normal(size=ITEMS)},
+        index=NAMES,
+    )
+    states = States("base", "org/base", 4, 1, pd.DataFrame(base.astype(np.float16), index=NAMES))
+    made = table_set({"greatest": rewards}, candidates="things", people=people, polarity=POLARITY)
+    (tables,) = table_sets([replace(one, states=states) for one in made.tables], made.reading)
+    result = by_name(analyse(tables, OPTIONS))["human_correlation"]
+    rows = result.table.set_index("model")
+    assert (rows["low"] > 0.2).all()  # how much: both
+    assert rows["random_head_holm"]["born"] > 0.2 > 0.01 > rows["random_head_holm"]["taught"]
+    assert set(rows["states"]) == {"base"}
+    assert "1 of 2 models agree with people by themselves; most, taught" in result.headline
+    assert result.estimate.p == rows["random_head_holm"]["taught"]
+    assert result.estimate.heads
+    alone = [one for one in tables.tables if one.provenance.model == "born"]
+    (one,) = table_sets(alone, made.reading)
+    assert (
+        "no model is found to agree" in by_name(analyse(one, OPTIONS))["human_correlation"].headline
+    )
+    paper = by_name(analyse(tables, replace(OPTIONS, paper=True)))["human_correlation"]
+    assert paper.table["random_head"].isna().all()
+    assert "random heads" not in paper.headline

@@ -7,7 +7,14 @@ import statsmodels.api as sm
 from scipy.stats import multivariate_normal
 from statsmodels.stats.multitest import multipletests
 
-from pessimal.analyses.regression import classical, interval, random_heads, robust, taste
+from pessimal.analyses.regression import (
+    classical,
+    interval,
+    likeliest,
+    random_heads,
+    robust,
+    taste,
+)
 from pessimal.errors import TableError
 from pessimal.statistics import holm
 
@@ -69,13 +76,38 @@ def test_taste_and_noise_are_where_the_restricted_likelihood_is_highest():
         expected = projected @ (at[0] * meanings @ meanings.T) @ inner @ left
         assert found.residuals[:, column] == pytest.approx(left - expected, abs=1e-6)
 
+    def least(column: int) -> float:
+        return -2 * likelihood(column, found.variance[column], found.noise[column])
+
+    assert found.unlikely[0] - found.unlikely[1] == pytest.approx(least(0) - least(1), abs=1e-6)
+
+
+def test_of_two_spaces_a_head_is_in_that_in_which_the_rewards_are_likelier():
+    rng = np.random.default_rng(7)
+    states, design = rng.normal(size=(300, 2, 10)), np.ones((300, 1))
+    followed = np.einsum("nsd,sd->ns", states, rng.normal(size=(2, 10)))
+    outcomes = followed + rng.normal(size=(300, 2))
+    found, space = likeliest(design, outcomes, states)
+    assert space.tolist() == [0, 1]
+    for j in range(2):
+        alone = taste(design, outcomes[:, [j]], states[:, j])
+        for one, other in zip(found, alone, strict=True):
+            assert one[..., j] == pytest.approx(other[..., 0])
+    slope = states[:, 1, 0]  # of which a head in the first space gives nothing
+    both = random_heads(np.column_stack([design, slope]), outcomes, np.arange(300), [states] * 2)
+    first = random_heads(
+        np.column_stack([design, slope]), outcomes, np.arange(300), [states[:, :1]] * 2
+    )
+    assert both.error[1, 0] == pytest.approx(first.error[1, 0])
+    assert both.error[1, 1] > 2 * first.error[1, 1]
+
 
 def test_random_heads_on_the_states_show_as_much_as_their_share_says():
     rng = np.random.default_rng(4)
     n, runs = 300, 400
-    states = rng.normal(size=(n, 20))
-    design = np.column_stack([np.ones(n), states[:, 0] + rng.normal(size=n)])
-    outcomes = states @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
+    states = rng.normal(size=(n, 1, 20))
+    design = np.column_stack([np.ones(n), states[:, 0, 0] + rng.normal(size=n)])
+    outcomes = states[:, 0] @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
     fit = robust(design, outcomes, np.arange(n))
     p = interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=0.95)[2]
     untrained = random_heads(design, outcomes, np.arange(n), [states] * runs)
@@ -88,7 +120,7 @@ def test_random_heads_on_the_states_show_as_much_as_their_share_says():
 
 def test_without_a_taste_random_heads_spread_as_the_errors_say():
     design, outcomes = random_design(400)
-    states = np.random.default_rng(5).normal(size=(400, 5))
+    states = np.random.default_rng(5).normal(size=(400, 1, 5))
     groups, outcomes = np.arange(400) // 2, outcomes - outcomes.mean(axis=0)
     untrained = random_heads(design, outcomes, groups, [states] * outcomes.shape[1])
     assert untrained.error == pytest.approx(robust(design, outcomes, groups).errors, rel=0.1)
@@ -97,8 +129,8 @@ def test_without_a_taste_random_heads_spread_as_the_errors_say():
 def test_rows_without_states_are_left_out_and_outcomes_have_states_of_their_own():
     design, outcomes = random_design(400)
     rng = np.random.default_rng(6)
-    first, second = rng.normal(size=(2, 400, 5))
-    outcomes = outcomes + np.column_stack([first[:, 0], second[:, 0]])
+    first, second = rng.normal(size=(2, 400, 1, 5))
+    outcomes = outcomes + np.column_stack([first[:, 0, 0], second[:, 0, 0]])
     groups, slope = np.arange(400), np.array([[0.0, 1.0, 1.0]]).T[: design.shape[1]]
     whole = random_heads(design, outcomes, groups, [first, second], slope)
     one = random_heads(design, outcomes[:, 1:], groups, [second], slope)

@@ -151,9 +151,13 @@ SEVERAL = {
 
 
 @pytest.mark.parametrize("group", ["tracking", "trainer", "candidates", "prompts"])
-def test_every_option_of_a_group_composes(group):
+def test_every_option_of_a_group_composes(group, tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "1 + 1?", "answer": "2"}')
+    function = ["model=callable", "model.callable._target_=builtins.len"]
     for option in options(group):
         lists = {
+            "census": [*function, f"tasks={tasks}"],
             "items": ["candidates.path=" + str(Path(__file__)), "mode=text"],
             "master_keys": ["mode=text"],
         }

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from pessimal.__main__ import HELP
+from pessimal.__main__ import HELP, main
+from pessimal.cli import run
 from pessimal.cli.arguments import split, with_task
-from pessimal.cli.help import completed
+from pessimal.cli.help import completed, print_help
 from pessimal.config.schema import TASKS
 from pessimal.errors import ConfigError
 
@@ -30,6 +31,7 @@ ANSWERED = {
 MISTAKES = [
     (["scna"], "unknown verb 'scna'. Did you mean 'scan'?"),
     (["scan", "bach_size=3"], "no option 'bach_size'. Did you mean 'batch_size'?"),
+    (["scan", "modle=x"], "no option 'modle'. Did you mean 'model'?"),
     (["scan", "model.nmae=x"], "no option 'model.nmae'. Did you mean 'name'?"),
     (["scan", "batch_size=many"], "'many' of type 'str' could not be converted to Integer"),
     (["scan", "batch_size=0"], "of at least 1"),
@@ -57,7 +59,17 @@ MISTAKES = [
     (["scan", "candidates=items"], "candidates.path=FILE"),
     (["scan", "candidates=items", "mode=text", "candidates.path=none.txt"], "no such file"),
     (["scan", "candidates=items", "mode=text", "candidates.path=no-names.csv"], "name"),
-    (["scan", "candidates=items", "candidates.path=items.txt"], "type mode=text"),
+    (["scan", "candidates=items", "candidates.path=items.txt", "mode=ids"], "type mode=text"),
+    (["scan", "wordy-bpe-O"], "Did you mean 'wordy-bpe-"),
+    (["scan", "org/nowhere"], "cannot be fetched"),
+    (["scan", "org/one", "org/two"], "one model"),
+    (["scan", "model=org/one,plain-bpe-0"], "named in one way"),
+    (["scan", "functions.py:f", "mode=ids"], "mode=text"),
+    (["scan", "functions.py:f", "tasks=none.jsonl"], "none.jsonl"),
+    (["scan", "functions.py:f", "tasks=none.jsonl", "prompts=best"], "leave out prompts"),
+    (["search", "functions.py:f"], "does not give"),
+    (["check", "functions.py:f"], "does not give"),
+    (["org/name"], "pessimal scan org/name"),
     (["scan", "candidates.path=none.txt"], "candidates=items"),
     (["scan", "a=["], "override"),
     (["scan", "model.name=模型"], "goes in quotes of its own"),
@@ -161,7 +173,8 @@ def test_a_mistake_is_reported_in_one_piece_and_without_torch(answers, case):
     code, out, err, heavy = answers[1][case]
     assert code == 2
     assert message in err
-    assert "-m" in line or err.startswith("pessimal: ")
+    lines = [one for one in err.splitlines() if "loading its libraries" not in one]
+    assert "-m" in line or lines[0].startswith("pessimal: ")
     assert "Traceback" not in err
     assert out == ""
     assert not {"torch", "transformers", "wandb"} & set(heavy)
@@ -170,8 +183,8 @@ def test_a_mistake_is_reported_in_one_piece_and_without_torch(answers, case):
 def test_help_of_a_verb_has_its_options_with_types_ranges_values_and_defaults(answers):
     help = answers[0]["help of scan"][1]
     for expected in (
-        "mode=ids",
-        "ids, text, paper.",
+        "mode=null",
+        "ids, text, paper or null.",
         "batch_size=null",
         "whole number of at least 1 or null",
     ):
@@ -194,8 +207,32 @@ def test_bare_verb_is_sugar_for_the_task():
     ]
     assert with_task(["--info", "scan"]) == ["task=scan", "--info"]
     assert split(["task=scan", "--cfg", "job", "-m"]) == (["task=scan"], {"--cfg": "job", "-m": ""})
-    with pytest.raises(ConfigError, match="unknown verb"):
+    with pytest.raises(ConfigError, match="is no model"):
         with_task(["scan", "model"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("org/name", ["model=auto", 'model.path="org/name"']),
+        ("./folder", ["model=auto", 'model.path="./folder"']),
+        ("/a b", ["model=auto", 'model.path="/a b"']),
+        ("my.py:f", ["model=callable", 'model.callable._target_="my.py:f"']),
+        ("http://host:8000/v1", ["model=endpoint", 'model.endpoint.url="http://host:8000/v1"']),
+        ("plain-bpe-0", ["model=plain-bpe-0"]),
+        ("NCSOFT/Llama-3-OffsetBias-RM-8B", None),
+    ],
+)
+def test_a_model_is_named_like_a_model_on_every_verb(typed, meant):
+    meant = meant or ["model=auto", f'model.path="{typed}"']
+    for verb in ("scan", "search", "explain", "check"):
+        assert with_task([verb, typed]) == [f"task={verb}", *meant]
+        assert with_task([verb, f"model={typed}"]) == [f"task={verb}", *meant]
+    assert with_task(["scan", "-m", "model=a/b,c/d"])[1:3] == [
+        "model=auto",
+        'model.path="a/b","c/d"',
+    ]
+    assert with_task(["compare", "a/b", "my.py:f"]) == ["task=compare", 'models=["a/b","my.py:f"]']
 
 
 def test_a_line_is_completed(monkeypatch):
@@ -216,3 +253,44 @@ def test_no_arguments_show_the_help_and_count_as_a_mistake(command):
     assert code == 2
     for verb in TASKS:
         assert f"  {verb} " in out
+
+
+@pytest.mark.parametrize("verb", TASKS)
+@pytest.mark.parametrize("by_lightning", [False, True])
+def test_ctrl_c_exits_with_130_in_every_verb(verb, by_lightning, monkeypatch, capsys):
+    def interrupted(config, **_):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            if by_lightning:  # which makes an exit with 1 of it
+                sys.exit(1)
+            raise
+
+    monkeypatch.setattr(run, "run_hydra", lambda: run.dispatch(TASKS[verb]))
+    monkeypatch.setattr(run, "dispatch", interrupted)
+    monkeypatch.setattr(sys, "argv", ["pessimal", verb])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "stopped" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_output_that_nobody_reads_ends_quietly():
+    for arguments in ("scan --help", "--help", "scan --cfg job"):
+        line = f"{sys.executable} -m pessimal {arguments} | head -1; echo ${{PIPESTATUS[0]}}"
+        ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+        assert ran.stderr == ""
+        assert ran.stdout.endswith("\n0\n")
+
+
+@pytest.mark.parametrize(
+    ("model", "own", "other"), [("judge", "judge", "endpoint"), ("endpoint", "endpoint", "judge")]
+)
+def test_help_explains_the_options_of_the_kind_that_is_named(model, own, other, capsys):
+    print_help(["task=scan", f"model={model}"], {})
+    said = capsys.readouterr().out
+    option = {"judge": "model.judge.system", "endpoint": "model.endpoint.timeout"}
+    assert f"{option[own]}=" in said
+    assert option[other] in said, "by its name"
+    assert f"{option[other]}=" not in said

@@ -3,9 +3,9 @@
 import pytest
 
 from pessimal.catalogue import is_named
-from pessimal.config.models import spec_of
-from pessimal.errors import ConfigError
-from pessimal.rewards.spec import Kind
+from pessimal.errors import ConfigError, ModelError
+from pessimal.rewards.named import has_vocabulary, name_of, parts_of, spec_of
+from pessimal.rewards.spec import Kind, ModelSpec
 
 
 def test_a_name_of_conf_model_brings_what_its_file_says():
@@ -34,3 +34,71 @@ def test_a_name_is_found_within_a_job_of_hydra_too(command):
     code, _, err = command("explain", "fluency=wordy-bpe-0")
     assert code == 2
     assert "fluency=wordy-bpe-0: model.kind=log_probability" in err
+
+
+def test_functions_and_addresses_are_named_in_one_word():
+    spec = spec_of("some/my_rewards.py:compute_score")
+    assert (spec.kind, spec.name) == (Kind.callable, "my_rewards.compute_score")
+    assert spec_of("https://host:1/v1").endpoint.url == "https://host:1/v1"
+    with pytest.raises(ConfigError):
+        spec_of("my.py:f", kind=Kind.judge)
+    with pytest.raises(ConfigError, match="revision"):
+        spec_of("org/name", revisoin="main")
+    with pytest.raises(ConfigError):
+        spec_of("org/name", output={"a": []}, dtype="float33")
+
+
+def test_tables_of_a_model_are_found_by_what_was_typed(tmp_path):
+    folder = tmp_path / "helpful" / "reward"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    assert name_of(str(folder)) == "helpful"
+    assert name_of("nobody/knows-it") == "knows-it"
+    assert name_of("my.py:f") == "my.f"
+    assert name_of("plain-bpe-0") == "plain-bpe-0"
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("helpful/reward", "helpful"),
+        ("helpful/out/checkpoint-500", "helpful@step-500"),
+        ("helpful/v2/final", "helpful"),
+        ("helpful-rm", "helpful-rm"),
+    ],
+)
+def test_a_folder_whose_name_says_nothing_is_named_after_what_stands_above(tmp_path, folder, name):
+    path = tmp_path / folder
+    path.mkdir(parents=True)
+    (path / "config.json").write_text('{"model_type": "llama"}')
+    assert spec_of(str(path)).name == name
+
+
+def test_terms_of_a_sum_are_models_of_any_kind_with_weights():
+    spec = ModelSpec(
+        kind=Kind.sum,
+        name="rubric",
+        tasks="tasks.jsonl",
+        parts=[
+            "plain-bpe-0",
+            {"model": "my.py:f", "weight": 0.5},
+            {"path": "org/judge", "kind": "log_probability", "weight": 0, "name": "likely"},
+        ],
+    )
+    parts = parts_of(spec)
+    assert [weight for weight, _ in parts] == [1.0, 0.5, 0.0]
+    assert [part.name for _, part in parts] == ["plain-bpe-0", "my.f", "likely"]
+    assert [part.tasks for _, part in parts] == [None, "tasks.jsonl", None]
+    assert has_vocabulary(spec)
+    for wrong in (3, {"weight": 1}, {"model": "plain-bpe-0", "weight": "x"}, {"model": 3}):
+        with pytest.raises((ConfigError, ModelError)):
+            parts_of(ModelSpec(kind=Kind.sum, name="s", parts=[wrong]))
+
+
+def test_options_stand_beside_what_the_word_says():
+    spec = spec_of("http://host:1", endpoint={"api": "vllm-score"}, name="mine")
+    assert (spec.name, spec.endpoint.url, spec.endpoint.api) == (
+        "mine",
+        "http://host:1",
+        "vllm-score",
+    )

@@ -10,6 +10,7 @@ import torch
 from scripted_server import VERBOSITY
 from test_outcomes import made
 
+from pessimal.conversation import Turn
 from pessimal.explaining.analyses.fluency import FLUENT, fluency, perplexities
 from pessimal.explaining.analyses.intervals import draws, median_interval
 from pessimal.explaining.analyses.metrics import metrics
@@ -18,7 +19,6 @@ from pessimal.explaining.explain import explain
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.perturbers.placebo import OneByOne
 from pessimal.explaining.results import Resampling, fluency_results
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pessimal import explaining as package
 from pessimal.config.compose import configuration
 from pessimal.config.plain import plain
 from pessimal.explaining.analyses.single import single_slopes
@@ -19,6 +20,7 @@ from pessimal.explaining.explain import explain
 from pessimal.explaining.perturbers.rules import Rules
 
 PAIRS = Path(__file__).with_name("own_pairs.jsonl")
+EMBEDDED = Path(package.__file__).with_name("embedded.jsonl")
 SEEDS = 20
 
 
@@ -74,6 +76,37 @@ def test_a_reward_of_words_names_verbosity_on_ten_pairs_and_noise_nothing(edits)
         assert top["slope_q"] < 0.05
     named_by_noise = [named(slopes(rewarded(edits, noise(s))), "slope_q") for s in range(SEEDS)]
     assert sum(map(bool, named_by_noise)) <= 1
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    """Edits by rule of the responses to half of the embedded comparisons."""
+
+    class Scorer:
+        def rewards(self, conversations):
+            return np.array([float(words(each[-1].content)) for each in conversations])
+
+    attributes = read_attributes(plain(configuration("explain", {}))["contrast"])
+    return explain(Scorer(), read_jsonl(EMBEDDED)[::2], attributes, Rules(), smallest=False).table
+
+
+@pytest.mark.slow
+def test_prices_of_words_alone_name_no_attribute_and_plants_beside_them_are_named(embedded):
+    """A price for every word, drawn anew: what a network has that was trained on no attribute."""
+
+    def prices(seed):
+        return lambda text: np.mean([drawn(seed, word) - 0.5 for word in text.lower().split()])
+
+    found = [slopes(rewarded(embedded, prices(seed))) for seed in range(SEEDS // 2)]
+    assert np.mean([bool(named(one, "slope_q")) for one in found]) >= 0.5  # other comparisons
+    assert sum(bool(named(one, "beyond_q")) for one in found) <= 1
+    for seed, attribute in enumerate(("assertiveness", "sensitivity", "avoid-to-answer")):
+        table = rewarded(embedded, prices(seed))
+        sign = np.where(table["side"] == "chosen", 1.0, -1.0)
+        table["change_in_sd"] -= sign * table[f"moved/{attribute}"].fillna(0.0)  # likes less of it
+        one = slopes(table).set_index("attribute")
+        assert one.loc[attribute, "beyond_q"] <= 0.05
+        assert one.loc[attribute, "slope"] < -0.5
 
 
 def test_one_pair_names_length_where_it_pays_and_nothing_else(edits):

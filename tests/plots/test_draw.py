@@ -12,6 +12,7 @@ import pytest
 
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines, Scatter, TokenTable, Violin
+from pessimal.plots import draw as draw_module
 from pessimal.plots.draw import draw, save_figures
 from pessimal.plots.style import OKABE_ITO, colours
 from pessimal.tables.result import Result
@@ -117,7 +118,7 @@ def test_hostile_tokens_stay_text(kind, hostile, drawn):
     assert "\u202e" not in svg
 
 
-def test_same_bytes_twice(result, tmp_path):
+def test_same_bytes_twice_by_one_process_and_by_several(result, tmp_path, monkeypatch):
     results = [result(kind) for kind in KINDS]
     many = pd.DataFrame({"x": np.sin(np.arange(4000.0)), "y": np.arange(4000.0)})
     results.append(Result("many", many, plot=Scatter(x="x", y="y")))
@@ -128,7 +129,8 @@ def test_same_bytes_twice(result, tmp_path):
         totals.append(total)
         yield written.append
 
-    for again in "ab":
+    for again, least in (("a", 1000), ("b", 1)):
+        monkeypatch.setattr(draw_module, "MANY", least)
         save_figures(results, tmp_path / again, begin=begin)
     assert totals == [2 * len(KINDS) + 1] * 2
     assert len(written) == sum(totals)
@@ -138,7 +140,11 @@ def test_same_bytes_twice(result, tmp_path):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
 
 
-def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(result, drawn, caplog):
+@pytest.mark.parametrize("least", [1, 1000])
+def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(
+    result, drawn, caplog, monkeypatch, least
+):
+    monkeypatch.setattr(draw_module, "MANY", least)
     wrong = Result("wrong", result("forest").table, plot=Forest(estimate="nobody"))
     saved = drawn(wrong, result("violin"))
     assert list(saved.tabs) == ["violin"]

@@ -27,6 +27,8 @@ class Served:
     """Added to the logits of these ids, so that they are among the likeliest."""
     url: str = ""
     asked: list[tuple[str, dict]] = field(default_factory=list)
+    listed: tuple[str, ...] = ()
+    """Paths that it says it has."""
     fault: Fault = lambda n, body: None
     """What is answered to the n-th request instead; None answers as it should."""
 
@@ -59,6 +61,28 @@ class Served:
             else:
                 scores = [self.outputs(row) for row in rows]
             return {"scores": scores, "model": "m", "usage": None, "object": "scoring"}
+        if path == "/get_reward":
+            rewards = [self.outputs(self._plain(text))[0] for text in body["query"]]
+            return {"rewards": rewards, "scores": rewards, "extra_logs": {}}
+        if path == "/predict":
+            assert body["raw_scores"]
+            rows = [self.outputs(self._plain(*given)) for given in body["inputs"]]
+            return [[{"label": "LABEL_0", "score": row[0]}] for row in rows]
+        if path == "/rerank":
+            assert body["raw_scores"]
+            key, name = ("texts", "score") if "texts" in body else ("documents", "relevance_score")
+            turns = [self._pair(body["query"], document) for document in body[key]]
+            scores = [self.outputs(self.template(turn))[0] for turn in turns]
+            rows = [{"index": i, name: score} for i, score in enumerate(scores)]
+            rows = sorted(rows, key=lambda row: -row[name])  # as rerankers do
+            return rows if name == "score" else {"object": "rerank", "results": rows}
+        if path == "/classify" and body.get("raw_scores"):  # Infinity's
+            scores = [self.outputs(self._plain(text))[0] for text in body["input"]]
+            return {"data": [[{"label": "LABEL_0", "score": score}] for score in scores]}
+        if path == "/v1/embeddings":
+            rows = [self.outputs(self._ids(given)) for given in body["input"]]
+            data = [{"object": "embedding", "index": i, "embedding": r} for i, r in enumerate(rows)]
+            return {"object": "list", "model": "m", "data": data}
         if path == "/classify" and "input" not in body and "messages" not in body:  # SGLang's
             inputs = body.get("input_ids") or body["text"]
             return [
@@ -67,10 +91,7 @@ class Served:
             ]
         if path == "/score":
             pairs = zip(body["text_1"], body["text_2"], strict=True)
-            turns = [
-                [{"role": "user", "content": p}, {"role": "assistant", "content": r}]
-                for p, r in pairs
-            ]
+            turns = [self._pair(p, r) for p, r in pairs]
             data = [
                 {"object": "score", "score": self._raw(body, self.template(t))[0]} for t in turns
             ]
@@ -97,6 +118,13 @@ class Served:
             "data": data[::-1],
             "usage": usage,
         }
+
+    def _plain(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    @staticmethod
+    def _pair(prompt: str, response: str) -> list[dict]:
+        return [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
 
     def _ids(self, given) -> list[int]:
         return self.tokenizer(given)["input_ids"] if isinstance(given, str) else given
@@ -135,7 +163,13 @@ class Served:
 @contextlib.contextmanager
 def serving(served: Served) -> Iterator[Served]:
     """Serve in a thread of this process, on a free port."""
-    app, lock = FastAPI(), threading.Lock()
+    app, lock = FastAPI(openapi_url=None), threading.Lock()
+
+    @app.get("/openapi.json")
+    def listed():
+        with lock:
+            served.asked.append(("/openapi.json", {}))
+        return {"paths": {path: {} for path in served.listed}}
 
     @app.post("/{path:path}")
     def post(path: str, body: dict):

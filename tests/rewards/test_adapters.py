@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, VeraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaForCausalLM
 
+import pessimal
 from pessimal.errors import ModelError
 from pessimal.rewards.adapters import (
     adapted_digest,
@@ -24,6 +25,7 @@ from pessimal.rewards.adapters import (
     warn_if_untrained,
     with_adapter,
 )
+from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from tolerance import close
 
@@ -275,3 +277,46 @@ def test_an_adapter_of_another_base_is_refused(base, tmp_path, reward_adapter):
     shallow = without(reward_adapter, tmp_path / "shallow", lambda name: "layers.1" in name)
     with pytest.raises(ModelError, match=r"does not fit its base: .*layers\.1"):
         load_adapter(scored_by(base), read_adapter(shallow, name="m"), name="m")
+
+
+def test_an_adapter_that_names_its_base_is_scanned_with_the_bases_states(
+    base, reward_adapter, tiny_checkpoint
+):
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if (tiny_checkpoint / name).is_file():
+            shutil.copy(tiny_checkpoint / name, reward_adapter)
+    table = pessimal.scan(
+        str(reward_adapter), "greatest", candidates=["love", "war"], progress=False
+    )
+    alone = open_model(ModelSpec(path=str(base), adapter=str(reward_adapter)), base)
+    expected = pessimal.scan(alone, "greatest", candidates=["love", "war"], states=False)
+    assert table.rows["reward"].tolist() == expected.rows["reward"].tolist()
+    assert "states" in table.measured
+    assert "states" not in expected.measured
+
+
+def test_biases_of_the_changes_are_refused_before_work(base, tmp_path):
+    folder = trained(scored_by(base), tmp_path / "a", target_modules=TARGETS, lora_bias=True)
+    with pytest.raises(ModelError, match=r"lora_bias=true.*LoraConfig\(lora_bias=False\)"):
+        read_adapter(folder, name="m")
+
+
+def test_replicated_layers_are_refused_before_work(base, tmp_path):
+    # PEFT merges the changes of both copies into the one weight that they share.
+    settings = {"task_type": "SEQ_CLS", "layer_replication": [[0, 2], [1, 2]]}
+    folder = trained(scored_by(base), tmp_path / "a", target_modules=["q_proj"], **settings)
+    with pytest.raises(ModelError, match="layer_replication"):
+        read_adapter(folder, name="m")
+
+
+def test_what_veras_layers_share_is_not_missed(base, tmp_path):
+    options = VeraConfig(task_type="SEQ_CLS", target_modules=["q_proj", "v_proj"])
+    adapted = get_peft_model(scored_by(base), options)
+    for weight in adapted.parameters():
+        if weight.requires_grad:
+            torch.nn.init.normal_(weight, std=0.3)
+    adapted.save_pretrained(tmp_path / "a")
+    network = load_adapter(scored_by(base), read_adapter(tmp_path / "a", name="m"), name="m")
+    again = PeftModel.from_pretrained(scored_by(base), tmp_path / "a").eval()
+    assert close(logits(network), logits(again))
+    assert (logits(network) - logits(scored_by(base).eval())).abs().max() > 0.1

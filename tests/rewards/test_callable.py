@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.callable import BATCH, open_callable, wrap_callable
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.spec import Kind, ModelSpec
 
 
@@ -63,7 +63,7 @@ def test_one_call_has_one_prompt_and_at_most_256_responses():
 
 def test_several_turns_are_shown_plainly():
     seen = []
-    reward = wrap_callable(lambda prompt, responses: seen.append(prompt) or [0.0], name="f")
+    reward = wrap_callable(lambda prompt, responses: seen.append(prompt) or [0.0])
     reward.rewards(
         [
             (
@@ -92,7 +92,6 @@ def test_a_class_is_made_and_its_instance_called():
         lambda prompt, responses: [1.0, float("nan")],
         lambda prompt, responses: [1.0, float("-inf")],
         lambda prompt, responses: ["1.0", "2.0"],
-        lambda prompt, responses: [1.0, None],
         lambda prompt, responses: 1.0,
         lambda prompt, responses: None,
         lambda prompt, responses: 1 / 0,
@@ -107,7 +106,7 @@ def test_what_is_no_number_a_response_is_an_error_and_the_rest_is_reported(given
 
     conversations = [pair("good", "x"), pair("bad", "y"), pair("bad", "z")]
     with pytest.raises(ModelError):
-        wrap_callable(f, name="f").rewards(
+        wrap_callable(f, name="f", shape="plain_group").rewards(
             conversations, report=lambda batch, of: reports.update(batch)
         )
     assert reports == {0: 5.0}
@@ -135,7 +134,8 @@ def test_digests_follow_source_arguments_and_what_is_closed_over():
 
     assert digest(closing(1)) == digest(closing(1)) != digest(closing(2))
     assert digest(functools.partial(length, scale=2.0)) != digest(length) == digest(length)
-    assert len({digest(len), digest(Counted("a")), digest(Counted("b"))}) == 3
+    built_in = wrap_callable(len, shape="plain").weights_digest
+    assert len({built_in, digest(Counted("a")), digest(Counted("b"))}) == 3
     one, two = open_callable(spec("length", scale=1.0)), open_callable(spec("length", scale=2.0))
     assert one.config_digest != two.config_digest
     assert one.weights_digest != two.weights_digest

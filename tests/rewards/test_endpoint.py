@@ -2,8 +2,11 @@
 
 import json
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,11 +14,12 @@ from fastapi import Response
 from scoring_server import Served, serving
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.rewards import wires
 from pessimal.rewards.endpoint import open_endpoint, read_answer
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
-from pessimal.rewards.wires import PATHS, Wire
+from pessimal.rewards.wires import PATHS, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -58,7 +62,7 @@ def judges() -> Iterator[Served]:
 
 @pytest.fixture
 def server(models) -> Served:
-    models.asked, models.fault = [], lambda n, body: None
+    models.asked, models.fault, models.listed = [], lambda n, body: None, ()
     return models
 
 
@@ -90,13 +94,88 @@ def own(served: Served, conversation) -> float:
 @pytest.mark.parametrize("api", [api for api in PATHS if api != "chat"])
 def test_rewards_are_the_models_own(server, api):
     reports = {}
-    conversations = PAIRS if api == "vllm-score" else PAIRS + TURNS
+    conversations = PAIRS if api in wires.PAIRS else PAIRS + TURNS
     got = reward(server, api, words=server.tokenizer).rewards(
         conversations, report=lambda batch, of: reports.update(batch)
     )
     assert close(got, [own(server, c) for c in conversations])
     assert reports == dict(enumerate(got))
     assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("listed", "api"),
+    [
+        (("/get_reward",), "openrlhf"),
+        (("/classify", "/pooling", "/rerank", "/tokenize", "/v1/embeddings"), "vllm-classify"),
+        (("/classify", "/generate", "/tokenize", "/v1/score", "/v1/rerank"), "sglang-classify"),
+        (("/classify", "/embeddings", "/rerank", "/models"), "rerank"),
+        (("/predict", "/rerank", "/embed"), "tei-predict"),
+        (("/v1/chat/completions",), None),
+    ],
+)
+def test_what_a_server_speaks_is_asked_once(server, listed, api):
+    server.listed = listed
+    if api is None:
+        with pytest.raises(ConfigError, match=r"endpoint\.api"):
+            recognised(EndpointSpec(url=server.url))
+        return
+    got = reward(server, None, words=server.tokenizer).rewards(PAIRS)
+    close(got, [own(server, one) for one in PAIRS])
+    paths = [path for path, _ in server.asked]
+    assert paths.count("/openapi.json") == 1
+    assert set(paths[1:]) == {PATHS[api]}
+    server.asked = []
+    assert recognised(EndpointSpec(url="http://nobody.invalid", api="rerank")).api == "rerank"
+    assert not server.asked
+
+
+def test_a_reranker_is_asked_once_a_prompt_and_its_answers_are_put_in_order(server):
+    other = [(Turn("user", "And worst?"), Turn("assistant", word)) for word in WORDS[:3]]
+    conversations = [one for two in zip(PAIRS, other, strict=False) for one in two]
+    scorer = reward(server, "rerank", batch_size=6)
+    got = scorer.rewards(conversations)
+    close(got, [own(server, one) for one in conversations])
+    assert len(server.asked) == scorer.cost(conversations).requests == 2
+
+
+def test_what_was_timed_is_not_asked_again(server):
+    scorer = reward(server, "vllm-classify", words=server.tokenizer)
+    announced = scorer.cost(PAIRS, again=PAIRS[:3], timed=True)
+    assert len(server.asked) == 1
+    reported: dict[int, float] = {}
+    got = scorer.rewards(PAIRS, report=lambda batch, of: reported.update(batch))
+    scorer.rewards(PAIRS[:3], again=True)
+    assert len(server.asked) == announced.requests == 4
+    close(got, [own(server, one) for one in PAIRS])
+    assert reported == dict(enumerate(got))
+
+
+def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path):
+    """The interrupt comes while two requests are being answered."""
+    begun = threading.Barrier(3)
+
+    def slow(n, body):
+        begun.wait(10)
+        time.sleep(0.3)
+
+    def interrupt():
+        begun.wait(10)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    server.fault = slow
+    options = {"words": server.tokenizer, "batch_size": 1, "concurrency": 2}
+    scorer = reward(server, "vllm-classify", **options)
+    stored = KeptRewards(scorer, tmp_path / "kept.jsonl")
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        stored.rewards(PAIRS)
+    asked = len(server.asked)
+    server.fault = lambda n, body: None
+    again = KeptRewards(scorer, tmp_path / "kept.jsonl")
+    close(again.rewards(PAIRS), [own(server, one) for one in PAIRS])
+    assert len(server.asked) == len(PAIRS)
+    assert asked == 2
 
 
 @pytest.mark.parametrize("api", ["vllm-classify", "vllm-pooling"])
@@ -119,7 +198,9 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
         assert close(wire.scores(texts), want)
         assert len(server.asked) == 2
         server.asked.clear()
-    wire = Wire(EndpointSpec(url=server.url), fields={})  # as it is served, activation and all
+    wire = Wire(
+        EndpointSpec(url=server.url, api="vllm-classify"), fields={}
+    )  # as it is served, activation and all
     np.testing.assert_allclose(
         wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
     )
@@ -222,6 +303,37 @@ def test_by_how_much_a_reward_may_be_off():
         read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0}))[0]
     )
     assert math.isnan(read_answer(top, JudgeSpec(ratings={"2": 2.0}))[0])
+
+
+@pytest.mark.parametrize(
+    ("top", "known", "more", "word"),
+    [
+        ({"kind": 0.6, "cruel": 0.3, "so": 0.1}, 0.9, 0.0, "0.9"),
+        ({"kind": 0.01, "so": 0.7, "cruel": 0.02, "x": 0.01}, 0.03, 0.0, "something else"),
+        ({"kind": 0.45, "so": 0.3, "x": 0.25}, 0.45, 0.25, "unknown"),
+    ],
+)
+def test_how_likely_a_judges_answers_are_is_reported_once(
+    monkeypatch, caplog, top, known, more, word
+):
+    monkeypatch.setattr(
+        Wire, "top", lambda wire, messages: [(t, math.log(p)) for t, p in top.items()]
+    )
+    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+    spec = ModelSpec(
+        kind=Kind.endpoint,
+        judge=judge,
+        endpoint=EndpointSpec(url="http://localhost:1", api="chat", served="m"),
+    )
+    opened = open_endpoint(spec)
+    caplog.set_level("INFO", logger="pessimal")
+    for _ in range(2):
+        with suppress(ModelError):  # where an answer is missing there is no reward
+            opened.rewards(PAIRS[:2])
+    assert np.allclose(opened.answers.questions[0], (known, more))
+    said = [record.getMessage() for record in caplog.records if "together" in record.getMessage()]
+    assert len(said) == 1
+    assert word in said[0]
 
 
 def test_a_chat_without_log_probabilities(judge):

@@ -8,8 +8,9 @@ from published import vocabularies
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
+from pessimal.conversation import Turn
 from pessimal.errors import FrameError
-from pessimal.rewards.frame import Templated, Turn, assistant_opening
+from pessimal.rewards.frame import Templated, assistant_opening
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 

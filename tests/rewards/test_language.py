@@ -7,9 +7,9 @@ import torch
 from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
+from pessimal.conversation import Turn
 from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.language import Continued
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, Kind, ModelSpec

@@ -32,8 +32,8 @@ from transformers import (
 
 from pessimal import extensions
 from pessimal.catalogue import CONF
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.heads import Head, head_for, heads, renamed
 from pessimal.rewards.heads.base import in_float32
 from pessimal.rewards.load import open_model

@@ -33,9 +33,13 @@ class Planted:
         cut=0,
         template=None,
         options=None,
+        turns=None,
         dtype=torch.float32,
         noise=0.0,
         seed=0,
+        together=None,
+        most=None,
+        keep="start",
     ):
         self.network = copy.deepcopy(body or network)
         self.network.score = copy.deepcopy(network.score) if head is None else head
@@ -47,6 +51,8 @@ class Planted:
             tokenizer.pad_token_id if pad is None else pad,
         )
         self.bos, self.cut, self.template, self.options = bos, cut, template, options or {}
+        self.turns = turns
+        self.together, self.most, self.keep = together, most, keep
         self.noise, self.random, self.sent, self.requests = noise, np.random.default_rng(seed), 0, 0
 
     def __call__(self, inputs) -> np.ndarray:
@@ -57,6 +63,8 @@ class Planted:
         batch = self.score([rows[i] for i in order])
         scores = np.empty_like(batch)
         scores[order] = batch
+        if self.together is not None:
+            scores = self.together(scores)
         return scores + self.noise * self.random.standard_normal(scores.shape)
 
     def read(self, one) -> list[int]:
@@ -65,14 +73,21 @@ class Planted:
             ids = self.tokenizer(one, add_special_tokens=False)["input_ids"]
         elif not isinstance(one[0], int):
             messages = list(one) if isinstance(one[0], dict) else messages_of(one)
+            messages = messages if self.turns is None else self.turns(messages)
             chat = {"chat_template": self.template, **self.options}
             ids = self.tokenizer.apply_chat_template(
                 messages, tokenize=True, return_dict=False, **chat
             )
         else:
-            return list(one)
+            return self.shortened(list(one))
         ids = [self.tokenizer.bos_token_id] * self.bos + ids
-        return ids[: len(ids) - self.cut * (ids[-1] == self.tokenizer.eos_token_id)]
+        ids = ids[: len(ids) - self.cut * (ids[-1] == self.tokenizer.eos_token_id)]
+        return self.shortened(ids)
+
+    def shortened(self, ids: list[int]) -> list[int]:
+        if self.most is None or len(ids) <= self.most:
+            return ids
+        return ids[: self.most] if self.keep == "start" else ids[-self.most :]
 
     @torch.no_grad()
     def score(self, rows: list[list[int]]) -> np.ndarray:

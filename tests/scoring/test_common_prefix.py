@@ -303,7 +303,7 @@ def by_one_hot(network: nn.Module, at: torch.Tensor, *, closing: int = 2, **inpu
     handle = embedding.register_forward_hook(lambda *_: (mixture @ embedding.weight)[None] * scale)
     pad, network.config.pad_token_id = network.config.pad_token_id, None
     try:
-        network(input_ids=ids[None], **inputs).logits.sum().backward()
+        network(input_ids=ids[None], **inputs).logits[0, 0].backward()  # a gated head's mixture
     finally:
         handle.remove()
         network.config.pad_token_id = pad

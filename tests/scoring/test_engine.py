@@ -287,7 +287,7 @@ def test_wrong_engine_is_noticed_and_replaced_down_to_the_models_own_forward(
     candidates = inputs(Templated(model.tokenizer), frame, words, Mode.ids)
     one = spoilt(model.network(), frame, lambda values: [values[0], *(1.5 * v for v in values[1:])])
     both = FrameScorer(model.network(), frame, device=CPU)
-    both.engines[0].decoder.head.score.weight.mul_(2)  # a copy in float32, which both engines read
+    both.engines[0].decoder.head.layers.weight.mul_(2)  # a copy in float32, which both engines read
     for scorer, path in ((one, "full-forward"), (both, "own-forward")):
         with caplog.at_level(logging.WARNING):
             scorer.establish_trust(candidates, dtype=Dtype.float32)

@@ -8,8 +8,9 @@ import torch
 from test_sequences import CPU, ITEMS, PROMPT, THINGS, opened, scanned
 from transformers import T5Config, T5ForConditionalGeneration
 
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.frame import Turn
+from pessimal.rewards.judge import FEW, HARDLY
 from pessimal.rewards.spec import Dtype, JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.texts import text_scorer
@@ -187,3 +188,43 @@ def test_answers_that_split_or_mean_two_things_are_refused(folder):
         ModelSpec(path=str(folder), kind=Kind.judge)
     with pytest.raises(ConfigError, match=r"\{response\} 0 times"):
         ModelSpec(path=str(folder), kind=Kind.judge, judge=JudgeSpec("{prompt}", logit=3))
+
+
+def test_a_table_says_how_likely_the_answers_are(folder, tmp_path, caplog):
+    model = judge(folder, **ANSWERS)
+    table = scanned(model, THINGS, tmp=tmp_path)
+    each = answers(model, *(ASKED.format(prompt=PROMPT, response=item) for item in ITEMS))
+    likely = np.exp(each).sum(axis=1)
+    said = table.measured["answers"]
+    assert close([said["mean"], said["least"]], [likely.mean(), likely.min()])
+    assert said["mean"] < FEW
+    assert said["instead"] not in ("love", "kind", "cruel")
+    assert "model.judge.begin=TEXT" in caplog.text
+    assert table.rows["certified"].any() == (said["mean"] >= HARDLY)
+    raw = scanned(judge(folder, logit=17), THINGS, tmp=tmp_path / "raw")
+    assert "answers" not in raw.measured
+    assert raw.rows["certified"].any()
+
+
+def test_a_judge_that_never_gives_its_answers_has_no_ranks(folder, tmp_path, caplog):
+    words = tokenizer(template=CHAT)
+    plain = judge(folder, **ANSWERS)
+    question = plain.parts[0].conversations.ids(PROMPT, ["peace"])
+    with torch.no_grad():
+        logits = plain.network().causal(input_ids=torch.tensor(question)).logits[0, -1]
+    order = [words.decode([i]) for i in logits.argsort().tolist()]
+    rare, common = (
+        [text for text in some if len(words(text, add_special_tokens=False)["input_ids"]) == 1]
+        for some in (order[:40], order[::-1][:40])
+    )
+    never = judge(folder, positive=rare[:1], negative=rare[1:2])
+    table = scanned(never, THINGS, tmp=tmp_path)
+    assert table.measured["answers"]["mean"] < HARDLY
+    assert not table.rows["certified"].any()
+    assert "no rank is certified" in caplog.text
+    caplog.clear()
+    often = judge(folder, positive=common[:20], negative=common[20:])
+    table = scanned(often, THINGS, tmp=tmp_path / "often")
+    assert table.measured["answers"]["mean"] > HARDLY
+    assert table.rows["certified"].any()
+    assert ("model.judge.begin" in caplog.text) == (table.measured["answers"]["mean"] < FEW)

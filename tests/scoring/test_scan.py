@@ -3,6 +3,7 @@ should be."""
 
 import contextlib
 import os
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.loop import Loop
 from pessimal.scoring.scan import Scanner, forget_work, identify
+from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import write_score_table
 from tolerance import close
@@ -130,16 +132,31 @@ def test_progress_is_reported_in_lines_where_there_is_no_terminal_and_nothing_ab
     model, words, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level("INFO", logger="pessimal")
-    monkeypatch.setattr("pessimal.progress.EVERY", 0)
+    monkeypatch.setattr("pessimal.progress.EVERY", 0.001)
     scanned(model, words, tmp_path)
-    lines = [line for line in caplog.messages if "s left" in line]
-    assert len(lines) == 6
-    assert f"{len(words.rows)} of {len(words.rows)}" in lines[-1]
-    assert "0 s left" in lines[-1]
+    lines = [line for line in caplog.messages if "candidates/s" in line]
+    assert lines
+    assert all(f"of {len(words.rows)} candidates" in line for line in lines)
     caplog.clear()
     scanned(model, words, tmp_path)
-    assert "s left" not in caplog.text
+    assert "candidates/s" not in caplog.text
     assert "going on with 0 of 6 batches" in caplog.text
+
+
+def test_a_scan_that_fails_reports_no_progress_from_then_on(
+    model, words, tmp_path, monkeypatch, caplog
+):
+    def full(self, batch, rows, rewards):
+        raise OSError("no space")
+
+    caplog.set_level("INFO", logger="pessimal")
+    monkeypatch.setattr("pessimal.progress.EVERY", 0.001)
+    monkeypatch.setattr(Shards, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        scanned(model, words, tmp_path)
+    caplog.clear()
+    time.sleep(0.1)
+    assert "candidates" not in caplog.text
 
 
 def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_that_runs(

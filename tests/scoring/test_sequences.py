@@ -8,8 +8,8 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import listed, vocabulary

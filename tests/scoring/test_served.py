@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 from pessimal.checking import as_table, served
 from pessimal.checking.served import diagnose
 from pessimal.checking.served_checks import checks_of
-from pessimal.errors import WorkError
+from pessimal.errors import ModelError, WorkError
 from pessimal.rewards.head import wrap
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -29,16 +29,6 @@ def head(seed: int, outputs: int = 1) -> nn.Linear:
     made = nn.Linear(32, outputs, bias=False)
     nn.init.normal_(made.weight, std=0.02)
     return made
-
-
-def in_int8(network):
-    """Rows of weights rounded to 255 steps."""
-    network = copy.deepcopy(network)
-    for module in network.model.modules():
-        if isinstance(module, nn.Linear):
-            step = module.weight.abs().amax(1, keepdim=True) / 127
-            module.weight.data = (module.weight / step).round() * step
-    return network
 
 
 @pytest.fixture(scope="module")
@@ -83,109 +73,223 @@ def needs_attention_in(dtype: torch.dtype) -> None:
 @pytest.fixture(autouse=True)
 def skipped_where_torch_refuses(monkeypatch):
     """Ends a test that comes to a precision in which torch's own attention does not run."""
-    inner = served.in_level
+    inner = served.Answers.deviations.func
 
-    def in_level(model, network, level, device):
-        if level != "int8":
+    def deviations(answers):
+        for level in served.LEVELS:
             needs_attention_in(getattr(torch, level))
-        return inner(model, network, level, device)
+        return inner(answers)
 
-    monkeypatch.setattr(served, "in_level", in_level)
+    monkeypatch.setattr(served.Answers, "deviations", property(deviations))
+
+
+def whitened(scores: np.ndarray) -> np.ndarray:
+    return (scores - scores.mean(0)) / (scores.std(0) + 1e-8)
 
 
 FAULTS = {
-    "softmax": ({"after": lambda logits: logits.softmax(-1)}, "softmax", ()),
-    "sigmoid": ({"after": torch.sigmoid}, "sigmoid", ()),
-    "normalised state": ({"state": "normalised"}, "normalised_state", ()),
-    "last element of the embedding": ({"state": "element"}, "last_element", ()),
-    "first token": ({"pool": "first"}, "wrong_position", ()),
-    "mean of the tokens": ({"pool": "mean"}, "wrong_position", ()),
-    "the end token is the pad token": ({"pool": "not pad"}, "pad_read_as_end", ()),
-    "the padding is read": ({"pool": "row"}, "pad_read_as_end", ()),
-    "random head": ({"head": head(3)}, "random_head", ("adapter_head",)),
-    "two outputs": ({"head": head(4, 2)}, "two_outputs", ()),
+    "softmax": ({"after": lambda logits: logits.softmax(-1)}, ["softmax"]),
+    "sigmoid": ({"after": torch.sigmoid}, ["sigmoid"]),
+    "sigmoid of a scaled reward": ({"after": lambda x: torch.sigmoid(x / 3 + 0.2)}, ["sigmoid"]),
+    "log-sigmoid": ({"after": nn.functional.logsigmoid}, ["log_sigmoid"]),
+    "tanh": ({"after": torch.tanh}, ["tanh"]),
+    "exp": ({"after": torch.exp}, ["exp"]),
+    "clipping": ({"after": lambda x: x.clamp(-0.3, 0.3)}, ["clipping"]),
+    "clipping below alone": ({"after": lambda x: x.clamp(min=0)}, ["clipping"]),
+    "another scale": ({"after": lambda logits: 2 * logits + 1}, ["scale"]),
+    "a small shift": ({"after": lambda logits: logits + 0.01}, ["scale"]),
+    "another sign": ({"after": lambda logits: -logits}, ["scale"]),
+    "normalised state": ({"state": "normalised"}, ["normalised_state"]),
+    "last element of the embedding": ({"state": "element"}, ["last_element"]),
+    "first token": ({"pool": "first"}, ["wrong_position"]),
+    "mean of the tokens": ({"pool": "mean"}, ["wrong_position"]),
+    "the end token is the pad token": ({"pool": "not pad"}, ["pad_read_as_end"]),
+    "the padding is read": ({"pool": "row"}, ["pad_read_as_end"]),
+    "random head": ({"head": head(3)}, ["unknown"]),
+    "two outputs": ({"head": head(4, 2)}, ["two_outputs"]),
     "softmax over two outputs": (
         {"head": head(4, 2), "after": lambda x: x.softmax(-1)},
-        "two_outputs",
-        (),
+        ["two_outputs"],
     ),
     "one of two probabilities": (
         {"head": head(4, 2), "after": lambda x: x.softmax(-1)[:, 1:]},
-        "two_outputs",
-        ("random_head",),
+        ["unknown"],
     ),
-    "doubled BOS": ({"bos": 1}, "doubled_bos", ()),
-    "missing end": ({"cut": 1}, "missing_end", ()),
-    "another template": ({"template": CHATML}, "another_template", ()),
-    "a template that nobody knows": ({"template": STRANGE}, "another_template", ()),
-    "left padding": ({"side": "left", "masked": False}, "left_padding", ()),
-    "left padding, another pad token": (
-        {"side": "left", "masked": False, "pad": 4},
-        "left_padding",
-        ("pad_read_as_end",),
+    "doubled BOS": ({"bos": 1}, ["doubled_bos"]),
+    "no system turns": (
+        {"turns": lambda turns: [turn for turn in turns if turn["role"] != "system"]},
+        ["another_template"],
     ),
-    "another scale": ({"after": lambda logits: 2 * logits + 1}, "scale", ()),
+    "no earlier turns": ({"turns": lambda turns: turns[-2:]}, ["another_template"]),
+    "missing end": ({"cut": 1}, ["missing_end"]),
+    "another template": ({"template": CHATML}, ["other_tokens"]),
+    "a template that nobody knows": ({"template": STRANGE}, ["other_tokens"]),
+    "left padding": ({"side": "left", "masked": False}, ["padding_as_text"]),
+    "left padding, another pad token": ({"side": "left", "masked": False, "pad": 4}, ["unknown"]),
+    "another order": ({"together": lambda scores: scores[::-1]}, ["batch_order"]),
+    "the first answer for all": ({"together": lambda x: 0 * x + x[0]}, ["unknown"]),
+    "whitening": ({"together": whitened}, ["batch_normalised"]),
+    "centring": ({"together": lambda scores: scores - scores.mean(0)}, ["batch_normalised"]),
+    "sigmoid, doubled BOS": ({"after": torch.sigmoid, "bos": 1}, ["sigmoid", "doubled_bos"]),
+    "sigmoid, another order": (
+        {"after": torch.sigmoid, "together": lambda scores: scores[::-1]},
+        ["sigmoid", "batch_order"],
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_named(tiny, name):
-    options, fault, remaining = FAULTS[name]
+    options, faults = FAULTS[name]
     server = Planted(tiny.held, tiny.tokenizer, **options)
     found = diagnose(server, tiny, prompt=PROMPT)
-    assert [part.fault for part in found.faults] == [fault]
-    assert found.remaining == remaining
-    assert bool(found.apart) == bool(remaining)
+    assert [part.fault for part in found.faults] == faults
     assert server.sent == len(found.served) <= 200
     assert not found.harmless
     assert any(check.passed is False for check in checks_of(found))
 
 
+def test_dropout_left_on_is_named(tiny):
+    """Whatever else is wrong: of answers that change nothing else can be said."""
+    server = Planted(tiny.held, tiny.tokenizer)
+    server.network.score = nn.Sequential(nn.Dropout(0.1), server.network.score).train()
+    found = diagnose(server, tiny, prompt=PROMPT)
+    assert [part.fault for part in found.faults] == ["unrepeatable"]
+
+
+def previous(memory, scores):
+    """The answers of the request before."""
+    memory.append(scores)
+    return np.resize(memory[-2 if len(memory) > 1 else -1], scores.shape)
+
+
+def less_the_mean_so_far(memory, scores):
+    memory.extend(scores.ravel())
+    return scores - np.mean(memory)
+
+
+def from_two_replicas(memory, scores):
+    memory.append(scores)
+    return scores if len(memory) % 2 else 1.5 * scores + 0.3
+
+
+def first_is_zero(memory, scores):
+    memory.append(scores)
+    return 0 * scores if len(memory) == 1 else scores
+
+
+@pytest.mark.parametrize(
+    ("whole", "fault"),
+    [
+        (previous, "unrepeatable"),
+        (less_the_mean_so_far, "unrepeatable"),
+        (from_two_replicas, "unrepeatable"),
+        (first_is_zero, "unknown"),
+    ],
+)
+def test_answers_that_depend_on_other_requests(tiny, whole, fault):
+    """Neither dropout nor a precision is blamed for them."""
+    right, memory = Planted(tiny.held, tiny.tokenizer), []
+    found = diagnose(lambda inputs: whole(memory, right(inputs)), tiny, prompt=PROMPT)
+    assert [part.fault for part in found.faults] == [fault]
+    assert not found.harmless
+
+
+def test_conversations_have_system_and_earlier_turns_where_the_template_takes_them(tiny):
+    sent = []
+
+    def server(inputs):
+        sent.extend(inputs)
+        return np.zeros(len(inputs))
+
+    diagnose(server, tiny, prompt=PROMPT, forms=["messages"], budget=60)
+    roles = {tuple(turn.role for turn in one) for one in sent}
+    assert roles == {
+        ("user", "assistant"),
+        ("system", "user", "assistant"),
+        ("user", "assistant", "user", "assistant"),
+    }
+
+
+@pytest.fixture(scope="module")
+def long_one(tiny):
+    """A model that reads 2,300 tokens."""
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = LlamaConfig(
+        vocab_size=len(tiny.tokenizer),
+        num_attention_heads=2,
+        num_labels=1,
+        initializer_range=0.3,
+        max_position_embeddings=2300,
+        pad_token_id=tiny.tokenizer.pad_token_id,
+        **sizes,
+    )
+    return wrap(LlamaForSequenceClassification(config), tiny.tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("most", "keep", "detail"),
+    [(512, "start", "512 tokens, the end is lost"), (2048, "end", "2048 tokens, the beginning")],
+)
+def test_truncation_is_named_by_its_limit(long_one, most, keep, detail):
+    server = Planted(long_one.held, long_one.tokenizer, most=most, keep=keep)
+    found = diagnose(server, long_one, prompt=PROMPT)
+    assert [part.fault for part in found.faults] == ["truncation"]
+    assert found.faults[0].detail.startswith(detail)
+    failed = [check.check for check in checks_of(found) if check.passed is False]
+    assert failed == ["served_long"]
+
+
+def test_a_long_input_that_is_refused_is_no_fault(long_one):
+    right = Planted(long_one.held, long_one.tokenizer)
+
+    def server(inputs):
+        if any(isinstance(one, list) and len(one) > 1000 for one in inputs):
+            raise ModelError("status 400: too long")
+        return right(inputs)
+
+    found = diagnose(server, long_one, prompt=PROMPT)
+    assert found.right
+    assert found.refused == (("ids", 2088), ("ids", 2088))
+
+
 @pytest.mark.parametrize(
     ("level", "options"),
-    [("bfloat16", {"dtype": torch.bfloat16}), ("float16", {"dtype": torch.float16}), ("int8", {})],
+    [("bfloat16", {"dtype": torch.bfloat16}), ("float16", {"dtype": torch.float16})],
 )
 def test_lower_precision_is_named_and_measured(tiny, level, options):
-    body = in_int8(tiny.held) if level == "int8" else None
-    needs_attention_in(options.get("dtype", torch.float32))
-    found = diagnose(Planted(tiny.held, tiny.tokenizer, body=body, **options), tiny, prompt=PROMPT)
+    needs_attention_in(options["dtype"])
+    found = diagnose(Planted(tiny.held, tiny.tokenizer, **options), tiny, prompt=PROMPT)
     assert [tuple(part) for part in found.faults] == [("lower_precision", level)]
     assert found.harmless
     assert found.own_difference == np.abs(found.served - found.own).max() > 1e-3 * found.spread
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["head", "whole base"])
-def test_an_adapter_that_is_not_loaded_is_named_by_its_base(tiny, base, whole):
-    server = Planted(
-        tiny.held, tiny.tokenizer, head=base.held.score, body=base.held if whole else None
-    )
+def test_an_adapter_that_is_not_loaded_is_named_by_its_base(tiny, base):
+    server = Planted(tiny.held, tiny.tokenizer, head=base.held.score)
     found = diagnose(server, tiny, prompt=PROMPT, base=base)
     assert [part.fault for part in found.faults] == ["adapter_head"]
-    assert not found.remaining
+    without = diagnose(server, tiny, prompt=PROMPT)
+    assert [part.fault for part in without.faults] == ["unknown"]
 
 
-def test_a_base_that_does_not_explain_the_head_leaves_one_fault(tiny, base):
-    found = diagnose(
-        Planted(tiny.held, tiny.tokenizer, head=head(3)), tiny, prompt=PROMPT, base=base
-    )
-    assert [part.fault for part in found.faults] == ["random_head"]
-    assert not found.remaining
+def test_stale_weights_are_named_by_their_checkpoint_and_unknown_without(tiny, base):
+    server = Planted(tiny.held, tiny.tokenizer, head=base.held.score, body=base.held)
+    found = diagnose(server, tiny, prompt=PROMPT, base=base)
+    assert [part.fault for part in found.faults] == ["stale_weights"]
+    without = diagnose(server, tiny, prompt=PROMPT)
+    assert [part.fault for part in without.faults] == ["unknown"]
 
 
-def test_two_faults_are_both_named(tiny):
-    server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid, bos=1)
-    found = diagnose(server, tiny, prompt=PROMPT)
-    assert [part.fault for part in found.faults] == ["sigmoid", "doubled_bos"]
-
-
-def test_what_no_input_tells_apart_stays_ambiguous(tiny):
+def test_what_no_input_tells_apart_gets_no_name(tiny):
     """Rewards near 40: their sigmoid is 1 in every precision, as a softmax over one logit is."""
     high = copy.deepcopy(tiny.held)
     high.score = nn.Linear(32, 1)
     high.score.weight.data, high.score.bias.data = tiny.held.score.weight.data, torch.tensor([40.0])
     server = Planted(high, tiny.tokenizer, after=torch.sigmoid)
     found = diagnose(server, wrap(high, tiny.tokenizer), prompt=PROMPT)
-    assert {found.faults[0].fault, *found.remaining} == {"softmax", "sigmoid"}
+    assert [part.fault for part in found.faults] == ["unknown"]
 
 
 def test_text_only_servers_are_judged_too(tiny):
@@ -197,11 +301,6 @@ def test_text_only_servers_are_judged_too(tiny):
         server = Planted(tiny.held, tiny.tokenizer, **options)
         found = diagnose(server, tiny, prompt=PROMPT, forms=["text"])
         assert [part.fault for part in found.faults] == names
-
-
-def test_another_model_is_unknown_and_no_random_head(tiny, base):
-    found = diagnose(Planted(base.held, tiny.tokenizer), tiny, prompt=PROMPT)
-    assert [part.fault for part in found.faults] == ["unknown"]
 
 
 @pytest.mark.slow
@@ -232,7 +331,7 @@ def test_two_hundred_right_servers_raise_no_alarm(tiny):
         )
         found = diagnose(server, small, prompt=PROMPT, seed=seed, budget=50)
         bad = [check.check for check in checks_of(found) if check.passed is False]
-        if found.faults or found.remaining or bad or server.sent > 50:
+        if found.faults or bad or server.sent > 50:
             alarms.append((seed, found.faults, bad))
     assert not alarms
 
@@ -242,9 +341,9 @@ def test_the_table_has_the_columns_of_the_suite(tiny):
     table = as_table(checks_of(found)).set_index("check")
     assert (
         table.loc["served_ids", "measured"]
-        == np.abs(found.served - found.own)[found.forms == "ids"].max()
+        == np.abs(found.served - found.own)[(found.forms == "ids") & (found.kinds == "alone")].max()
     )
-    assert table.loc["served_ids", "allowed"] == pytest.approx(1e-3 * found.own.std())
+    assert table.loc["served_ids", "allowed"] == pytest.approx(1e-3 * found.own.std(), rel=0.2)
     assert table["passed"].dropna().all()
 
 
@@ -266,11 +365,12 @@ def test_the_verb_over_http(command, tiny, tiny_checkpoint, tmp_path, fault):
             "tracking=off",
             "strict=true",
             "requests=60",
+            "endpoint.api=vllm-classify",
         ]
-        code, out, _ = command("check", f"url={url}", *given)
+        code, out, err = command("check", f"url={url}", *given)
     finally:
         stop()
-    assert code == (1 if fault else 0)
+    assert code == (1 if fault else 0), err
     assert server.sent <= 60
     assert len(out.strip().splitlines()) <= 15
     table = pd.read_parquet(

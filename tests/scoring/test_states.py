@@ -14,6 +14,10 @@ import pessimal
 from pessimal.errors import ModelError, TableError
 from pessimal.scoring import states as reading
 from pessimal.scoring.candidates import vocabulary_of
+from pessimal.scoring.engine import SharedPrefix
+from pessimal.scoring.scan import Scanner
+from pessimal.scoring.shards import Shards
+from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table, write_score_table
 from pessimal.tables.states import BASE, ITSELF, TRAINED
 
@@ -33,11 +37,20 @@ def test_states_are_those_of_the_trained_network_where_no_base_is_known(tiny_che
     model = pessimal.load(str(tiny_checkpoint))
     table = pessimal.scan(model, PROMPT, progress=False)
     states = table.states
-    assert (states.of, states.width) == (TRAINED, states.rows.shape[1])
+    width = states.width
+    assert (states.of, states.spaces, states.rows.shape[1]) == (TRAINED, 2, 2 * width)
     assert table.measured["states"] == states.about
     for word in states.rows.index[:3]:
         expected = by_hand(tiny_checkpoint, table, model, word)
-        assert states.rows.loc[word].to_numpy(dtype=float) == pytest.approx(expected, abs=4e-3)
+        kept = states.rows.loc[word].to_numpy(dtype=float)
+        assert kept[:width] == pytest.approx(expected, abs=4e-3)
+    rows = reading.words_of(vocabulary_of(model))[states.rows.index]
+    embeddings = model.network().get_input_embeddings().weight.detach().numpy()[rows]
+    given = states.rows.to_numpy(dtype=float)[:, width:]
+    scaled = np.linalg.norm(states.rows.to_numpy(dtype=float)[:, :width].std(axis=0))
+    centred = embeddings - embeddings.mean(axis=0)
+    expected = centred * scaled / np.linalg.norm(embeddings.std(axis=0))
+    assert given - given.mean(axis=0) == pytest.approx(expected, abs=4e-3)
 
 
 def test_states_are_those_of_the_base_where_it_is_named(tiny_checkpoint, tmp_path):
@@ -52,7 +65,7 @@ def test_states_are_those_of_the_base_where_it_is_named(tiny_checkpoint, tmp_pat
     table = pessimal.scan(model, PROMPT, progress=False)
     assert table.states.of == BASE
     word = table.states.rows.index[0]
-    kept = table.states.rows.loc[word].to_numpy(dtype=float)
+    kept = table.states.rows.loc[word].to_numpy(dtype=float)[: table.states.width]
     assert kept == pytest.approx(by_hand(tmp_path, table, model, word), abs=4e-3)
     assert kept != pytest.approx(by_hand(tiny_checkpoint, table, model, word), abs=4e-2)
 
@@ -68,14 +81,46 @@ def test_base_with_fewer_tokens_than_the_reward_is_refused(tiny_checkpoint, tmp_
 
 def test_wide_states_are_projected_alike_for_all_prompts(tiny_checkpoint, monkeypatch):
     model = pessimal.load(str(tiny_checkpoint))
-    whole = pessimal.scan(model, PROMPT, progress=False).states.rows
+    whole = pessimal.scan(model, PROMPT, progress=False).states
     monkeypatch.setattr(reading, "DIMENSIONS", 4)
     less = pessimal.scan(model, [PROMPT, "Why?"], progress=False)
-    width = whole.shape[1]
+    width = whole.width
     projection = np.random.default_rng(width).standard_normal((width, 4)) / 2
-    expected = whole.to_numpy(dtype=float) @ projection
-    assert less[0].states.rows.to_numpy(dtype=float) == pytest.approx(expected, abs=0.05)
-    assert less[1].states.rows.shape == (len(whole), 4)
+    expected = whole.rows.to_numpy(dtype=float)[:, :width] @ projection
+    assert less[0].states.rows.to_numpy(dtype=float)[:, :4] == pytest.approx(expected, abs=0.05)
+    assert less[1].states.rows.shape == (len(whole.rows), 8)
+
+
+def test_an_interrupted_scan_reads_only_the_states_that_it_lacks(
+    tiny_checkpoint, tmp_path, monkeypatch
+):
+    model = pessimal.load(str(tiny_checkpoint))
+    candidates = vocabulary_of(model)
+    monkeypatch.setattr(reading, "find_batch_size", lambda *args, **rest: 4)
+    whole = pessimal.scan(model, PROMPT, progress=False)
+    read, write, killed_at = [], Shards.write, 2
+
+    def written(shards, batch, rows, values):
+        if "states-" in shards.folder.name:
+            if len(read) == killed_at:
+                raise KeyboardInterrupt
+            read.append(batch)
+        write(shards, batch, rows, values)
+
+    monkeypatch.setattr(Shards, "write", written)
+    options = {"work": tmp_path, "trainer": TrainerSpec(), "root": tmp_path, "progress": False}
+
+    def scan() -> ScoreTable:
+        scanner = Scanner(model, [whole.provenance], candidates, **options)
+        return scanner.scan(whole.provenance)
+
+    with pytest.raises(KeyboardInterrupt):
+        scan()
+    killed_at = None
+    states = scan().states
+    assert read == [*range(len(read))]
+    assert len(read) > 3
+    pd.testing.assert_frame_equal(states.rows, whole.states.rows)
 
 
 def test_a_table_is_read_with_its_states_and_says_where_these_are_damaged(
@@ -124,3 +169,24 @@ def test_language_models_keep_their_own_states_where_asked(tiny_checkpoint, tmp_
     model = pessimal.load(str(tmp_path), kind="log_probability", chat=False)
     assert pessimal.scan(model, PROMPT, progress=False).states is None
     assert pessimal.scan(model, PROMPT, states=True, progress=False).states.of == ITSELF
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_rounding_drops_no_engine_and_another_words_states_do(tiny_checkpoint, dtype, monkeypatch):
+    model = pessimal.load(str(tiny_checkpoint), dtype=dtype)
+    kept = []
+
+    def scored(scorer, inputs, rows, keep=reading._keep_the_exact):
+        keep(scorer, inputs, rows)
+        kept.append(len(scorer.engines))
+
+    monkeypatch.setattr(reading, "_keep_the_exact", scored)
+    pessimal.scan(model, PROMPT, progress=False)
+    assert kept == [3]
+
+    def wrong(self, ids, *, shared, right=SharedPrefix.rewards):
+        return right(self, ids.roll(1, dims=1) if ids.shape[1] > 1 else ids + 1, shared=shared)
+
+    monkeypatch.setattr(SharedPrefix, "rewards", wrong)
+    pessimal.scan(model, PROMPT, progress=False)
+    assert kept == [3, 2]

@@ -1,14 +1,19 @@
 """Rewards of whole conversations: the model's own, whatever stands beside them; kept once known."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
 
+from pessimal.conversation import Turn
 from pessimal.errors import ModelError
-from pessimal.rewards.frame import Turn
+from pessimal.rewards.callable import CallableReward, wrap_callable
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
-from pessimal.scoring.texts import KeptRewards, NetworkTexts
+from pessimal.rewards.sum import sum_of
+from pessimal.scoring.texts import KeptRewards, NetworkTexts, text_scorer
+from pessimal.scoring.trust import SAMPLE
 from tolerance import close
 
 WORDS = ["love", "hate", "good", "evil", "peace", "war", "kind", "cruel", "wisdom", "truth"]
@@ -160,3 +165,34 @@ def test_a_reward_that_is_no_number_is_not_kept(tmp_path):
         KeptRewards(Broken(), file).rewards(conversations(2))
     file.write_text(file.read_text() + '5\n["x", NaN]\n[1, 2]\n')
     assert len(KeptRewards(Broken(), file)._stored) == 1
+
+
+def test_a_reward_of_texts_is_asked_twice_for_a_sample_and_never_again(tmp_path, caplog):
+    calls = []
+
+    class Paid(CallableReward):
+        def cost(self, conversations, *, again=(), timed=False):
+            return f"{len(conversations)} and {len(again)} requests"
+
+    def length(response):
+        calls.append(response)
+        return len(response)
+
+    made = wrap_callable(length)
+    reward = Paid(**{field.name: getattr(made, field.name) for field in fields(made)})
+    asked = list(dict.fromkeys(conversations(60, seed=5)))
+    options = {"device": torch.device("cpu"), "kept": tmp_path}
+    caplog.set_level("INFO")
+    one = text_scorer(reward, asked[:40], **options)
+    sample = len(calls) // 2
+    assert sample == SAMPLE
+    assert f"{sample} and {sample} requests" in caplog.text
+    found = one.rewards(asked)
+    assert found.tolist() == [len(turns[-1].content) for turns in asked]
+    assert len(calls) == sample + len(asked)
+    caplog.clear()
+    summed = sum_of([(2.0, reward)], name="twice")
+    again = text_scorer(summed, asked[:40], **options)
+    assert again.rewards(asked).tolist() == (2 * found).tolist()
+    assert len(calls) == sample + len(asked), "also in a second start, and within a sum"
+    assert "requests" not in caplog.text

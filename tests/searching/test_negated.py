@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError
 from pessimal.rewards.checkpoint_files import of_model
-from pessimal.rewards.frame import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer

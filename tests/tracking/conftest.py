@@ -38,6 +38,14 @@ def registry(tmp_path) -> Registry:
     return Registry(tmp_path / "registry")
 
 
+VERBS = {
+    "score-table": "scan",
+    "comparison": "compare",
+    "report": "report",
+    "search-result": "search",
+}
+
+
 @pytest.fixture
 def publish(registry):
     """Publish an artifact with a file in a folder; `text` is in the file and in the summary."""
@@ -58,6 +66,7 @@ def publish(registry):
             inputs=list(inputs),
             run_id=run_id,
             summary=about,
+            config={"task": VERBS[type], "batch": 7},
         )
 
     return make

@@ -287,16 +287,6 @@ class World:
         files = [{"name": name, "uploadUrl": f"{to}/{name}"} for name in sent["files"]]
         return {"createRunFiles": {"runID": sent["run"], "uploadHeaders": [], "files": files}}
 
-    def RunOutputArtifacts(self, sent):
-        return self._of_run(lambda artifact: artifact.created_by == sent["run"])
-
-    def RunInputArtifacts(self, sent):
-        return self._of_run(lambda artifact: sent["run"] in artifact.used_by)
-
-    def _of_run(self, chosen) -> dict:
-        found = [a for a in self.artifacts.values() if a.state == "COMMITTED" and chosen(a)]
-        return {"project": {"run": {"artifacts": connection([self._artifact(a) for a in found])}}}
-
     def take_stream(self, entity: str, project: str, run: str, sent: dict) -> None:
         """Lines of a run's files, as they grow."""
         found = self.project(entity, project).runs[run]
@@ -449,14 +439,6 @@ class World:
         firsts = [versions[0] for versions in self._at(sent).collections.values()]
         nodes = [self._collection(artifact) for artifact in firsts if artifact.type == wanted]
         return {"project": {"artifactType": {"artifactCollections": connection(nodes)}}}
-
-    def ProjectArtifacts(self, sent):
-        versions = self._at(sent).collections.get(sent["collection"], [])
-        found = connection([self._artifact(a) for a in reversed(versions)])
-        for edge in found["edges"]:
-            edge["version"] = f"v{edge['node']['versionIndex']}"
-        collection = {"__typename": "ArtifactSequence", "artifacts": found}
-        return {"project": {"artifactType": {"artifactCollection": collection}}}
 
 
 class FakeWandb:

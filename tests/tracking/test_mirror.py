@@ -64,13 +64,12 @@ def test_wandbs_own_variables_hold(task, recorded, monkeypatch, tmp_path):
         pass
     assert recorded(one.run_id)["run"][0].display_name == "mine"
     assert one.run_id != other.run_id, "an id for all would let one run overwrite the other"
-    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "users"))
+    for variable in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "users"))
     settle(tmp_path / "one")
-    assert os.environ["WANDB_DATA_DIR"] == str(tmp_path / "users")
-    monkeypatch.delenv("WANDB_DATA_DIR")
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        settle(folder)
-        assert os.environ["WANDB_DATA_DIR"] == str(folder / "data")
+    assert os.environ["WANDB_DATA_DIR"] == str(tmp_path / "one" / "data")
+    assert os.environ["WANDB_CACHE_DIR"] == str(tmp_path / "users")
 
 
 def test_off_writes_nothing_and_a_table_that_wandb_would_cut_is_refused(task, target):
@@ -104,16 +103,14 @@ def clock(monkeypatch):
         waits.append(seconds)
         raise TimeoutError(what)
 
-    def connect(*, seconds):
-        waits.append(seconds)
-        return "the server"
-
-    def begin_run(target, id, *, mode, patience, **about):
+    def begin_run(target, *, mode, patience, **about):
         waits.append(patience / 3)
-        return SimpleNamespace(id=id, dir=str(target.folder / "run/files"), define_metric=len)
+        return SimpleNamespace(
+            id="one", offline=False, dir=str(target.folder / "run/files"), define_metric=len
+        )
 
     monkeypatch.setattr(mirror_module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
-    for fake in (within, connect, begin_run):
+    for fake in (within, begin_run):
         monkeypatch.setattr(mirror_module, fake.__name__, fake)
     monkeypatch.setattr(mirror_module, "release", lambda: None)
     monkeypatch.setattr(mirror_module, "STEPS", {})
@@ -139,9 +136,10 @@ def test_an_artifact_that_does_not_arrive_is_reported(task, publish, warnings, m
     def refused():
         raise ValueError("403")
 
-    def begin_run(target, id, **about):
+    def begin_run(target, **about):
         return SimpleNamespace(
-            id=id,
+            id="one",
+            offline=False,
             dir=str(target.folder / "run/files"),
             path="lab/p/one",
             url="the run",
@@ -151,8 +149,7 @@ def test_an_artifact_that_does_not_arrive_is_reported(task, publish, warnings, m
             finish=lambda exit_code: None,
         )
 
-    fakes = {"connect": lambda seconds: "the server", "release": lambda: None, "STEPS": {}}
-    for name, fake in (fakes | {"begin_run": begin_run, "link_inputs": lambda *_: []}).items():
+    for name, fake in {"begin_run": begin_run, "release": lambda: None, "STEPS": {}}.items():
         monkeypatch.setattr(mirror_module, name, fake)
     with task(mode="online") as mirror:
         mirror.artifact(*publish(), {})

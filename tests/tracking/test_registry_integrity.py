@@ -104,7 +104,6 @@ def test_what_is_being_filled_or_was_left_by_a_kill_is_no_damage(registry):
 
     registry.publish("report", "first", fill)
     (registry.root / "report/first/.staging-abc").mkdir()
-    (registry.root / "index.jsonl").touch()  # of an earlier version
     assert wrong(registry) == []
 
 

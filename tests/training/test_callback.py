@@ -1,5 +1,5 @@
-"""The callback in Lightning's and transformers' trainers: exact rewards, a hundredth of the time,
-and no trace in the training."""
+"""The callback in Lightning's and transformers' trainers: exact rewards, its share of the time, and
+no trace in the training, whatever happens to it."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,13 @@ import pytorch_lightning as pl
 import torch
 from peft import LoraConfig, get_peft_model
 from torch.utils.data import DataLoader
-from transformers import LlamaConfig, LlamaForSequenceClassification, Trainer, TrainingArguments
+from transformers import (
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 import pessimal
 from pessimal.errors import ConfigError, ModelError
@@ -38,7 +44,7 @@ def words():
     return tokenizer(template=CHAT)
 
 
-def network_of(words, *, pad=2, dtype=torch.float32, dropout=0.0):
+def network_of(words, *, pad=2, dtype=torch.float32, dropout=0.0, labels=1):
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(words),
@@ -46,7 +52,7 @@ def network_of(words, *, pad=2, dtype=torch.float32, dropout=0.0):
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
-        num_labels=1,
+        num_labels=labels,
         pad_token_id=pad,
         initializer_range=0.3,
         attention_dropout=dropout,
@@ -133,8 +139,8 @@ def hugging_face(network, callbacks, folder, words, **options):
 
 def check_last_turn(watching, network, words):
     """Every reward of the last turn is the network's own; the figures are those of the rewards."""
-    watching.turn(watching.last_step + 1)
-    last = watching.history[lambda h: h["step"] == watching.last_step + 1]
+    watching.turn(watching.step + 1)
+    last = watching.history[lambda h: h["step"] == watching.step + 1]
     named = last.dropna(subset="token")
     assert {"best", "worst", "watch"} <= set(named["end"])
     own = own_rewards(network, words, [[token] for token in named["token"]])
@@ -158,14 +164,16 @@ def test_with_lightning(words, wrap, tmp_path):
     logger = pl.loggers.CSVLogger(tmp_path)
     lightning(network, [watching], steps=12, loggers=logger)
     written = pd.read_csv(f"{logger.log_dir}/metrics.csv").dropna(subset="pessimal/greatest/mean")
-    assert list(written["step"]) == [point["train/step"] for point in told] == [6, 8, 10, 12]
+    assert (
+        list(written["step"]) == [point["train/step"] for point in told] == [1, 2, 4, 6, 8, 10, 12]
+    )
     assert set(watching.history["step"]) == set(written["step"])
     for name in ("best_reward", "worst_reward", "mean", "sd", "valence_rho"):
         assert np.isfinite(written[f"pessimal/greatest/{name}"]).all()
     assert (written["pessimal/greatest/valence_n"] >= 10).all()
-    assert written["pessimal/greatest/settling"].notna().tolist() == [False, True, True, True]
+    assert written["pessimal/greatest/settling"].notna().tolist() == [False] + [True] * 6
     assert written["pessimal/greatest/settling"].dropna().between(0.5, 1).all()
-    assert written["pessimal/greatest/mean"].nunique() == 4
+    assert written["pessimal/greatest/mean"].nunique() == 7
     watched = watching.history[watching.history["end"] == "watch"]
     assert set(watched["text"]) == set(WATCH)
     assert watched[watched["text"] == "love and peace"]["token"].isna().all()
@@ -178,7 +186,7 @@ def test_with_transformers(words, wrap, tmp_path):
     watching = pessimal.PessimalCallback({"q": QUESTION}, watch=WATCH, **unhurried(network))
     trainer = hugging_face(network, [watching], tmp_path, words)
     logged = [entry for entry in trainer.state.log_history if "pessimal/q/best_reward" in entry]
-    assert [entry["step"] for entry in logged] == [6, 8, 10]
+    assert [entry["step"] for entry in logged] == [1, 2, 4, 6, 8, 10]
     check_last_turn(watching, network, words)
 
 
@@ -191,7 +199,7 @@ def test_it_goes_to_the_live_run_of_wandb(words, tmp_path, monkeypatch):
     hugging_face(
         network, [pessimal.PessimalCallback("best", **unhurried(network))], tmp_path, words
     )
-    assert [point["train/global_step"] for point in sent] == [6, 8, 10]
+    assert [point["train/global_step"] for point in sent] == [1, 2, 4, 6, 8, 10]
     assert all("pessimal/best/worst_reward" in point for point in sent)
 
 
@@ -228,7 +236,7 @@ def test_steps_are_the_optimisers(words):
     network = network_of(words)
     watching = pessimal.PessimalCallback("greatest", words, **unhurried(network))
     lightning(network, [watching], steps=8, accumulate_grad_batches=3)
-    assert watching.history["step"].unique().tolist() == [6, 8]
+    assert watching.history["step"].unique().tolist() == [1, 2, 4, 6, 8]
 
 
 def test_the_end_of_a_template_may_be_the_padding(words):
@@ -286,9 +294,9 @@ class Clock:
         return network
 
 
-def run_step(watching, clock, step, *, seconds=1.0):
+def run_step(watching, clock, step, *, seconds=1.0, last=False):
     clock.now += seconds
-    found = watching._after(step)
+    found = watching.after(step, last=last)
     return {"best": next((v for k, v in found.items() if k.endswith("best_reward")), None)}
 
 
@@ -296,31 +304,59 @@ def run_step(watching, clock, step, *, seconds=1.0):
     ("fixed", "a_token", "sized"),
     [(0.001, 0.00001, "most"), (0.005, 0.0002, "between"), (0.01, 0.003, "least")],
 )
-def test_at_most_a_hundredth_of_the_time_from_the_first_turn_on(words, fixed, a_token, sized):
-    watching = pessimal.PessimalCallback(["greatest", "worst"], words, every=100)
+def test_at_most_its_share_of_the_time(words, fixed, a_token, sized):
+    watching = pessimal.PessimalCallback(["greatest", "worst"], words, every=100, share=0.01)
     clock = Clock(watching)
     watching.begin(clock.tick(network_of(words), fixed=fixed, a_token=a_token), words, step=0)
-    for step in range(1, 5001):
+    run_step(watching, clock, 1)
+    first = watching.spent
+    for step in range(2, 3001):
         run_step(watching, clock, step)
-        assert step < 100 or watching.spent <= 0.01 * clock.now
-    turns = watching.history["step"].nunique()
-    assert turns >= 20
+        assert watching.spent <= max(first, 0.01 * clock.now) + 1e-9
+    turns = watching.history["step"].unique()
+    assert turns[0] == 1
+    assert len(turns) >= 15
     size = watching.size
     assert {"most": size == watching.most, "least": size == 32, "between": 32 < size < 300}[sized]
     assert watching.share_taken == pytest.approx(watching.spent / clock.now)
 
 
-def test_what_the_first_look_cost_too_much_is_paid_for_by_turns_left_out(words, caplog):
+@pytest.mark.parametrize("steps", [24, 500])
+def test_a_short_training_is_looked_at_with_a_tenth_of_its_time(words, steps):
     watching = pessimal.PessimalCallback("greatest", words, every=10)
     clock = Clock(watching)
+    network = clock.tick(network_of(words), fixed=0.0, a_token=0.0001)
+    watching.attempt("watching", watching.begin, network, words, step=0, steps=steps)
+    for step in range(1, steps + 1):
+        run_step(watching, clock, step, seconds=0.1, last=step == steps)
+    looks = watching.history["step"].unique()
+    assert looks[0] == 1
+    assert looks[-1] == steps
+    if steps == 500:
+        assert 0.04 < watching.share_taken <= 0.1
+        assert len(looks) > 25
+
+
+def test_the_default_share_is_a_tenth_up_to_a_minute_and_then_a_hundredth(words):
+    watching = pessimal.PessimalCallback("greatest", words)
+    assert [watching.allowed(t) for t in (10, 600, 3000, 100_000)] == [1, 60, 60, 1000]
+
+
+def test_time_that_was_saved_is_used_and_the_first_turn_put_off_is_warned_of_once(words, caplog):
+    watching = pessimal.PessimalCallback("greatest", words, every=10, share=0.01)
+    clock = Clock(watching)
     network = clock.tick(network_of(words), fixed=1.0, a_token=0.05)
-    watching.begin(network, words, step=0)
-    with caplog.at_level("INFO"):
-        for step in range(1, 20_001):
-            run_step(watching, clock, step)
+    watching.attempt("watching", watching.begin, network, words, step=0)
+    for step in range(1, 20_001):
+        run_step(watching, clock, step)
     assert watching.spent <= 0.01 * clock.now
-    assert watching.history["step"].nunique() >= 2
-    assert "no look at the best and worst tokens" in caplog.text
+    looks = watching.history["step"].unique()
+    assert any(step % 10 for step in looks[1:])  # as soon as there is time, not at the next ten
+    a_look = watching.spent / len(looks)
+    assert 0.01 * clock.now - watching.spent < 2 * a_look
+    warnings = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "less often" in warnings[0].getMessage()
     quick = watching.spent
     network.model.register_forward_pre_hook(lambda *_: setattr(clock, "now", clock.now + 1000.0))
     while watching.spent == quick:
@@ -329,6 +365,77 @@ def test_what_the_first_look_cost_too_much_is_paid_for_by_turns_left_out(words, 
     for later in range(step + 1, step + 2000):
         run_step(watching, clock, later)
     assert watching.spent == slow  # it became slow at once, and is left alone
+
+
+@pytest.mark.slow
+def test_a_first_step_that_is_slow_does_not_set_the_size(words):
+    watching = pessimal.PessimalCallback("greatest", words, every=10, share=0.01)
+    clock = Clock(watching)
+    network = clock.tick(network_of(words), fixed=0.0, a_token=0.0002)
+    watching.begin(network, words, step=0)
+    run_step(watching, clock, 1, seconds=20.0)
+    assert watching.size == watching.most
+    for step in range(2, 1500):
+        run_step(watching, clock, step)
+    assert watching.size < watching.most
+    rewards = watching.before["greatest"]
+    assert close(rewards, own_rewards(network, words, watching.order[: watching.size]))
+
+
+@pytest.mark.parametrize("trainer", ["lightning", "transformers"])
+@pytest.mark.parametrize("part", ["begin", "turn", "report", "forward"])
+def test_nothing_ends_the_training(words, tmp_path, caplog, monkeypatch, trainer, part):
+    """An error is said once, and the weights are those of a training that is not watched."""
+
+    def fails(*_, **__):
+        raise torch.OutOfMemoryError("out of memory")
+
+    ends = []
+    for watched in (False, True):
+        network = network_of(words, dropout=0.2).train()
+        watching = pessimal.PessimalCallback("greatest", words, **unhurried(network))
+        if part == "report":
+            watching.report = fails
+        elif part == "forward" and watched:
+            batch = callback.score_answers
+
+            def at_last(*given, batch=batch, watching=watching, **named):
+                return fails() if watching.turns == 2 else batch(*given, **named)
+
+            monkeypatch.setattr(callback, "score_answers", at_last)
+        elif part != "forward":
+            monkeypatch.setattr(watching, part, fails)
+        callbacks = [watching] if watched else []
+        if trainer == "lightning":
+            lightning(network, callbacks)
+        else:
+            hugging_face(network, callbacks, tmp_path, words)
+        ends.append([weight.clone() for weight in network.parameters()])
+    assert all(torch.equal(*pair) for pair in zip(*ends, strict=True))
+    assert not network.score._forward_hooks
+    said = warned(caplog)
+    assert len(said) == 1
+    assert "OutOfMemoryError" in said[0].getMessage()
+    assert watching.history["step"].nunique() == {"report": 6, "forward": 2}.get(part, 0)
+
+
+def test_the_last_step_is_looked_at_wherever_the_training_ends(words, tmp_path):
+    network = network_of(words)
+    watching = pessimal.PessimalCallback("greatest", words, every=100, watch=WATCH)
+    trainer = lightning(network, [watching], steps=7)
+    assert watching.history["step"].unique().tolist() == [1, 7]
+    assert trainer.global_step == 7
+    check_last_turn(watching, network, words)
+
+    class Stops(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            control.should_training_stop = state.global_step == 4
+
+    watching = pessimal.PessimalCallback("greatest", every=100)
+    trainer = hugging_face(network_of(words), [watching, Stops()], tmp_path, words)
+    assert watching.history["step"].unique().tolist() == [1, 4]
+    logged = [one["step"] for one in trainer.state.log_history if "pessimal/greatest/mean" in one]
+    assert logged == [1, 4]
 
 
 def test_a_training_that_goes_on_keeps_what_was_seen(words, tmp_path):
@@ -350,29 +457,40 @@ def test_a_training_that_goes_on_keeps_what_was_seen(words, tmp_path):
     )
     going_on.fit(Module(network), DataLoader(range(100)), ckpt_path=tmp_path / "at.ckpt")
     pd.testing.assert_frame_equal(second.history[second.history["step"] <= 8], first.history)
-    assert second.history["step"].unique().tolist() == [
-        6,
-        8,
-        12,
-    ]  # the turn at 10 measures what a token costs
+    assert second.history["step"].unique().tolist() == [1, 2, 4, 6, 8, 10, 12]
     assert second.size == first.size
 
 
-def test_what_cannot_be_watched_is_said_before_the_first_step(words):
-    for network, message in (
-        (torch.nn.Linear(2, 1), "LlamaForSequenceClassification"),
-        (network_of(words, pad=None), "pad_token_id"),
+def test_what_cannot_be_watched_is_said_and_trained(words, caplog, monkeypatch):
+    class FlatParameter(torch.nn.Parameter):
+        """As FSDP has it."""
+
+    sharded = network_of(words)
+    sharded.score.weight = FlatParameter(sharded.score.weight.data)
+    for network, given, message in (
+        (network_of(words, labels=2), words, "LlamaForSequenceClassification"),
+        (sharded, words, "sharded"),
+        (network_of(words), None, "tokenizer"),
     ):
-        with pytest.raises(ModelError, match=message):
-            lightning(network, [pessimal.PessimalCallback("greatest", words)])
-    with pytest.raises(ConfigError, match="tokenizer"):
-        lightning(network_of(words), [pessimal.PessimalCallback("greatest")])
+        caplog.clear()
+        watching = pessimal.PessimalCallback("greatest", given)
+        trainer = lightning(network, [watching], steps=2)
+        assert trainer.global_step == 2
+        assert watching.history.empty
+        assert [message in one.getMessage() for one in warned(caplog)] == [True]
+    with pytest.raises(ModelError, match="pad_token_id"):
+        callback.watchable(network_of(words, pad=None))
+    monkeypatch.setattr(callback, "score_answers", lambda *_, **__: torch.tensor([99.0]))
+    caplog.clear()
+    lightning(network_of(words), [pessimal.PessimalCallback("greatest", words)])
+    assert ["run once and shared" in one.getMessage() for one in warned(caplog)] == [True]
+
+
+def warned(caplog):
+    return [one for one in caplog.records if one.name == "pessimal.training.aside"]
+
+
+def test_options_that_make_no_sense():
     for options in ({"every": 0}, {"share": 0.0}, {"tails": 0}, {"watch": "love"}):
         with pytest.raises(ConfigError, match=next(iter(options))):
             pessimal.PessimalCallback("greatest", **options)
-
-
-def test_a_network_whose_question_cannot_be_shared_is_refused(words, monkeypatch):
-    monkeypatch.setattr(callback, "score_answers", lambda *_, **__: torch.tensor([99.0]))
-    with pytest.raises(ModelError, match="run once and shared"):
-        lightning(network_of(words), [pessimal.PessimalCallback("greatest", words)])

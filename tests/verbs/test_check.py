@@ -71,3 +71,24 @@ def test_mistakes_are_reported_in_one_piece(command, tmp_path, arguments, messag
     assert "Traceback" not in err
     assert out == ""
     assert not list(tmp_path.rglob("registry/*/*"))
+
+
+def test_a_trainers_loop_is_compared_with_the_template(command, tmp_path, tiny, tiny_checkpoint):
+    loop = [*tiny, "tracking=off", "sample=8", f"policy={tiny_checkpoint}"]
+    code, out, _ = command(*loop, "loop=trl")
+    assert code == 0
+    assert "0 of 200" in out
+    code, out, err = command(*loop, "loop=openrlhf", "strict=true")
+    assert "template" in out
+    assert "-[" in out
+    assert code == 1
+    assert "reads something else" in err
+    folder = tmp_path / "runs/registry/conformance/tiny-llama--in-openrlhf/v0"
+    faults = pd.read_parquet(folder / "tables/loop.parquet")
+    rows = pd.read_parquet(folder / "tables/loop_conversations.parquet")
+    assert faults["conversations"].max() <= len(rows) <= 200
+    assert rows["sent_reward"].notna().sum() == 8
+    for wrong in (["loop=trl", "policy=null"], ["loop=trl", "url=http://localhost:1"]):
+        code, _, err = command(*loop, *wrong)
+        assert code == 2
+        assert "loop goes with policy" in err

@@ -64,7 +64,11 @@ def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_o
         "census_keys",
         "census_everywhere",
         "census_tokens",
-    }  # tests/analyses/test_census.py
+        "additions",
+        "additions_halves",
+        "additions_sorts",
+        "additions_keys",
+    }  # tests/analyses/test_census.py, test_additions.py
     assert set(DESCRIBED["comparison"]) - of_judges == set(tables)
     optional = {"elo", "elo_matches", "share", "share_low", "share_high"}
     gone = [
@@ -84,6 +88,14 @@ def test_columns_of_what_asks_a_model_are_described():
     assert {"sequences", "curve", "ladder", "pair", "outcomes", "conformance"} <= {
         name for _, name in tables
     }
+
+
+def test_columns_of_a_census_of_a_grader_are_described(tmp_path):
+    tables = described_tables.graded(tmp_path)
+    assert len(tables) == 3
+    assert [
+        u for (part, name), table in tables.items() for u in undescribed(part, name, table)
+    ] == []
 
 
 def test_columns_that_explain_lists_are_described():

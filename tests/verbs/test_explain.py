@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 import torch
 
+from pessimal.conversation import Turn
 from pessimal.explaining.comparison import read_jsonl
 from pessimal.explaining.edits.views import from_json
-from pessimal.rewards.frame import Templated, Turn
+from pessimal.rewards.frame import Templated
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
@@ -188,7 +189,7 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
 )
 def test_a_pair_that_is_none_is_refused(explain, monkeypatch, texts, message):
     monkeypatch.setattr(
-        "pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened")
+        "pessimal.rewards.load.open_model", lambda *a: pytest.fail("a model was opened")
     )
     code, err = explain(*texts)
     assert code == 2
@@ -319,7 +320,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
     explain, mine, monkeypatch, text, message
 ):
     monkeypatch.setattr(
-        "pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened")
+        "pessimal.rewards.load.open_model", lambda *a: pytest.fail("a model was opened")
     )
     code, err = explain(*mine(text), attributes="[mine]")
     assert code == 2
@@ -353,7 +354,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
 )
 def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):
     monkeypatch.setattr(
-        "pessimal.verbs.explain.open_model", lambda *a: pytest.fail("a model was opened")
+        "pessimal.rewards.load.open_model", lambda *a: pytest.fail("a model was opened")
     )
     code, err = explain(*overrides)
     assert code == 2

@@ -74,14 +74,6 @@ def test_a_key_that_nothing_was_scored_on_is_refused_with_those_there_are(import
     assert "HP" in err
 
 
-def test_the_old_name_of_polarity_is_understood_with_a_notice(imported):
-    code, _, err = imported(
-        "compare", "prompts=[HP]", "+frames.HP=-1", "replicates=100", "tracking=off"
-    )
-    assert code == 0, err
-    assert "frames is called polarity now" in err
-
-
 # one's own model beside the published ten, on the same items
 
 

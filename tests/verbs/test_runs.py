@@ -249,8 +249,11 @@ def test_words_after_other_verbs_are_no_names():
         "action=show",
         'names=["a/b:v0"]',
     ]
-    for arguments in (["scan", "show", "x"], ["show", "runs"]):
-        with pytest.raises(ConfigError, match="unknown verb 'show'"):
+    for arguments, message in (
+        (["scan", "show", "x"], "scan takes one model, and 'x' is another"),
+        (["show", "runs"], "unknown verb 'show'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
             with_task(arguments)
 
 

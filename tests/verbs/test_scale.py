@@ -80,10 +80,12 @@ def alone(checkpoint, tmp_path_factory):
 
 
 def shards_by_process(folder: Path) -> dict[str, list[str]]:
+    """Batches of rewards that each process has scored."""
     found = defaultdict(list)
     for line in (folder / "shards.txt").read_text().splitlines():
         process, batch = line.split(" ", 1)
-        found[process].append(batch)
+        if "/states-" not in batch:
+            found[process].append(batch)
     return dict(found)
 
 
@@ -203,8 +205,7 @@ def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_f
         write(self, batch, rows, rewards)
 
     monkeypatch.setattr(Shards, "write", stop)
-    with pytest.raises(StoppedError):
-        command(*line)
+    assert command(*line)[0] == 1
     finish(started(tmp_path, [sys.executable, LOGGED, *line, "trainer.devices=2"]))
     (table,), (expected,) = (
         f.rglob("scores.parquet") for f in (tmp_path, alone["bfloat16"] / "runs")

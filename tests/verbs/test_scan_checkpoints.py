@@ -87,7 +87,7 @@ def test_a_trainings_adapters_are_one_sweep_and_one_trajectory(command, training
 
 def test_a_name_that_is_given_is_the_runs(command, tiny_checkpoint, tmp_path):
     shutil.copytree(tiny_checkpoint, tmp_path / "out" / "checkpoint-500")
-    for given, name in ((), "out@step-500"), (("model.name=mine",), "mine@step-500"):
+    for given, name in ((), f"{tmp_path.name}@step-500"), (("model.name=mine",), "mine@step-500"):
         code, _, err = command(
             "scan",
             "model=auto",

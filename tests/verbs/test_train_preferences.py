@@ -48,9 +48,8 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     assert len(report["losses"]) == 4
     assert {path.name for path in (folder / "steps").iterdir()} == {"step-0", "step-2", "step-4"}
     assert "people's order" in (folder / "README.md").read_text()
-    assert report["watched"] == [
-        {"turns": 0, "share_of_time": pytest.approx(0, abs=1)}
-    ]  # in a second or so
+    [watched] = report["watched"]
+    assert watched["turns"] == 2  # the first step and the last, however short the run
     whole = AutoModelForSequenceClassification.from_pretrained(folder)
     assert whole.score.weight.abs().max() > 0
 
@@ -125,12 +124,11 @@ def test_what_it_comes_to_want_is_followed(command, inputs, tmp_path, monkeypatc
     assert code == 0, err
     folder = tmp_path / out.strip().splitlines()[-1]
     watched = pd.read_csv(folder / "watched.csv")
-    assert watched["step"].unique().tolist() == [3, 4]  # two turns measure what one takes
+    assert {1, 4} <= set(watched["step"])
     assert set(watched["end"]) == {"best", "worst"}
     assert watched["reward"].nunique() > 20
-    assert json.loads((folder / "training.json").read_text())["watched"] == [
-        {"turns": 2, "share_of_time": 0.0}
-    ]
+    [said] = json.loads((folder / "training.json").read_text())["watched"]
+    assert said["turns"] == watched["step"].nunique()
     code, out, err = command(
         "train", "recipe=human_elo", *inputs, *QUICK, "recipe.watch=false", "force=true"
     )

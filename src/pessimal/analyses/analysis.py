@@ -6,7 +6,7 @@ point (docs/extend/analysis.md).
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ LAST = 1000.0
 MADE_BY = {
     "elo": "items that people rated: pessimal import format=eloeverything path=FILE",
     "wordings": "one question in many wordings: pessimal scan prompts=factorial54",
+    "prefixes": "prompts behind personas: pessimal scan prefixes=FILE",
     "modes": "a model scanned in two modes: pessimal scan mode=text",
     "language": "log-probabilities: pessimal scan model=auto model.path=ID "
     "model.kind=log_probability",
@@ -36,6 +37,8 @@ MADE_BY = {
     "identity": "identity terms: identity=[gender,religion]",
     "dictionaries": "a dictionary: +dictionaries.NAME=FILE",
     "judges": "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
+    "contexts": "scans of tokens in real answers: pessimal scan model=NAME slot=after",
+    "policy": "a policy: policy=NAME, of which log-probabilities were scanned",
     "checkpoints": "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
     "pessimal import format=checkpoints path=FILE",
 }
@@ -94,6 +97,10 @@ class Options:
     so."""
     words: Sequence[str] = ()
     """Words that are looked at by name."""
+    policy: str | None = None
+    """The language model that a forecast optimises."""
+    mitigations: Sequence[str] = ()
+    """Of `forecast.mitigated`: other rewards that a forecast is made for too."""
 
     @property
     def word_frequencies(self) -> Frequencies:
@@ -108,7 +115,7 @@ class Options:
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Heads:
     """What random heads would go by: states of a model's words under each prompt, or the vectors
     of MiniLM."""
@@ -121,20 +128,21 @@ class Heads:
     _last: tuple[Sequence[str], np.ndarray] | None = field(default=None, repr=False)
 
     def __call__(self, words: Sequence[str], outcome: str) -> np.ndarray:
-        """(words, directions) float64 of an outcome (see `States`); not a number for words without
-        states."""
+        """(words, spaces, directions) float64 of an outcome (see `States`); not a number for words
+        without states."""
         if self.meanings is not None:
             if self._last is None or self._last[0] != words:
-                object.__setattr__(self, "_last", (words, self.meanings(words)))
-            assert self._last is not None
+                self._last = words, self.meanings(words)[:, None]
             return self._last[1]  # one array for all outcomes: they are solved together
-        total = np.zeros((1, 1))
+        total = np.zeros((1, 1, 1))
         for column, weight in self._parts(outcome).items():
             for table in self.tables[column]:
                 assert table.states is not None
                 rows = table.states.rows
                 place = rows.index.get_indexer(pd.Index(words, dtype=object))
-                values = np.where(place[:, None] >= 0, rows.to_numpy(dtype=float)[place], np.nan)
+                values = rows.to_numpy()[place].astype(float)
+                values[place < 0] = np.nan
+                values = values.reshape(len(place), table.states.spaces, -1)
                 total = total + weight / len(self.tables[column]) * values
         return total
 
@@ -171,6 +179,25 @@ def heads_of_model(tables: TableSet, model: str, options: "Options") -> Heads | 
     return heads_of({name: [by_prompt[p] for p in prompts] for name, prompts in columns}, options)
 
 
+def heads_by_model(
+    tables: TableSet, options: "Options"
+) -> tuple[dict[str, Heads | None], dict[str, str]]:
+    """`heads_of_model` and whose states these are, by model; none where the published procedure is
+    followed."""
+    heads = {
+        model: None if options.paper else heads_of_model(tables, model, options)
+        for model in tables.models
+    }
+    return heads, {model: one.of if one else "" for model, one in heads.items()}
+
+
+def word_frequencies(tables: TableSet, models: Iterable[str], options: "Options") -> pd.Series:
+    """Zipf frequency of every word of these models' vocabularies. Raises TableError where there are
+    no frequencies."""
+    spelled = {word for model in models for word in tables.words(model).index.tolist()}
+    return options.word_frequencies.zipf(sorted(spelled))
+
+
 def several(states: pd.Series) -> str:
     """Whose states models have, where all have the same; else SEVERAL."""
     return states.iloc[0] if states.nunique() == 1 else SEVERAL
@@ -204,6 +231,7 @@ class Needs:
     """Prompts that are looked at one by one."""
     elo: bool = False
     wordings: bool = False
+    prefixes: bool = False
     modes: bool = False
     language: bool = False
     lexicons: bool = False
@@ -212,6 +240,8 @@ class Needs:
     dictionaries: bool = False
     checkpoints: bool = False
     judges: bool = False
+    contexts: bool = False
+    policy: bool = False
 
     def missing(self, tables: TableSet, options: Options) -> str:
         """What is not there and what to type; empty where nothing is missing."""
@@ -224,17 +254,21 @@ class Needs:
                 f"{self.prompts} {prompts} besides the wordings of one question; here are "
                 f"{len(tables.prompts)}"
             )
+        answers = [table for table in tables.tables if table.provenance.slot is None]
         available = {
             "elo": tables.has_elo,
             "wordings": tables.wordings,
+            "prefixes": tables.prefixed,
             "modes": any(len(by_mode) > 1 for by_mode in tables.modes.values()),
             "language": tables.language,
             "lexicons": options.lexicons,
             "frequencies": options.frequencies is not None,
             "identity": options.identity,
             "dictionaries": options.dictionaries,
-            "judges": any("says_yes_above" in table.measured for table in tables.tables),
-            "checkpoints": any(t.provenance.step is not None for t in tables.tables),
+            "judges": any("says_yes_above" in table.measured for table in answers),
+            "checkpoints": any(table.provenance.step is not None for table in answers),
+            "contexts": tables.contexts,
+            "policy": options.policy is not None,
         }
         lacking += [
             MADE_BY[name] for name, it in available.items() if getattr(self, name) and not it

@@ -6,7 +6,7 @@ Knows texts and vectors of meaning. Knows neither models nor what is computed fr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,11 @@ class Dependence:
     strata: np.ndarray
     """Of each pair, its stratum of likeness in meaning; none where no meaning is known."""
 
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        """(strata,) pairs of each stratum; counting millions takes as long as a correlation."""
+        return np.bincount(self.strata)
+
     def alike(self, values: np.ndarray) -> np.ndarray:
         """Mean correlation of the values (n,) of two words in each stratum, (strata,)."""
         if not len(self.strata):
@@ -43,7 +48,7 @@ class Dependence:
         of_words = values[self.words]
         z = (values - of_words.mean()) / (of_words.std() or 1.0)
         first, second = self.pairs
-        return np.bincount(self.strata, weights=z[first] * z[second]) / np.bincount(self.strata)
+        return np.bincount(self.strata, weights=z[first] * z[second]) / self._sizes
 
     def likeness(self, *correlations: np.ndarray) -> float:
         """Mean correlation of the influence values of two words of different clusters, at least 0.
@@ -61,7 +66,7 @@ class Dependence:
         """
         if not len(self.strata):
             return 0.0
-        shares = np.bincount(self.strata) / len(self.strata)
+        shares = self._sizes / len(self.strata)
         return max(0.0, float(shares @ np.prod(correlations, axis=0)))
 
     def summed(self, influences: np.ndarray, likeness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,18 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau, t
 
-from pessimal.analyses.analysis import Meanings, Needs, Options, analysis
+from pessimal.analyses.analysis import (
+    Heads,
+    Meanings,
+    Needs,
+    Options,
+    analysis,
+    heads_of,
+    of_random_heads,
+    whose,
+)
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import (
@@ -26,11 +36,13 @@ from pessimal.analyses.ranks import (
     ranked,
     spearman,
 )
+from pessimal.analyses.regression import likeliest, with_states
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.statistics import LEVEL, holm, holm_confidence
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
+from pessimal.tables.states import MEANING
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.words import by_word, word_starts
 
@@ -44,6 +56,8 @@ STRAIGHT = 0.99
 polarity is drawn then, and none that would repeat another."""
 NAMED = 2
 """Items named in a scatter at each end of x, y, x − y and x + y."""
+HEADS, WORDS = 200, 1000
+"""Random heads that are drawn, and words of which they order every two."""
 
 Pair = tuple[pd.Series, pd.Series]
 
@@ -151,6 +165,53 @@ def with_units(
         unit_p=p.to_numpy(),
         unit_p_adjusted=holm(p).to_numpy(),
     )
+
+
+def heads_reversing(pair: pd.DataFrame, heads: Heads) -> tuple[float, float]:
+    """What random heads reverse: one direction of the states for both prompts, and noise of each,
+    both as strong as they are in these rewards.
+
+    Noise counts as independent between the prompts, so that heads reverse rather too much.
+
+    Args:
+        pair: rewards of words under both prompts.
+        heads: on states of the columns `first` and `second`.
+
+    Returns:
+        Their mean reversal score, and the share of heads that reverse at least as many pairs of
+        these words, were scores of heads normal; not a number where fewer than `ranks.LEAST`
+        words have states.
+    """
+    states = [heads(pair.index, column) for column in ("first", "second")]
+    present = np.flatnonzero(with_states(states))
+    if len(present) < LEAST:
+        return np.nan, np.nan
+    random = np.random.default_rng(0)
+    directions = random.standard_normal((*states[0].shape[1:], HEADS))
+    drawn = []
+    chosen = random.permutation(len(present))[:WORDS]
+    for rows, rewards in zip(states, pair.to_numpy(dtype=float).T, strict=True):
+        inside = rows[present] - rows[present].mean(axis=0)
+        liking, [space] = likeliest(np.ones((len(inside), 1)), rewards[present, None], inside)
+        noise = random.standard_normal((len(chosen), HEADS))
+        moved = np.sqrt(liking.variance) * (inside[chosen, space] @ directions[space])
+        drawn.append(moved + np.sqrt(liking.noise) * noise)
+    pairs = zip(*(one.T for one in drawn), strict=True)
+    reversal = np.array([(1 - kendalltau(x, y).statistic) / 2 for x, y in pairs])
+    own = (1 - kendalltau(*pair.to_numpy()[present].T).statistic) / 2
+    away = (own - reversal.mean()) / (reversal.std(ddof=1) * np.sqrt(1 + 1 / HEADS))
+    return float(reversal.mean()), float(t.sf(away, HEADS - 1))
+
+
+def _beside_heads(table: pd.DataFrame, heads: Sequence[tuple[float, float, str]]) -> pd.DataFrame:
+    """The table of `with_units` with heads_reversal and random_head of `heads_reversing`,
+    random_head_holm and beyond_p: the larger of what other words and what random heads say; and
+    whose states these are."""
+    mean, share, states = zip(*heads, strict=True)
+    corrected = holm(pd.Series(share, table.index))
+    table = table.assign(heads_reversal=mean, random_head=share, random_head_holm=corrected)
+    beyond = table[["unit_p_adjusted", "random_head_holm"]].max(axis=1)
+    return table.assign(beyond_p=beyond, states=states)
 
 
 def ends_of_axes(first: pd.Series, second: pd.Series, *, k: int = 20) -> pd.DataFrame:
@@ -270,6 +331,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     its own items; the ends of both axes over the shared items too."""
     pieces, ends, shared, points = [], [], [], []
     units: list[tuple[str, pd.DataFrame]] = []
+    heads: dict[str, Heads | None] = {}
+    beside: list[tuple[float, float, str]] = []
     notes: list[str] = []
     drawn: dict[str, list[Pair]] = {}
     for first, second in prompt_pairs(tables, notes):
@@ -279,7 +342,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         where = {"first": first, "second": second, "candidates": tables.candidates}
         found = reversals(pairs, meanings=options.meanings, **options.draws)
         pieces.append(found.assign(**where))
-        units += [_units(tables, first, second, model) for model in found["model"]]
+        for model in found["model"]:
+            both = [_of_model(tables.by_prompt[prompt], model) for prompt in (first, second)]
+            units.append(_units(tables, both))
+            columns = {"first": both[:1], "second": both[1:]}
+            one = heads_of(columns, options)
+            kept = one if one and one.of != MEANING and units[-1][0] == "words" else None
+            heads[model] = kept
+            reversing = heads_reversing(units[-1][1], kept) if kept else (np.nan, np.nan)
+            beside.append((*reversing, kept.of if kept else ""))
         if len(pairs) > 1:
             try:
                 ends_here = _shared_ends(tables, first, second, list(pairs), k=options.top)
@@ -307,6 +378,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         meanings=options.meanings,
         confidence=options.confidence,
     )
+    table = _beside_heads(table, beside)
     scattered = (
         pd.concat(points, ignore_index=True) if points else pd.DataFrame({"alone": [], "model": []})
     )
@@ -318,7 +390,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         "reversal score",
         "unit_low",
         "unit_high",
-        p="unit_p_adjusted",
+        p="beyond_p",
         null=0.5,
         n="unit_n",
         of=most["unit"],
@@ -338,7 +410,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             share=1 / 2,
             plot=Forest.of(effect, panel="prompts", tabs=(), data=shown, xlabel="reversal score"),
             method="framing",
-            notes=tuple(notes),
+            notes=(*notes, *whose(heads, tables.labels)),
             summary={
                 f"{row.first}-{row.second}/{name}/{row.model}": float(value)
                 for row in table.itertuples()
@@ -380,34 +452,40 @@ def _headline(head: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> 
     share = f"{most['unit_reversal']:.0%}"
     interval = f" [{most['unit_low']:.0%}, {most['unit_high']:.0%}]"
     interval = "" if np.isnan(most["unit_low"]) else interval
+    heads = ""
+    if most["states"]:
+        heads = f"; {of_random_heads(most['random_head'], most['states'])}"
     if len(head) == 1:
-        if most["unit_p_adjusted"] <= LEVEL:
-            return f"{pairs}, {model} reverses {share}{interval} of pairs of {units}."
-        return f"{pairs}, no reversal found: {model} turns {share}{interval} of pairs of {units}."
-    reverse = head[(head["unit_p_adjusted"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
+        if most["beyond_p"] <= LEVEL:
+            return f"{pairs}, {model} reverses {share}{interval} of pairs of {units}{heads}."
+        return (
+            f"{pairs}, no reversal found: {model} turns {share}{interval} of pairs of "
+            f"{units}{heads}."
+        )
+    reverse = head[(head["beyond_p"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
     if reverse.empty:
-        surely = (head["unit_p_adjusted"] <= LEVEL).all()
+        surely = ((head["unit_p_adjusted"] <= LEVEL) & (head["unit_reversal"] <= 0.5)).all()
         found = "no model reverses" if surely else "no model found to reverse"
-        return f"{pairs}, {found} most pairs of {units}; most, {model} ({share}{interval})."
+        return f"{pairs}, {found} most pairs of {units}; most, {model} ({share}{interval}{heads})."
     least = head.loc[head["unit_reversal"].idxmin()]
     verb = "reverses" if len(reverse) == 1 else "reverse"
     return (
         f"{pairs}, {len(reverse)} of {len(head)} models {verb} most pairs of {units}; most, "
-        f"{model} ({share}); least, {label[least['model']]} ({least['unit_reversal']:.0%})."
+        f"{model} ({share}{heads}); least, {label[least['model']]} ({least['unit_reversal']:.0%})."
     )
 
 
-def _units(tables: TableSet, first: str, second: str, model: str) -> tuple[str, pd.DataFrame]:
+def _of_model(tables: Sequence[ScoreTable], model: str) -> ScoreTable:
+    return next(table for table in tables if table.provenance.model == model)
+
+
+def _units(tables: TableSet, both: Sequence[ScoreTable]) -> tuple[str, pd.DataFrame]:
     """What the questions can be asked of, and a model's rewards under both: the items of a list,
     the words of a vocabulary that begin as words do, all tokens of one with too few words."""
-    both = [
-        next(table.rows for table in tables.by_prompt[prompt] if table.provenance.model == model)
-        for prompt in (first, second)
-    ]
-    pair = _pair(*(pd.Series(rows["reward"].to_numpy(), rows["text"]) for rows in both))
+    pair = _pair(*map(_rewards, both))
     if tables.candidates != "vocabulary":
         return tables.things, pair
-    named = pair[(both[0]["kind"] == "normal").to_numpy()]
+    named = pair[(both[0].rows["kind"] == "normal").to_numpy()]
     words = by_word(named)
     words = words[words.index.isin(word_starts(named.index))]
     enough = len(words) >= LEAST and (words.nunique() > 1).all()

@@ -11,10 +11,11 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
-    heads_of_model,
+    heads_by_model,
     of_random_heads,
     whose,
     with_mean,
+    word_frequencies,
 )
 from pessimal.analyses.regression import Fit, classical, interval, random_heads, robust
 from pessimal.errors import TableError
@@ -205,13 +206,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # The first lexicon controls.
     valence = next(iter(options.lexicons.values()), pd.Series(dtype=float))
     models = list(filter(tables.columns_of, tables.models))
-    spelled = {word for model in models for word in tables.words(model).index.tolist()}
-    zipf = options.word_frequencies.zipf(sorted(spelled))
+    zipf = word_frequencies(tables, models, options)
     rated = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
-    pieces, left_out, by_model = [], defaultdict(list), {}
+    pieces, left_out = [], defaultdict(list)
+    heads, states_of = heads_by_model(tables, options)
     for model in models:
         tokens = tables.tokens(model)
-        heads = by_model[model] = heads_of_model(tables, model, options)
         try:
             if options.paper:
                 slopes = published_frequency_slopes(
@@ -228,7 +228,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                     valence,
                     pairs=tables.pairs_of(model),
                     unrated=pd.Index(unrated, dtype=object),
-                    heads=heads,
+                    heads=heads[model],
                     confidence=options.confidence,
                 )
         except TableError as error:
@@ -237,7 +237,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for name in SETS[: 1 if options.paper else 2]:
             if name not in set(slopes["words"]):
                 left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
-        pieces.append(slopes.assign(model=model, states=heads.of if heads else ""))
+        pieces.append(slopes.assign(model=model, states=states_of[model]))
     notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
@@ -299,7 +299,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 xlabel=effect.label,
             ),
             method="frequency",
-            notes=(*tables.without_columns(), *whose(by_model, tables.labels), *notes),
+            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
             summary={
                 f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
                 for row in table[table["frames"] == "opposite"].itertuples()

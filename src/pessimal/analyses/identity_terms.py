@@ -36,7 +36,7 @@ from pessimal.analyses.matching import (
     matched_sets,
     stems_of,
 )
-from pessimal.analyses.regression import heads_beyond, taste
+from pessimal.analyses.regression import heads_beyond, taste, with_states
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
@@ -338,7 +338,7 @@ def _random_heads(
     words = matches.words.tolist()
     both = {HALF_SUM: half_sum(*pair), HALF_DIFFERENCE: difference(*pair)} if pair else {}
     states = [heads(words, both.get(measure, measure)) for measure in measures]
-    present = np.all([np.isfinite(one[:, 0]) for one in states], axis=0)
+    present = with_states(states)
     weights = np.column_stack([sets.weights(present) for sets in matches.axes.values()])
     untrained = heads_beyond(weights, matches.design, grid, stem_groups(matches.words), states)
     return dict(zip(matches.axes, untrained.share, strict=True))

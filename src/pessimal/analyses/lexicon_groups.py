@@ -15,9 +15,10 @@ from pessimal.analyses.analysis import (
     States,
     analysis,
     by_lexicon,
-    heads_of_model,
+    heads_by_model,
     of_random_heads,
     whose,
+    word_frequencies,
 )
 from pessimal.analyses.regression import interval, random_heads, robust
 from pessimal.errors import TableError
@@ -186,15 +187,10 @@ def _separation(
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How well each model's rewards set each lexicon's positive words apart from its negative
     ones."""
-    heads = {
-        model: None if options.paper else heads_of_model(tables, model, options)
-        for model in tables.models
-    }
-    of = {model: one.of if one else "" for model, one in heads.items()}
+    heads, of = heads_by_model(tables, options)
     zipf = None
     if options.frequencies is not None:
-        spelled = {word for model in tables.models for word in tables.words(model).index.tolist()}
-        zipf = options.frequencies.zipf(sorted(spelled))
+        zipf = word_frequencies(tables, tables.models, options)
     separations, notes = by_lexicon(
         tables,
         options,
@@ -220,9 +216,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
     tested = "auc_p_holm" if first["random_head_holm"].isna().all() else "random_head_holm"
     holds = first[tested] <= LEVEL
-    row = first.loc[(first["auc"] - 0.5).abs().where(holds, -1.0).idxmax()]
-    if not holds.any():
-        row = first.loc[(first["auc"] - 0.5).abs().idxmax()]
+    among = first[holds] if holds.any() else first
+    row = among.loc[(among["auc"] - 0.5).abs().idxmax()]
     label, share = tables.labels[row["model"]], f"{row['auc']:.0%} of pairs"
     if tested == "random_head_holm":
         share += f"; {of_random_heads(row['random_head'], row['states'])}"

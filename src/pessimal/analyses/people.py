@@ -6,7 +6,8 @@ had. What the number of matches says of the error is a lower bound.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,21 @@ from scipy.stats import false_discovery_control, norm, rankdata
 from scipy.stats import t as student
 
 from pessimal.analyses.agreement import agreement
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import (
+    Heads,
+    Needs,
+    Options,
+    analysis,
+    heads_of,
+    of_random_heads,
+    whose,
+)
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
+from pessimal.analyses.regression import heads_on_ranks
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
-from pessimal.statistics import LEVEL, median_interval
+from pessimal.statistics import LEVEL, holm, median_interval
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
@@ -44,6 +54,7 @@ def human_correlation(
     rewards: pd.DataFrame,
     elo: pd.Series,
     *,
+    heads: Mapping[str, Callable[[Sequence[str]], np.ndarray]] | None = None,
     replicates: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -52,15 +63,18 @@ def human_correlation(
 
     Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are item
     bootstraps of the linearised statistics; the human scores' own error is not in them (see
-    `reliability`).
+    `reliability`). Whether a head that nobody trained would agree as much is another question
+    (`random_head`, see `regression.heads_on_ranks`).
 
     Args:
         rewards: items × models.
         elo: human score per item, higher is better, indexed by the same items.
+        heads: by model, items → the states (items, spaces, directions) that random heads would be
+            on; of a model without them random_head is missing.
 
     Returns:
         One row per model: model, n, spearman, kendall, low, high (both of Spearman's rho),
-            kendall_low, kendall_high.
+            kendall_low, kendall_high, random_head, heads_within.
 
     Raises:
         TableError: see `checks.check_rewards`; or the items differ, or the human scores do not
@@ -79,7 +93,7 @@ def human_correlation(
     draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     estimates, low, high = bootstrapped(rhos + taus, **draws)
     rho, tau = slice(None, len(rhos)), slice(len(rhos), None)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "model": list(rewards),
             "n": len(rewards),
@@ -89,8 +103,21 @@ def human_correlation(
             "high": high[rho],
             "kendall_low": low[tau],
             "kendall_high": high[tau],
+            "random_head": np.nan,
+            "heads_within": np.nan,
         }
     )
+    if heads:
+        items, held = rewards.index.tolist(), table["model"].isin(list(heads)).to_numpy()
+        untrained = heads_on_ranks(
+            rewards.to_numpy()[:, held],
+            people.to_numpy(),
+            np.arange(len(items)),
+            [heads[model](items) for model in table["model"][held]],
+        )
+        table.loc[held, "random_head"] = untrained.share
+        table.loc[held, "heads_within"] = untrained.within
+    return table
 
 
 def corrected_for_error(correlation: pd.DataFrame, reliability: float) -> pd.DataFrame:
@@ -456,6 +483,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         )
     collected: dict[str, list[pd.DataFrame]] = defaultdict(list)
     notes = _left_out(tables, rated)
+    meanings = heads_of({}, options)  # one for all: they are solved together
+    heads: dict[str, Heads | None] = {}
     seeded: dict[str, Any] = {"confidence": options.confidence, "seed": options.seed}
     for prompt, members in rated.items():
         rewards = tables.matrix(prompt)[[table.provenance.model for table in members]]
@@ -465,7 +494,17 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             people["elo_matches"],
             tables.reading.polarity_of(prompt),
         )
-        correlation = human_correlation(rewards, elo, **options.draws)
+        for table in members:
+            own = (
+                None
+                if options.paper or table.states is None
+                else heads_of({prompt: [table]}, options)
+            )
+            heads[table.provenance.model] = own or (None if options.paper else meanings)
+        here = {m: partial(own, outcome=prompt) for m in rewards if (own := heads[m]) is not None}
+        correlation = human_correlation(rewards, elo, heads=here, **options.draws)
+        correlation["random_head_holm"] = holm(correlation["random_head"])
+        correlation["states"] = [own.of if (own := heads[m]) else "" for m in rewards]
         try:
             correlation = corrected_for_error(correlation, reliability(elo, matches))
         except TableError as error:
@@ -501,6 +540,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for name, piece in pieces.items():
             collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
+    notes += whose(heads, tables.labels)
     return [
         _correlation_result(tables, joined["correlation"], list(rated), notes),
         _agreement_result(joined["agreement"]),
@@ -619,29 +659,46 @@ def _correlation_result(
     signs = {p: sign for p in prompts if (sign := tables.reading.polarity_of(p))}
     prompt = next(iter(signs), prompts[0])
     rows = correlation[correlation["prompt"] == prompt]
-    agreement = signs.get(prompt, 1) * rows["spearman"]
-    most, least = rows.loc[agreement.idxmax()], rows.loc[agreement.idxmin()]
-    how = (
-        ("agrees most" if agreement.max() > 0 else "disagrees least")
-        if signs
-        else "correlates most"
+    rows = rows.assign(agreement=signs.get(prompt, 1) * rows["spearman"])
+    tested = None if rows["random_head_holm"].isna().all() else "random_head_holm"
+    apart = rows[tested] <= LEVEL if tested else (rows["low"] > 0) | (rows["high"] < 0)
+    agreeing = rows[apart & (rows["agreement"] > 0)]
+    found = agreeing if signs and len(agreeing) else rows[apart]
+    how = ("disagree" if len(found) and agreeing.empty else "agree") if signs else "correlate"
+    sizes = found["spearman"].abs() if len(found) else rows["agreement"]
+    most = rows.loc[sizes.idxmax()]
+    label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
+    number += (
+        f"; {of_random_heads(most['random_head'], most['states'])}" if tested else _interval(most)
     )
-    rest = (
-        f"; {tables.labels[least['model']]} least: {least['spearman']:.2f}" if len(rows) > 1 else ""
-    )
+    if found.empty:
+        itself = " by itself" if tested else ""
+        said = f"no model is found to {how} with people{itself}; nearest, {label}"
+    elif len(rows) == 1:
+        said = f"{label} {how}s with people"
+    else:
+        themselves = " by themselves" if tested else ""
+        said = f"{len(found)} of {len(rows)} models {how} with people{themselves}; most, {label}"
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
     effect = Effect(
-        "spearman", "ρ with people", "low", "high", null=0.0, of=tables.things, symbol="spearman"
+        "spearman",
+        "ρ with people",
+        "low",
+        "high",
+        p=tested,
+        null=0.0,
+        of=tables.things,
+        symbol="spearman",
+        band=tested and "heads_within",
     )
     return Result.of_row(
         most,
         "human_correlation",
         correlation,
         effect,
-        f"On {prompt}, {tables.labels[most['model']]} {how} with people: ρ = "
-        f"{most['spearman']:.2f}{_interval(most)}{rest}.",
+        f"On {prompt}, {said}: {number}.",
         plot=Forest.of(
             effect,
             data=correlation.iloc[order.argsort(kind="stable")],

@@ -54,6 +54,8 @@ class Taste(NamedTuple):
     freedom: np.ndarray
     """(m,) degrees of freedom of the variance of w: twice its Fisher information on the scale of
     logarithms."""
+    unlikely: np.ndarray
+    """(m,) −2 logarithms of the restricted likelihood, less a constant of the design."""
 
 
 class RandomHeads(NamedTuple):
@@ -81,13 +83,13 @@ def random_heads(
         design: (n, k), a column of ones included where an intercept is wanted.
         outcomes: (n, m).
         groups: (n,) which group a row belongs to.
-        states: m arrays (n, directions). Rows without states, not a number, are left out, of the
-            coefficients too.
+        states: m arrays (n, spaces, directions); a head is in one of the spaces. Rows without
+            states, not a number, are left out, of the coefficients too.
         combinations: (k, q) of the coefficients; each by itself where None.
     """
     if combinations is None:
         combinations = np.eye(design.shape[1])
-    present = np.all([np.isfinite(one[:, 0]) for one in states], axis=0)
+    present = with_states(states)
     if present.sum() < LEAST_ROWS * design.shape[1]:
         missing = np.full((combinations.shape[1], outcomes.shape[1]), np.nan)
         return RandomHeads(missing, missing, missing)
@@ -95,6 +97,26 @@ def random_heads(
     weights = np.zeros((len(design), combinations.shape[1]))
     weights[present] = inside @ np.linalg.solve(inside.T @ inside, combinations)
     return heads_beyond(weights, design, outcomes, groups, states)
+
+
+def heads_on_ranks(
+    outcomes: np.ndarray, other: np.ndarray, groups: np.ndarray, states: Sequence[np.ndarray]
+) -> RandomHeads:
+    """`random_heads` against Spearman's ρ of each outcome (n, m) with another column (n,): the
+    slope of standardised ranks on ranks. All fields are (m,)."""
+
+    def standard(values: np.ndarray) -> np.ndarray:
+        ranks = stats.rankdata(values, axis=0)
+        return (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
+
+    design = np.column_stack([np.ones(len(other)), standard(other)])
+    found = random_heads(design, standard(outcomes), groups, states)
+    return RandomHeads(*(one[1] for one in found))
+
+
+def with_states(states: Sequence[np.ndarray]) -> np.ndarray:
+    """(n,) the rows that have states in all of these arrays (n, spaces, directions)."""
+    return np.all([np.isfinite(one[:, 0, 0]) for one in states], axis=0)
 
 
 def heads_beyond(
@@ -108,7 +130,8 @@ def heads_beyond(
 
     The sum is a'y. A random head on the states H gives y = X b + H w + e, with w and e independent
     normal; their variances are those that fit the outcome best (`taste`), so that a'y has the
-    variance |a'H|² var(w) + |a|² var(e) about 0. Where rows of one group share what is left, the
+    variance |a'H|² var(w) + |a|² var(e) about 0. Of several spaces H is that in which the outcome
+    is likeliest. Where rows of one group share what is left, the
     second term is the sum over groups of the squares of theirs, if that is larger. As var(w) is
     estimated, Student's t stands in place of the normal, with Satterthwaite's degrees of freedom.
 
@@ -122,15 +145,16 @@ def heads_beyond(
     variance, freedom = np.empty_like(estimates), np.empty_like(estimates)
     for vectors in {id(one): one for one in states}.values():
         same = [j for j, one in enumerate(states) if one is vectors]
-        rows = np.isfinite(vectors[:, 0])
+        rows = with_states([vectors])
         a, inside = weights[rows], vectors[rows]
-        liking = taste(design[rows], outcomes[np.ix_(rows, same)], inside)
+        liking, space = likeliest(design[rows], outcomes[rows][:, same], inside)
         left = liking.residuals[:, None] * a[:, :, None]  # (n, q, same)
         together = np.zeros((int(groups.max()) + 1, *left.shape[1:]))
         np.add.at(together, groups[rows], left)
         clustered = np.square(together).sum(axis=0) * len(a) / (len(a) - design.shape[1])
         independent = np.square(a).sum(axis=0)[:, None] * liking.noise
-        moved = np.square(a.T @ inside).sum(axis=1)[:, None] * liking.variance
+        reach = np.square(np.tensordot(a, inside, axes=(0, 0))).sum(axis=2)  # (q, spaces)
+        moved = reach[:, space] * liking.variance
         rest = np.maximum(independent, clustered)
         variance[:, same] = moved + rest
         informed = moved**2 / liking.freedom + rest**2 / (len(a) - design.shape[1])
@@ -196,6 +220,20 @@ def robust(design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray) -> Fit:
     return Fit(coefficients, errors, deviations, present - k)
 
 
+def likeliest(
+    design: np.ndarray, outcomes: np.ndarray, states: np.ndarray
+) -> tuple[Taste, np.ndarray]:
+    """`taste` of each outcome in that of the spaces (n, spaces, directions) in which it is
+    likeliest, and (m,) which that is."""
+    tastes = [taste(design, outcomes, space) for space in np.moveaxis(states, 1, 0)]
+    best = np.argmin([one.unlikely for one in tastes], axis=0)
+    fields = [
+        np.stack(values, axis=-1)[..., np.arange(len(best)), best]
+        for values in zip(*tastes, strict=True)
+    ]
+    return Taste(*fields), best
+
+
 def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Taste:
     """Variances of the linear mixed model whose random effect is a direction of the states, by
     restricted maximum likelihood.
@@ -212,19 +250,24 @@ def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Tas
     spread, turned = np.linalg.eigh(less.T @ less)
     wide = spread > LEAST_DIRECTION * max(spread.max(initial=0.0), 1e-300)
     spread = spread[wide]
-    directions = less @ (turned[:, wide] / np.sqrt(spread))  # (n, d) orthonormal
+    # `less @ turned` are orthonormal directions of the rows; they are never written out, which
+    # would take as long as all the rest.
+    turned = turned[:, wide] / np.sqrt(spread)
     residuals = outcomes - basis @ (basis.T @ outcomes)
-    along = directions.T @ residuals  # (d, m)
+    along = turned.T @ (less.T @ residuals)  # (d, m)
     freedom = len(design) - design.shape[1]
     beyond = np.maximum(np.square(residuals).sum(axis=0) - np.square(along).sum(axis=0), 0.0)
     scale = np.log(spread.mean()) if len(spread) else 0.0
-    ratios, noise = np.zeros(outcomes.shape[1]), np.zeros(outcomes.shape[1])
+    ratios, noise, unlikely = np.zeros((3, outcomes.shape[1]))
     for j, (squares, rest) in enumerate(zip(np.square(along).T, beyond, strict=True)):
         if squares.sum() + rest > 0:  # else the design explains all of it
             ratios[j], noise[j] = _likeliest(squares, rest, spread, scale, freedom)
+            directions_used = np.log(ratios[j] * spread + 1).sum()
+            unlikely[j] = freedom * np.log(max(noise[j], 1e-300)) + directions_used
     kept = ratios * spread[:, None] / (ratios * spread[:, None] + 1)  # (d, m)
-    freedom = np.maximum(np.square(kept).sum(axis=0), 1.0)
-    return Taste(ratios * noise, noise, residuals - directions @ (kept * along), freedom)
+    informed = np.maximum(np.square(kept).sum(axis=0), 1.0)
+    left = residuals - less @ (turned @ (kept * along))
+    return Taste(ratios * noise, noise, left, informed, unlikely)
 
 
 def _likeliest(

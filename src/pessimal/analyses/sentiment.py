@@ -18,7 +18,7 @@ from pessimal.analyses.analysis import (
     States,
     analysis,
     by_lexicon,
-    heads_of_model,
+    heads_by_model,
     of_random_heads,
     several,
     whose,
@@ -426,11 +426,7 @@ def _moves_of_mean(
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""
-    heads = {
-        model: None if options.paper else heads_of_model(tables, model, options)
-        for model in tables.models
-    }
-    of = {model: one.of if one else "" for model, one in heads.items()}
+    heads, of = heads_by_model(tables, options)
     fits, notes = by_lexicon(
         tables,
         options,

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from pessimal.analyses.analysis import (
     Heads,
@@ -27,7 +26,7 @@ from pessimal.analyses.analysis import (
     whose,
 )
 from pessimal.analyses.ranks import ranked, spearman
-from pessimal.analyses.regression import interval, random_heads
+from pessimal.analyses.regression import heads_on_ranks, interval
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL, holm
@@ -53,7 +52,7 @@ def valence_agreement(
 
     The interval and p are for other words of the language: the influence of each stem's words is
     summed, on Fisher's scale, with Student's t and stems − 2 degrees of freedom. Random heads are
-    held against it as the slope of ranks on ranks (`regression.random_heads`).
+    held against it as the slope of ranks on ranks (`regression.heads_on_ranks`).
 
     Args:
         scores: words × columns, index = word.
@@ -76,10 +75,6 @@ def valence_agreement(
             "more of them"
         )
 
-    def standard(values: np.ndarray) -> np.ndarray:
-        ranks = rankdata(values, axis=0)
-        return (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
-
     rated, groups = valence[shared].to_numpy(dtype=float), stem_groups(shared)
     values = scores.loc[shared].to_numpy(dtype=float)
     people, stems = ranked(rated), int(groups.max()) + 1
@@ -97,10 +92,8 @@ def valence_agreement(
     table["random_head"] = table["heads_within"] = np.nan
     if heads is not None:
         states = [heads(shared.tolist(), outcome) for outcome in scores]
-        design = np.column_stack([np.ones(len(shared)), standard(rated)])
-        untrained = random_heads(design, standard(values), groups, states)
-        table["random_head"] = untrained.share[1]
-        table["heads_within"] = untrained.within[1]
+        untrained = heads_on_ranks(values, rated, groups, states)
+        table["random_head"], table["heads_within"] = untrained.share, untrained.within
     return table
 
 

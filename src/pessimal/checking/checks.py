@@ -59,6 +59,11 @@ WHAT = (
         "served_messages": "Scores of conversations, which the server puts through its template, "
         "are the model's own rewards.",
         "served_text": "Scores of conversations that are sent as text are the model's own rewards.",
+        "served_pairs": "Scores of a prompt and a response, which the server encodes as a pair, "
+        "are the model's own rewards.",
+        "served_long": "Scores of inputs beyond 512, 2,048 and 4,096 tokens are the model's own "
+        "rewards.",
+        "served_refused": "Long inputs that the server does not take, and says so.",
         "served_batch": "Alone and in a batch of unlike lengths, an input gets the same score.",
         "served_repeat": "Sent twice, an input gets the same score.",
         "served_order": "Kendall's tau between the scores and the model's own rewards.",

@@ -207,7 +207,8 @@ def head(checked: CheckedNetwork) -> Check:
     1, in float32."""
     full = checked.full
     reader = None if full is None else full.decoder.head
-    if full is None or not isinstance(reader, Head):
+    steps = getattr(checked.network, "steps", None)
+    if full is None or not isinstance(reader, Head) or steps is not None:
         return Check("head", note="the reward is the model's own output")
     read = []
     for row in range(len(checked.inputs)):
@@ -226,8 +227,8 @@ def head(checked: CheckedNetwork) -> Check:
 
 def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     """Both sides, and where the reward is read; all by the model's own class."""
-    if isinstance(checked.network, LanguageNetwork):
-        why = "a language model's own class reads no reward"
+    if isinstance(checked.network, LanguageNetwork) or getattr(checked.network, "steps", None):
+        why = "the model's own class reads no reward"
         return [Check(name, note=why) for name in (*SIDES, "pad_is_eos")]
     inputs = [checked.inputs.ids(row) for row in range(len(checked.inputs))]
     alone = np.concatenate([as_published(checked, [ids]) for ids in inputs])
@@ -283,8 +284,8 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
         f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
         f"responses{alone_wrong}. pessimal reads the last token on every path, so its rewards are "
         "not those that this class prints. Which of the two the model was trained for, its card "
-        "says. To read the last token in code of your own: network.config.pad_token_id = ID, one "
-        "that occurs in no conversation, and pad with it"
+        "says; model.read=own reads what its class does. To read the last token in code of your "
+        "own: network.config.pad_token_id = ID, one that occurs in no conversation, and pad with it"
     )
     return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 

@@ -47,14 +47,10 @@ def served_result(diagnosis: Diagnosis, name: str) -> Result:
     faults = " and ".join(_name(part) for part in diagnosis.faults)
     harmless = " (harmless)" if diagnosis.harmless else ""
     headline = "served right." if diagnosis.right else f"{faults}{harmless}."
-    either = (
-        f" Or {' or '.join(diagnosis.remaining).replace('_', ' ')}." if diagnosis.remaining else ""
-    )
     summary: dict[str, Any] = {
         "right": diagnosis.right,
         "harmless": diagnosis.harmless,
         "faults": [part.fault for part in diagnosis.faults],
-        "remaining": list(diagnosis.remaining),
         "failed_checks": failed,
         "requests": len(diagnosis.served),
         "kendall": diagnosis.kendall,
@@ -63,7 +59,7 @@ def served_result(diagnosis: Diagnosis, name: str) -> Result:
     return Result(
         "conformance",
         as_table(checks),
-        headline=f"{name}: {headline}{either}",
+        headline=f"{name}: {headline}",
         method="served",
         weight=weight_of(0.0 if diagnosis.right else 0.2 if diagnosis.harmless else 1.0),
         estimate=Estimate(

@@ -1,87 +1,58 @@
 """Is a model served right? Compares a server's answers with what the model on this machine gives,
-and with what every known fault would give, and names the fault that is closest.
+and names a fault only where that explains every answer, and nothing of another name does nearly as
+well.
 
-Answers are judged by their likelihood: normal around what a hypothesis predicts, as wide as
-rounding makes it in float32 and, measured on the network itself, in float16, bfloat16 and int8. A
-head of unknown weights is a Gaussian process that is linear in the states. Knows nothing of HTTP: a
-server is a function from inputs to scores.
+Explanations are closed forms, or least squares with more answers than unknowns. First inputs alone,
+then long ones, batches, and the further forms, each with what was found before. What nothing
+explains has no name: what was seen stands in the numbers. Knows nothing of HTTP.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.stats import kendalltau
 
-from pessimal.checking.served_asking import BUDGET, Hypothesis, Interview, Scores
-from pessimal.checking.served_faults import LEVELS, Local, Part, in_level, last_states
+from pessimal.checking.served_asking import BUDGET, Input, Interview, Scores
+from pessimal.checking.served_faults import (
+    LEVELS,
+    PLAIN,
+    RIGHT,
+    Local,
+    Made,
+    Part,
+    Read,
+    Reading,
+    cuts,
+    fitted,
+    in_batches,
+    of_batch,
+    readings,
+    variants,
+)
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.trust import TOLERANCE, allowed
 
-TEXTS, FURTHER = 12, 12
-"""Conversations sent in another form than the first; inputs of one attempt to tell two hypotheses
-apart."""
-EXACT = 3e-5
-"""Standard deviation of float32 answers, in those of the rewards: a deep float32 network shows as
-much between batches."""
-ADEQUATE = 3.0
-"""Root mean square difference that fits, in standard deviations of the noise."""
-STATE_NOISE, OTHER_STATES = (1e-10, 1e-6, 1e-4), (1e-3, 1e-2, 1e-1)
-"""Squared noise of the states, as a share of their squares: float32, float16 and bfloat16; and what
-only other states than the model's explain."""
-LINEAR = 0.01
-"""Share of the scores' variance that a linear function of the rewards may leave."""
-RIVAL, FAULT, FREE, PLAIN = 7.0, 3.0, 5.0, 10.0
-# Differences of log-likelihood: within which two hypotheses remain (1 : 1000); what each fault must
-# earn, and each free parameter; and by how much a hypothesis of free weights must beat answers that
-# depend on nothing.
+MARGIN = 10.0
+"""How many times as far off the next explanation of another name must be."""
+ROUGH_MARGIN, NOISES, ROUGHEST = 4.0, 2.5, 0.05
+"""The same in a lower precision, whose root mean square error may be this many times what is
+measured here, and never more than this share of a standard deviation."""
+JITTERS = 8.0
+"""Times that what a server differs from itself by is allowed: it is the largest of a few."""
+ALIKE = 0.6
+"""Correlation of the differences with those of a precision here from which on it is named."""
+CUTS = (128, 256, 512, 1024, 2048, 3072, 4096, 8192)
+"""Tokens that servers cut at."""
+HARMLESS = max(TOLERANCE.values())
 CPU = torch.device("cpu")
 FINENESS = ("float32", *LEVELS)
-IDS = "token ids, where the server has an API that takes them, such as endpoint.api=vllm-classify"
-APART = {
-    (
-        "random_head",
-        "adapter_head",
-    ): "the head of the checkpoint that training began from: base=DIR_OR_ID",
-    ("two_outputs", "random_head"): "num_labels in the served config.json: 1 or 2",
-    ("unknown", "another_template"): IDS,
-    ("pad_read_as_end", "missing_end"): IDS,
-    ("missing_end", "pad_read_as_end"): IDS,
-    (
-        "left_padding",
-        "pad_read_as_end",
-    ): "which token the server pads with, and on which side: its tokenizer_config.json",
-}
-"""What would tell two faults apart that no further input does."""
-OTHERWISE = (
-    "inputs on which the two differ, and none of the random ones does: prompts=[…] with another "
-    "prompt"
-)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How well answers fit a hypothesis."""
-
-    hypothesis: Hypothesis
-    predicted: np.ndarray
-    sigma: float
-    """Standard deviation of its noise, in units of the scores."""
-    noise: float
-    """The same around what float32 gives, in standard deviations of the predictions."""
-    level: str
-    """`float32`, or the lower precision whose noise it takes."""
-    log_likelihood: float
-    residual: float
-    """Root mean square."""
-
-    @property
-    def adequate(self) -> bool:
-        return self.residual <= ADEQUATE * self.sigma
+ROUNDED = {"lower_precision", "small_difference"}
 
 
 @dataclass(frozen=True)
@@ -90,25 +61,24 @@ class Diagnosis:
 
     faults: tuple[Part, ...]
     """Keys of FAULTS, and their kind."""
-    remaining: tuple[str, ...]
-    """Of an ambiguous case: other faults that fit as well as the first."""
-    apart: str
-    """What would tell these apart."""
     level: str
     """Precision of the server, as far as its answers say; empty where they do not."""
     served: np.ndarray
     own: np.ndarray
     """Scores (n,), and the model's own rewards of the same inputs, in the order sent."""
     forms: np.ndarray
-    """What each input was sent as (n,)."""
-    fault_difference: float | None
-    """Largest |served − what the named faults give|; None where that is not one number."""
+    kinds: np.ndarray
+    """What each input was sent as (n,), and how: alone, again, batch or long."""
+    limit: float
+    """Largest difference that rounding explains."""
     repeat_difference: float
     """Largest difference between two answers to one input, sent alone."""
     batch_difference: float
     """Largest difference between an input alone and in a batch of unlike lengths."""
     outputs: tuple[int, int]
     """Outputs that the server gives, and that the model has."""
+    refused: tuple[tuple[str, int], ...] = ()
+    """Long inputs that the server does not take: their form and words."""
 
     @property
     def right(self) -> bool:
@@ -131,15 +101,173 @@ class Diagnosis:
 
     @property
     def harmless(self) -> bool:
-        """Right, or a lower precision that moves no reward by 0.3 standard deviations."""
-        only = {part.fault for part in self.faults} <= {"lower_precision"}
-        return only and self.own_difference <= max(TOLERANCE.values()) * self.spread
+        """Right, or a rounding that moves no reward by 0.3 standard deviations."""
+        rounded = {part.fault for part in self.faults} <= ROUNDED
+        return self.right or (rounded and self.own_difference <= HARMLESS * self.spread)
 
 
 def scale_of(values: np.ndarray) -> float:
     """What differences are measured by: the standard deviation, or of values that hardly vary their
     size."""
     return max(float(np.std(values)), 1e-3 * float(np.abs(values).max()), 1e-9)
+
+
+class Explanation(NamedTuple):
+    """What a server may do, and the scores (n,) that it would then give."""
+
+    faults: tuple[Part, ...]
+    predicted: np.ndarray
+    reading: Reading
+    link: Made = np.asarray
+    variant: Part = RIGHT
+    """How it reads what it is sent."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(part.fault for part in self.faults)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """By how much a server's scores may differ from what explains them."""
+
+    jitter: float
+    """What the server differs from itself by."""
+    rough: float = 0.0
+    """Root mean square error of a lower precision, in standard deviations; 0 for float32."""
+
+    def limit(self, predicted: np.ndarray) -> float:
+        """Largest difference that is no fault; long inputs and batches round more than what is seen
+        alone."""
+        exact = max(allowed(predicted, dtype=Dtype.float32), JITTERS * self.jitter)
+        return max(exact, HARMLESS * scale_of(predicted)) if self.rough else exact
+
+    def takes(self, served: np.ndarray, predicted: np.ndarray) -> bool:
+        """Whether these predicted scores are the served ones."""
+        off = served - predicted
+        if not np.isfinite(off).all():
+            return False
+        if self.rough:
+            return float(np.sqrt((off**2).mean())) <= self.rough * scale_of(predicted)
+        return float(np.abs(off).max()) <= self.limit(predicted)
+
+    def best(self, served: np.ndarray, explanations: Iterable[Explanation]) -> Explanation | None:
+        """The one that fits, where none of another name does nearly as well; of one name the
+        nearest, without its detail where another detail does as well."""
+
+        def error(one: Explanation) -> float:
+            off, least = served - one.predicted, 1e-6 * scale_of(one.predicted) + self.jitter
+            return float(np.sqrt((off**2).mean())) + least if np.isfinite(off).all() else np.inf
+
+        ranked = sorted(((error(one), i, one) for i, one in enumerate(explanations)))
+        if not ranked or not self.takes(served, ranked[0][2].predicted):
+            return None
+        least, _, best = ranked[0]
+        margin = ROUGH_MARGIN if self.rough else MARGIN
+        near = [one for far, _, one in ranked if far <= margin * least]
+        if any(one.names != best.names for one in near):
+            return None
+        sure = all(one.faults == best.faults for one in near)
+        return best if sure else best._replace(faults=tuple(Part(p.fault) for p in best.faults))
+
+
+@dataclass
+class Found:
+    """What is known so far: how single inputs are scored, and by how much that may be off."""
+
+    alone: Explanation
+    noise: Noise = Noise(0.0)
+    level: str = ""
+    """Precision; empty where nothing explains the answers."""
+    faults: list[Part] = field(default_factory=list)
+
+    @property
+    def limit(self) -> float:
+        return self.noise.limit(self.alone.predicted)
+
+    def predict(self, reads: Sequence[Read]) -> np.ndarray:
+        return self.alone.link(self.alone.reading(reads))
+
+    def add(self, best: Explanation | None, otherwise: Part) -> None:
+        self.faults += best.faults if best else [otherwise]
+
+
+class Answers:
+    """The answers of one server beside the model's."""
+
+    def __init__(self, interview: Interview, local: Local, column: int):
+        self.interview, self.asked, self.local = interview, interview.asked, local
+        self._variants: dict[tuple[str, Input], dict[Part, Read]] = {}
+        self.column = column
+
+    @property
+    def served(self) -> np.ndarray:
+        rows = self.asked.answers
+        return np.array([row[min(self.column, len(row) - 1)] for row in rows], dtype=np.float64)
+
+    @cached_property
+    def alone(self) -> np.ndarray:
+        """Rows of the first form that were sent alone."""
+        return self.rows("alone", self.interview.forms[0])
+
+    @cached_property
+    def deviations(self) -> dict[str, np.ndarray]:
+        """By how much the rewards of `alone` (n,) differ from float32 in each lower precision here,
+        in standard deviations."""
+        model, reads, found = self.interview.model, self.reads(self.alone), {}
+        own = self.local.rewards(reads)
+        for level in LEVELS:
+            lower = Local(model.network(Dtype(level)).to(self.local.device)).rewards(reads) - own
+            if np.isfinite(lower).all():
+                found[level] = lower / scale_of(own)
+        return found
+
+    @property
+    def noise(self) -> float:
+        """The largest root mean square of them."""
+        return max((np.sqrt((d**2).mean()) for d in self.deviations.values()), default=0.0)
+
+    def rows(self, kind: str, form: str) -> np.ndarray:
+        """Of this kind and form, in the order sent."""
+        pairs = enumerate(zip(self.asked.kind, self.asked.form, strict=True))
+        return np.array([row for row, pair in pairs if pair == (kind, form)], dtype=int)
+
+    def batches(self, form: str) -> list[np.ndarray]:
+        rows = self.rows("batch", form)
+        requests = np.array(self.asked.request)[rows]
+        return [rows[requests == request] for request in np.unique(requests)]
+
+    def reads(self, rows: Iterable[int], variant: Part = RIGHT) -> list[Read]:
+        """Inputs as a server reads them; the right way where the variant does not concern them."""
+        known = [self._known(row) for row in rows]
+        return [read.get(variant, read[RIGHT]) for read in known]
+
+    def wrong_variants(self, rows: Iterable[int]) -> list[Part]:
+        right = self.reads(rows)
+        names = dict.fromkeys(name for row in rows for name in self._known(row))
+        return [name for name in names if self.reads(rows, name) != right]
+
+    def _known(self, row: int) -> dict[Part, Read]:
+        key = self.asked.form[row], self.asked.inputs[row]
+        if key not in self._variants:
+            of = variants(self.interview.model, key[1], key[0], self.interview.frame.suffix)
+            made: dict[Part, Read] = {}
+            for part, read in of:
+                if read.ids and max(read.ids) < self.interview.model.embedding_rows:
+                    made.setdefault(part, read)
+            self._variants[key] = made
+        return self._variants[key]
+
+    def apart(self, kind: str) -> float:
+        """Largest difference between inputs of this kind and the same ones alone."""
+        first, largest, served = dict[Input, float](), 0.0, self.served
+        for row, one in enumerate(self.asked.inputs):
+            if self.asked.kind[row] == "alone":
+                first.setdefault(one, served[row])
+            elif self.asked.kind[row] == kind and one in first:
+                difference = abs(served[row] - first[one])
+                largest = max(largest, difference if np.isfinite(difference) else 0.0)
+        return float(largest)
 
 
 def diagnose(
@@ -158,23 +286,25 @@ def diagnose(
     Args:
         scores: sends one request.
         model: what the server should serve; in `model.spec.dtype`.
-        base: the reward model that training began from, where there is one: whose head an adapter
-            replaces.
-        forms: of `ids`, `messages` and `text`, what the server takes. Faults of the chat template
-            show in the last two only.
+        base: another checkpoint that may be served instead: the one that training began from, or an
+            earlier one.
+        forms: of `ids`, `messages`, `text` and `pairs`, what the server takes. Faults of the chat
+            template show in all but the first.
         budget: most inputs that are sent.
 
     Raises:
         ConfigError: nothing can be sent. WorkError: answers of another shape than (n,) or (n,
             outputs).
     """
+    local = Local(model.network(Dtype.float32).to(device))
+    other = None if base is None else Local(base.network(Dtype.float32).to(device))
+    config = local.network.config.get_text_config()
     interview = Interview(
         scores,
         model,
-        base=base,
         forms=forms,
         prompt=prompt,
-        device=device,
+        context=getattr(config, "max_position_embeddings", None),
         seed=seed,
         budget=budget,
     )
@@ -182,273 +312,220 @@ def diagnose(
         raise ConfigError(
             f"nothing that this server takes can be made for {model.name!r}: type forms=[ids]"
         )
-    first, *others = interview.forms
-    interview.first_round(first)
-    faults = outputs(interview)
-    remaining: tuple[str, ...] = ()
-    best: Fit | None = None
-    if not faults:
-        best, rivals = settle(interview, first, list(interview.hypotheses(first)))
-        if best is None:
-            faults, remaining = free(interview, first)
-        else:
-            remaining = rivals
-            for form in others:
-                best, rivals = another_form(interview, form, best)
-                remaining = remaining or rivals
-            faults = best.hypothesis.faults
-            declared = model.spec.dtype.value
-            if FINENESS.index(best.level) > FINENESS.index(declared):
-                faults += (Part("lower_precision", best.level),)
-    first_name = faults[0].fault if faults else ""
+    interview.ask()
+    column = local.network.reward_output
+    assert isinstance(column, int)  # of all outputs there is no check
+    answers = Answers(interview, local, column)
+    width = len(interview.asked.answers[0])
+    outputs = (width, local.outputs(answers.reads([0])[0]))
+    tokenizer = model.tokenizer
+    tokens = tokenizer.pad_token_id, config.pad_token_id, tokenizer.eos_token_id
+    usual, rows = (*tokens, tokenizer.unk_token_id, 0), model.embedding_rows
+    pads = list(dict.fromkeys(one for one in usual if one is not None and 0 <= one < rows))
+    found = explain(answers, outputs, readings(local, other, pads), pads)
+    n = len(interview.asked.inputs)
     return Diagnosis(
-        faults=faults,
-        remaining=remaining,
-        apart=APART.get((first_name, remaining[0]), OTHERWISE) if remaining else "",
-        level="" if best is None else best.level,
-        served=interview.served,
-        own=interview.predict(Hypothesis()),
+        faults=tuple(dict.fromkeys(found.faults)),
+        level=found.level,
+        served=answers.served,
+        own=local.rewards(answers.reads(range(n))),
         forms=np.array(interview.asked.form),
-        fault_difference=None
-        if best is None
-        else float(np.abs(interview.served - best.predicted).max()),
-        repeat_difference=interview.repeat_difference,
-        batch_difference=interview.batch_difference,
-        outputs=(len(interview.asked.answers[0]), interview.local.outputs),
+        kinds=np.array(interview.asked.kind),
+        limit=found.limit,
+        repeat_difference=answers.apart("again"),
+        batch_difference=answers.apart("batch"),
+        outputs=outputs,
+        refused=tuple(interview.refused),
     )
 
 
-def outputs(interview: Interview) -> tuple[Part, ...]:
-    """Faults that the answers' shape shows: another number of outputs than the model's, or what is
-    no number."""
-    answers, expected = interview.asked.answers, interview.local.outputs
-    width = len(answers[0])
-    if not np.isfinite(interview.served).all():
-        return (Part("unknown", "scores that are not numbers"),)
+def of_outputs(answers: Answers, outputs: tuple[int, int]) -> Part | None:
+    """The fault that the answers' shape shows: another number of outputs than the model's."""
+    width, expected = outputs
     if width == expected:
-        return ()
-    if width != 2:
-        state = width == interview.network.config.get_text_config().hidden_size
-        return (
-            Part("last_element" if state else "unknown", f"{width} outputs instead of {expected}"),
+        return None
+    hidden = answers.local.network.config.get_text_config().hidden_size
+    known = {hidden: "last_element"} | ({2: "two_outputs"} if expected == 1 else {})
+    return Part(known.get(width, "unknown"), f"{width} outputs instead of {expected}")
+
+
+def explain(
+    answers: Answers, outputs: tuple[int, int], known: dict[Part, Reading], pads: Sequence[int]
+) -> Found:
+    """What explains the answers, from inputs alone to further forms."""
+    first, *others = answers.interview.forms
+    own = known[RIGHT](answers.reads(answers.alone))
+    right = Explanation((), own, known[RIGHT])
+    different = of_outputs(answers, outputs)
+    if different is None and batches_alone(answers, first):
+        different = Part("batch_normalised")
+    if different is None and not np.isfinite(answers.served).all():
+        different = Part("unknown", "scores that are not numbers")
+    if different is None and unrepeatable(answers):
+        different = Part("unrepeatable")
+    if different is not None:
+        return Found(right, faults=[different])
+    found = alone(answers, right, known)
+    if found.level:
+        beyond(answers, first, found)
+        together(answers, first, found, pads)
+        for form in others:
+            another_form(answers, form, found)
+    return found
+
+
+def batches_alone(answers: Answers, form: str) -> bool:
+    """Whether scores are normalised within a batch, and those of single inputs all the same, or no
+    numbers."""
+    alone = answers.served[answers.alone]
+    given = [answers.served[rows] for rows in answers.batches(form)]
+    own = [answers.local.rewards(answers.reads(rows)) for rows in answers.batches(form)]
+    scores = np.concatenate(given)
+    if not np.isfinite(scores).all() or (np.isfinite(alone).all() and np.ptp(alone) > 1e-6):
+        return False
+    return any(
+        np.abs(scores - one).max() <= 1e-3 * scale_of(scores) for one in of_batch(given, own)
+    )
+
+
+def unrepeatable(answers: Answers) -> bool:
+    """Whether an input's answers differ from one another by more than any precision here brings."""
+    apart, served = answers.apart("again"), answers.served[answers.alone]
+    if apart <= allowed(served, dtype=Dtype.float32):
+        return False
+    return apart > 3 * answers.noise * scale_of(served)
+
+
+def alone(answers: Answers, right: Explanation, known: dict[Part, Reading]) -> Found:
+    """How single inputs are scored. `level` of what is found is empty where nothing explains it."""
+    served, own, reads = (
+        answers.served[answers.alone],
+        right.predicted,
+        answers.reads(answers.alone),
+    )
+    exact = Noise(answers.apart("again"))
+    if exact.takes(served, own):
+        return Found(right, exact, "float32")
+    plain = [Explanation((part,), read(reads), read) for part, read in known.items() if part.fault]
+    plain += misread(answers, answers.alone, right)
+    # What leaves nothing free goes before what is fitted, and one fault before two.
+    tiers = [
+        [*linked(right, PLAIN.items()), *plain],
+        [*linked(right, fitted(served, own))],
+        [two for one in plain for two in linked(one, PLAIN.items()) if "softmax" not in two.names],
+        [two for one in plain for two in linked(one, fitted(served, one.predicted))],
+    ]
+    best, noise = None, exact
+    fitting = [t for t in tiers if any(exact.takes(served, one.predicted) for one in t)]
+    if fitting:
+        best = exact.best(served, fitting[0])
+    elif answers.noise:
+        noise = Noise(exact.jitter, NOISES * answers.noise)
+        if noise.takes(served, own):
+            return rounded(answers, right, noise)
+        noise = replace(noise, rough=min(noise.rough, ROUGHEST))
+        best = noise.best(served, [right, *tiers[0], *tiers[1]])
+    if best is None:
+        return Found(right, exact, faults=[Part("unknown")])
+    return Found(best, noise, "lower" if noise.rough else "float32", [*best.faults])
+
+
+def misread(answers: Answers, rows: np.ndarray, right: Explanation) -> list[Explanation]:
+    """Every way to read what was sent but the right one."""
+    found = []
+    for part in answers.wrong_variants(rows):
+        predicted = right.link(right.reading(answers.reads(rows, part)))
+        found.append(right._replace(faults=(part,), predicted=predicted, variant=part))
+    return found
+
+
+def linked(one: Explanation, links: Iterable[tuple[Part, Made]]) -> Iterator[Explanation]:
+    """The same with something done to its numbers."""
+    for part, link in links:
+        yield one._replace(faults=(part, *one.faults), predicted=link(one.predicted), link=link)
+
+
+def rounded(answers: Answers, right: Explanation, noise: Noise) -> Found:
+    """What small differences are: those of a precision here, or not."""
+    off = (answers.served[answers.alone] - right.predicted) / scale_of(right.predicted)
+    like = {
+        level: float(off @ d / max(np.linalg.norm(off) * np.linalg.norm(d), 1e-30))
+        for level, d in answers.deviations.items()
+    }
+    nearest = max(like, key=like.__getitem__)
+    declared = answers.interview.model.spec.dtype.value
+    if like[nearest] >= ALIKE:
+        lower = FINENESS.index(nearest) > FINENESS.index(declared)
+        return Found(right, noise, nearest, [Part("lower_precision", nearest)] if lower else [])
+    if np.abs(off).max() > HARMLESS:
+        return Found(right, noise, faults=[Part("unknown")])
+    return Found(right, noise, "lower", [Part("small_difference")] * (declared == FINENESS[0]))
+
+
+def beyond(answers: Answers, form: str, found: Found) -> None:
+    """Long inputs, with what is known of short ones: whether and where they are cut."""
+    rows = answers.rows("long", form)
+    if not len(rows):
+        return
+    served, reads = answers.served[rows], answers.reads(rows, found.alone.variant)
+    wrong = np.abs(served - found.predict(reads)) > found.limit
+    if not wrong.any():
+        return
+    bad = [read for read, is_bad in zip(reads, wrong, strict=True) if is_bad]
+    right = {*reads, *answers.reads(answers.rows("alone", form))} - {*bad}
+    least, most = max(len(read.ids) for read in right), min(len(read.ids) for read in bad)
+    candidates = [
+        found.alone._replace(
+            faults=(part,), predicted=found.predict([cuts(read, limit)[part] for read in bad])
         )
-    own = interview.predict(Hypothesis())
-    for column in range(width):
-        if np.abs(interview.asked.scores(column) - own).max() <= max(TOLERANCE.values()) * scale_of(
-            own
-        ):
-            return (Part("two_outputs", f"number {column} is the reward"),)
-    one = np.allclose(np.sum(answers, axis=1), 1, atol=1e-4)
-    return (
-        Part("two_outputs", "probabilities of two classes" if one else "neither is the reward"),
-    )
-
-
-def fit(
-    interview: Interview,
-    hypothesis: Hypothesis,
-    *,
-    predicted: np.ndarray | None = None,
-    noise: float = EXACT,
-    sharper: float = 1.0,
-    level: str = "float32",
-) -> Fit:
-    """Answers against a hypothesis."""
-    served = interview.served
-    predicted = interview.predict(hypothesis) if predicted is None else predicted
-    rounding = 4e-7 * float(np.abs(predicted).max()) + 1e-12
-    repeat = min(interview.repeat_difference, 0.1 * scale_of(served))
-    sigma = float(np.hypot(max(noise / sharper * scale_of(predicted), rounding), repeat))
-    squares = (served - predicted) ** 2
-    likelihood = (
-        -len(served) * np.log(sigma)
-        - squares.sum() / (2 * sigma**2)
-        - FAULT * len(hypothesis.faults)
-    )
-    return Fit(
-        hypothesis,
-        predicted,
-        sigma,
-        noise,
-        level,
-        float(likelihood),
-        float(np.sqrt(squares.mean())),
-    )
-
-
-def settle(
-    interview: Interview,
-    form: str,
-    candidates: Sequence[Hypothesis],
-    *,
-    noise: float = EXACT,
-    level: str = "float32",
-) -> tuple[Fit | None, tuple[str, ...]]:
-    """The hypothesis that fits best, after further inputs where several do, and the faults that
-    remain beside it; None where none fits. The first candidate is taken at once where it does."""
-    first = fit(interview, candidates[0], noise=noise, level=level)
-    if first.adequate and level == "float32":
-        return first, ()
-    while True:
-        fits = [fit(interview, one, noise=noise, level=level) for one in candidates]
-        if level == "float32" and not any(one.adequate for one in fits):
-            fits += in_lower_precision(interview, fits)
-        fits = sorted((one for one in fits if one.adequate), key=lambda one: -one.log_likelihood)
-        if not fits:
-            return None, ()
-        best, known = fits[0], len(candidates[0].faults)
-        if len(best.hypothesis.faults) == known:
-            return best, ()
-        rivals = {
-            one.hypothesis.names: one
-            for one in reversed(fits)
-            if one.log_likelihood > best.log_likelihood - RIVAL
-            and one.hypothesis.names != best.hypothesis.names
-            and len(one.hypothesis.faults) == len(best.hypothesis.faults)
-        }
-        if not any(tell_apart(interview, form, best, rival) for rival in rivals.values()):
-            return best, tuple(
-                sorted({name for names in rivals for name in names - best.hypothesis.names})
-            )
-
-
-def in_lower_precision(interview: Interview, fits: Sequence[Fit]) -> list[Fit]:
-    """The closest of them again, in each lower precision: with that much noise around what float32
-    gives, and by what this precision gives here, which another machine's comes close to."""
-    closest = sorted(fits, key=lambda one: one.residual / scale_of(one.predicted))[:8]
-    closest += [one for one in fits[:1] if one not in closest]
-    fits_below = []
-    for level in LEVELS:
-        network = in_level(interview.model, interview.network, level, interview.device)
-        local = Local(network)
-        for one in closest:
-            lower = interview.predict(one.hypothesis, local)
-            apart = float(np.sqrt(((lower - one.predicted) ** 2).mean())) / scale_of(one.predicted)
-            if np.isfinite(apart) and apart > EXACT:
-                judged = partial(fit, interview, one.hypothesis, noise=apart, level=level)
-                fits_below.append(judged(predicted=one.predicted))
-                fits_below.append(judged(predicted=lower, sharper=4))
-    return fits_below
-
-
-def tell_apart(interview: Interview, form: str, first: Fit, second: Fit) -> bool:
-    """Send the inputs on which two hypotheses differ most, where any of a random pool is clear and
-    the budget allows."""
-    pool = interview.pool(form)
-    predicted = [interview.predict(one.hypothesis, asked=pool) for one in (first, second)]
-    apart = np.abs(predicted[0] - predicted[1]) / (first.sigma + second.sigma)
-    clear = [
-        row for row in np.argsort(-apart)[: min(FURTHER, interview.left)] if apart[row] > ADEQUATE
+        for limit in (size + d for size in CUTS for d in (0, -1, -2))
+        if least <= limit < most
+        for part in cuts(bad[0], limit)
     ]
-    for row in clear:
-        interview.send(form, [pool.inputs[row]])
-    return bool(clear)
+    best = found.noise.best(served[wrong], candidates)
+    found.add(best, Part("unknown", f"beyond {least} tokens"))
 
 
-def another_form(interview: Interview, form: str, best: Fit) -> tuple[Fit, tuple[str, ...]]:
-    """What the server reads of conversations in another form, with what it does to the first form
-    given."""
-    lengths, known = interview.lengths(), best.hypothesis
-    for number in range(min(TEXTS, interview.left)):
-        interview.send(form, [interview.item(form, lengths[number % len(lengths)] + 2)])
-    candidates = [known] + [
-        Hypothesis(known.reading, known.link, (*known.variants, (form, variant)))
-        for variant in interview.wrong_variants(form)
-    ]
-    found, rivals = settle(interview, form, candidates, noise=best.noise, level=best.level)
-    if found is not None:
-        return found, rivals
-    none = Hypothesis(
-        known.reading,
-        known.link,
-        (*known.variants, (form, Part("another_template", "none of those known"))),
-    )
-    return fit(
-        interview, none, noise=best.noise, level=best.level
-    ), ()  # whose prediction is the right template's
+def together(answers: Answers, form: str, found: Found, pads: Sequence[int]) -> None:
+    """Batches, with what is known of single inputs."""
+    batches = answers.batches(form)
+    served = [answers.served[rows] for rows in batches]
+    reads = [answers.reads(rows, found.alone.variant) for rows in batches]
+    single = [found.predict(batch) for batch in reads]
+    pairs = list(zip(served, single, strict=True))
+    if all(np.abs(s - p).max() <= found.limit for s, p in pairs):
+        return
 
+    def candidates() -> Iterator[tuple[Part, np.ndarray]]:
+        yield (
+            Part("batch_order"),
+            np.concatenate([np.sort(p)[s.argsort().argsort()] for s, p in pairs]),
+        )
+        for normalised in of_batch(served, single):
+            yield Part("batch_normalised"), normalised
+        if found.alone.reading == answers.local.rewards:
+            for part, padded in in_batches(answers.local, pads):
+                yield part, np.concatenate([found.alone.link(padded(batch)) for batch in reads])
 
-def free(interview: Interview, form: str) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """The fault where no weights that are at hand explain the answers, and what remains beside
-    it."""
-    if alone_right(interview):
-        return (Part("left_padding", "by an unknown pad token"),), ("pad_read_as_end",)
-    lengths = interview.lengths()
-    for number in range(interview.left):  # weights are many, so all that the budget allows
-        interview.send(form, [interview.item(form, lengths[number % len(lengths)])])
-    likelihoods = free_weights(interview)
-    plain = max(
-        likelihoods.pop("unknown") + PLAIN, likelihoods.pop("other_states", -np.inf) - RIVAL
-    )
-    name = max(likelihoods, key=likelihoods.__getitem__, default=None)
-    if name is None or likelihoods[name] < plain:
-        tau = kendalltau(interview.served, interview.predict(Hypothesis())).statistic
-        unread = () if form == "ids" else ("another_template",)
-        return (Part("unknown", f"Kendall's tau with the model's own rewards {tau:.2f}"),), unread
-    if name == "two_outputs":
-        return (Part(name, "one probability of two"),), ("random_head",)
-    return (Part(name),), (
-        "adapter_head",
-    ) if name == "random_head" and interview.base is None else ()
-
-
-def alone_right(interview: Interview) -> bool:
-    """Whether inputs sent alone get the model's rewards, and others do not."""
-    request = np.array(interview.asked.request)
-    alone = np.isin(
-        request,
+    best = found.noise.best(
+        np.concatenate(served),
         [
-            one
-            for one, count in zip(*np.unique(request, return_counts=True), strict=True)
-            if count == 1
+            found.alone._replace(faults=(part,), predicted=predicted)
+            for part, predicted in candidates()
         ],
     )
-    off = np.abs(interview.served - interview.predict(Hypothesis()))
-    limit = allowed(interview.served, dtype=Dtype.float32)
-    return bool(off[alone].max() <= limit < off[~alone].max())
+    found.add(best, Part("unknown", "in batches only"))
 
 
-def free_weights(interview: Interview) -> dict[str, float]:
-    """Log-likelihoods of explanations with free weights: `random_head` and `two_outputs` (one
-    probability of two), Gaussian processes linear in the last states, of weights of unknown size;
-    `scale`, a linear function of the rewards; `unknown`, answers that depend on nothing;
-    `other_states`, those that are linear in states somewhat like the model's.
-
-    Every input counts once: answers to an input that is sent again say nothing about weights.
-    """
-    rows = interview.asked.distinct
-    y, n, rewards = interview.served[rows], len(rows), interview.predict(Hypothesis())[rows]
-    floor = (4e-7 * np.abs(y).max() + 1e-12) ** 2
-    line = np.polynomial.Polynomial.fit(rewards, y, 1)
-    found = {"unknown": _at_best_variance(y.var() + floor, n) - FREE}
-    off_line = ((y - line(rewards)) ** 2).mean()
-    if off_line < LINEAR * y.var():
-        found["scale"] = _at_best_variance(off_line + floor, n) - 2 * FREE
-    if interview.local.decoder is None:
-        return found
-    seen = interview.seen(Hypothesis())
-    x = last_states(interview.local, [seen[row] for row in rows])
-    energy = (x**2).sum(1).mean()
-    processes: dict[str, list[float]] = {"random_head": [], "two_outputs": []}
-    for noise in (*STATE_NOISE, *OTHER_STATES):
-        values, vectors = np.linalg.eigh(x @ x.T + noise * energy * np.eye(n))
-        values = np.maximum(values, 1e-12 * energy)
-
-        def process(z: np.ndarray, values=values, vectors=vectors) -> float:
-            variance = ((vectors.T @ z) ** 2 / values).mean()
-            return float(_at_best_variance(variance, n) - np.log(values).sum() / 2 - FREE)
-
-        if noise in OTHER_STATES:
-            found["other_states"] = max(found.get("other_states", -np.inf), process(y))
-            continue
-        processes["random_head"].append(process(y))
-        if y.min() > 0 and y.max() < 1:
-            density = -np.log(y * (1 - y)).sum()  # of the logit's derivative
-            processes["two_outputs"].append(process(np.log(y / (1 - y))) + density)
-    return found | {name: max(values) for name, values in processes.items() if values}
-
-
-def _at_best_variance(variance: float, n: int) -> float:
-    """Log-likelihood of n normal numbers of the variance that suits them best, less the constant
-    that all share."""
-    return -n / 2 * (np.log(variance) + 1)
+def another_form(answers: Answers, form: str, found: Found) -> None:
+    """What the server reads of conversations in another form, with what it does to the first."""
+    rows = answers.rows("alone", form)
+    served = answers.served[rows]
+    right = found.alone._replace(variant=RIGHT)
+    if np.abs(served - found.predict(answers.reads(rows))).max() > found.limit:
+        best = found.noise.best(served, misread(answers, rows, right))
+        found.add(best, Part("other_tokens", f"of {form}"))
+        if best is None:
+            return
+        right = best
+    beyond(answers, form, replace(found, alone=right))  # of the same list of faults

@@ -4,46 +4,46 @@ do about it."""
 import numpy as np
 
 from pessimal.checking.checks import Check, at_most
-from pessimal.checking.served import Diagnosis
+from pessimal.checking.served import HARMLESS, ROUNDED, Diagnosis
 from pessimal.checking.served_faults import FAULTS
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.trust import TOLERANCE, allowed
-
-REPEATS = 8
-"""Times that what a server differs from itself by is allowed: it is the largest of a few
-differences."""
+from pessimal.scoring.trust import allowed
 
 
 def checks_of(diagnosis: Diagnosis) -> list[Check]:
     """One row a question. Allowed is what rounding explains: in the model's precision, or in a
-    lower one that is harmless."""
-    lower = diagnosis.level not in ("", Dtype.float32.value)
-    harmless = max(TOLERANCE.values()) * diagnosis.spread
-    limit = harmless if lower else allowed(diagnosis.own, dtype=Dtype.float32)
-    limit = max(limit, REPEATS * diagnosis.repeat_difference)
-    notes, n = note_of(diagnosis), len(diagnosis.served)
+    lower one that is harmless; `notes` of a failed one say how many inputs differ by more."""
+    harmless = HARMLESS * diagnosis.spread
+    limit = max(allowed(diagnosis.own, dtype=Dtype.float32), min(diagnosis.limit, harmless))
+    if diagnosis.faults and {part.fault for part in diagnosis.faults} <= ROUNDED:
+        limit = harmless
+    off = np.abs(diagnosis.served - diagnosis.own)
+    off = np.where(np.isfinite(off), off, np.inf)
     given, expected = diagnosis.outputs
-    outputs = Check(
-        "served_outputs",
-        given == expected,
-        float(given),
-        float(expected),
-        "outputs",
-        n,
-        "" if given == expected else notes,
-    )
-    rows = [outputs]
+    wrong = "" if given == expected else note_of(diagnosis)
+    rows = [Check("served_outputs", not wrong, given, expected, "outputs", len(off), wrong)]
+
+    def row(name: str, which: np.ndarray) -> None:
+        several = f"{(off[which] > limit).sum()} of {which.sum()} differ. {note_of(diagnosis)}"
+        rows.append(at_most(name, float(off[which].max()), limit, n=int(which.sum()), note=several))
+
+    alone, long = diagnosis.kinds == "alone", diagnosis.kinds == "long"
     for form in dict.fromkeys(diagnosis.forms):
-        of = diagnosis.forms == form
-        off = float(np.abs(diagnosis.served - diagnosis.own)[of].max())
-        rows.append(at_most(f"served_{form}", off, limit, n=int(of.sum()), note=notes))
-    rows.append(at_most("served_batch", diagnosis.batch_difference, limit, n=n, note=notes))
-    rows.append(at_most("served_repeat", diagnosis.repeat_difference, harmless, n=n, note=notes))
+        row(f"served_{form}", (diagnosis.forms == form) & alone)
+    if long.any():
+        row("served_long", long)
+    if diagnosis.refused:
+        forms = ", ".join(f"{words} words as {form}" for form, words in diagnosis.refused)
+        rows.append(Check("served_refused", n=len(diagnosis.refused), note=forms))
+    differences = {
+        "batch": diagnosis.batch_difference,
+        "again": diagnosis.repeat_difference,
+    }
+    for kind, difference in differences.items():
+        n, name = int((diagnosis.kinds == kind).sum()), "repeat" if kind == "again" else kind
+        rows.append(at_most(f"served_{name}", difference, limit, n=n, note=note_of(diagnosis)))
     tau = diagnosis.kendall if np.isfinite(diagnosis.kendall) else None
-    return [
-        *rows,
-        Check("served_order", measured=tau, unit="tau", n=n, note=notes if tau is None else ""),
-    ]
+    return [*rows, Check("served_order", measured=tau, unit="tau", n=len(off))]
 
 
 def note_of(diagnosis: Diagnosis) -> str:
@@ -53,6 +53,4 @@ def note_of(diagnosis: Diagnosis) -> str:
         for part in diagnosis.faults
     ]
     mend = [FAULTS[part.fault][1] for part in diagnosis.faults]
-    others = " or ".join(diagnosis.remaining)
-    either = [f"Or {others}; to tell: {diagnosis.apart}"] if others else []
-    return ". ".join(dict.fromkeys(text.rstrip(".") for text in [*faults, *either, *mend]))
+    return ". ".join(dict.fromkeys(text.rstrip(".") for text in [*faults, *mend]))

@@ -1,30 +1,30 @@
 """What a server can do wrong, and what it would then answer: every fault as arithmetic on the
-model's own states and tokens.
+model's own rewards, states and tokens, in closed form.
 
-A hypothesis has three parts: what the server reads of a conversation (`variants`), which number it
-makes of the network's states (`READINGS`), and what it does to that number (`LINKS`). Knows no
-server; `served` asks it and compares.
+What a server reads of a conversation (`variants`, `cuts`), which number it makes of that
+(`readings`), what it does to the number (`linked`), and what a batch does to it (`in_batches`,
+`of_batch`). Knows no server; `served` asks it and compares.
 """
 
-import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
+from scipy.special import expit, log_expit, logit
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
-from pessimal.errors import FrameError
+from pessimal.conversation import Conversation, Turn
+from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.frame import Conversation, messages_of, rendered, takes_pairs
+from pessimal.rewards.frame import messages_of
 from pessimal.rewards.heads import Head
-from pessimal.rewards.language import token_ids
 from pessimal.rewards.network import RewardNetwork
-from pessimal.rewards.spec import Dtype
-from pessimal.scoring.engine import Decoder, own_rewards
+from pessimal.rewards.rendering import rendered
+from pessimal.scoring.engine import Decoder, own_rewards, rewards_in
 
 Ids = tuple[int, ...]
 
@@ -59,26 +59,53 @@ FAULTS = {
         "Give the server's tokenizer and config.json a pad token that no conversation contains, "
         "the same in both",
     ),
-    "random_head": (
-        "Another head on the right states: the server's was drawn at random.",
-        "Look for 'newly initialized' in the server's log; save the head with the model, under "
-        "the name that its class has",
-    ),
     "adapter_head": (
-        "The adapter's head is not loaded: the rewards are those of the base checkpoint's head, "
-        "or of the whole base.",
+        "The adapter's head is not loaded: the rewards are those of the base checkpoint's head.",
         "Merge adapter and head before serving (merge_and_unload, save_pretrained); "
         "modules_to_save must name the head",
+    ),
+    "stale_weights": (
+        "The rewards are those of another checkpoint, the one named as base.",
+        "Serve the model's own weights: load them again after training, and merge an adapter first "
+        "(merge_and_unload, save_pretrained)",
     ),
     "two_outputs": (
         "Two outputs where the model has one.",
         "Write num_labels=1 into the served config.json (with id2label of one entry); two is the "
         "library's default",
     ),
-    "left_padding": (
-        "Padding on the left counts as text: a score depends on what else is in the batch.",
+    "log_sigmoid": (
+        "A log-sigmoid over the reward: scores are below 0, and the largest rewards are all 0.",
+        "Ask for logits, or take y − log(1 − exp(y)) of its scores",
+    ),
+    "tanh": ("A tanh over the reward: scores lie between −1 and 1.", "Ask for logits"),
+    "exp": ("The exponential of the reward.", "Ask for logits, or take the logarithm"),
+    "clipping": (
+        "Rewards are clipped: beyond two bounds all are the same.",
+        "Leave that to the trainer: serve the head's output",
+    ),
+    "padding_as_text": (
+        "Padding counts as text: a score depends on what else is in the batch.",
         "Pass attention_mask and position_ids, or tokenizer.padding_side=right, or send one input "
         "a request",
+    ),
+    "batch_order": (
+        "The answers of a batch come in another order than its inputs.",
+        "Sort them by the index that they carry, or send one input a request",
+    ),
+    "batch_normalised": (
+        "Scores are normalised within a batch, so that an input's depends on the others.",
+        "Leave that to the trainer: serve the head's output",
+    ),
+    "unrepeatable": (
+        "The same input, sent alone twice, gets different scores.",
+        "Put the network into evaluation mode, model.eval(): dropout draws anew each time. Else "
+        "answers depend on other requests: by a mix-up, a running mean, or replicas that differ",
+    ),
+    "truncation": (
+        "Long inputs are cut, and nothing is said.",
+        "Raise the server's limit (max_length, --max-model-len) to the model's context, and have "
+        "it refuse what is longer",
     ),
     "doubled_bos": (
         "The server puts a second BOS token before the text.",
@@ -91,11 +118,19 @@ FAULTS = {
         "special tokens",
     ),
     "another_template": (
-        "The server renders the conversation by another template.",
-        "Start it with the model's own: --chat-template FILE, or send token ids",
+        "The server puts tokens into the conversation that the model's template does not write, or "
+        "leaves some out.",
+        "Start it with the model's own template: --chat-template FILE, or send token ids",
+    ),
+    "other_tokens": (
+        "Token ids get the right scores, and conversations do not: the server makes other tokens "
+        "of them, by another template perhaps.",
+        "Start it with the model's own tokenizer and template (--chat-template FILE), or send "
+        "token ids",
     ),
     "scale": (
-        "Scores are a linear function of the rewards: their order is right, their size is not.",
+        "Scores are a linear function of the rewards: their order is right, or turned, their size "
+        "is not.",
         "Look for a mean and a standard deviation in the served config.json that the head's "
         "output is divided by",
     ),
@@ -104,18 +139,22 @@ FAULTS = {
         "Start the server with --dtype float32, or check against the same precision: "
         "model.dtype=bfloat16",
     ),
+    "small_difference": (
+        "Differences as small as those of a lower precision; what they come from cannot be told.",
+        "Start the server in the model's precision, --dtype float32, and check again",
+    ),
     "unknown": (
-        "Not the model's rewards, and none of the faults known here.",
-        "Compare weights, revision and tokenizer of the served model with model=…; an adapter "
-        "that is not loaded shows with base=DIR_OR_ID",
+        "Not the model's rewards, and nothing known here explains them.",
+        "The rows below say which inputs differ. Compare weights, revision and tokenizer of the "
+        "served model with model=…; an earlier checkpoint shows with base=DIR_OR_ID. 'newly "
+        "initialized' in the server's log is a head drawn at random",
     ),
 }
 """By name: what it is, and what to do about it."""
 
 
 class Part(NamedTuple):
-    """A part of a hypothesis: which fault it is, and which of its kinds. The right one has no
-    name."""
+    """A fault, and which of its kind; "" where that is not known."""
 
     fault: str = ""
     detail: str = ""
@@ -124,277 +163,293 @@ class Part(NamedTuple):
 RIGHT = Part()
 
 
-class Seen(NamedTuple):
+class Read(NamedTuple):
     """One input as a server reads it."""
 
     ids: Ids
-    width: int
-    """Tokens of the longest input of its request."""
+    types: Ids | None = None
+    """Token types, for encoders that mark prompt (0) and response (1) by them."""
 
 
 class Local:
-    """The model on this machine in one precision: states and rewards of whole inputs, each computed
-    once."""
+    """The model on this machine in one precision: rewards of whole inputs, each computed once, and
+    where its parts are known the states behind them."""
 
     def __init__(self, network: RewardNetwork):
-        self.network = network
+        self.network, self.device = network, next(network.parameters()).device
         decoder = Decoder.of(network)
-        alone = decoder is not None and not (decoder.head.gated or decoder.head.sequence)
+        self.causal = decoder is not None
+        self.gated = decoder is not None and decoder.head.gated
+        alone = decoder is not None and not (self.gated or decoder.head.sequence)
         self.decoder = decoder if alone else None
         """None where states cannot be had, or the last does not decide the reward by itself."""
         if self.decoder is not None:
-            self.decoder.exact_norm.to(self._device)
-            self.decoder.head.to(self._device)
-        self._states: dict[tuple[Ids, int, int, bool], Tensor] = {}
-        self._rewards: dict[Ids, float] = {}
+            self.decoder.exact_norm.to(self.device)
+            self.decoder.head.to(self.device)
+        self._rewards: dict[Read, float] = {}
+        self._states: dict[Ids, Tensor] = {}
 
     @torch.no_grad()
-    def prepare(self, inputs: Iterable[Ids]) -> None:
-        """Run inputs of one length together: on any machine much faster than one by one."""
-        if self.decoder is None:
-            return
-        new = sorted({ids for ids in inputs if (ids, 0, 0, False) not in self._states}, key=len)
-        for _, same_length in itertools.groupby(new, key=len):
-            group = list(same_length)
-            for start in range(0, len(group), TOGETHER):
-                rows = group[start : start + TOGETHER]
-                ids = torch.tensor(rows, device=self._device)
-                states = self.decoder.states(input_ids=ids).cpu()
-                keys = [(row, 0, 0, False) for row in rows]
-                self._states |= dict(zip(keys, states, strict=True))
+    def rewards(self, reads: Sequence[Read]) -> np.ndarray:
+        """Rewards float64 (n,) by the model's own forward, inputs of one length together."""
+        new = sorted({r for r in reads if r not in self._rewards}, key=_shape)
+        for (length, _), same_shape in itertools.groupby(new, key=_shape):
+            same, most = list(same_shape), max(TOGETHER // length, 1)
+            for group in (same[i : i + most] for i in range(0, len(same), most)):
+                types = [read.types for read in group if read.types]
+                ids = self._tensor([read.ids for read in group])
+                try:
+                    values = own_rewards(self.network, ids, self._tensor(types) if types else None)
+                except ModelError:  # a gate that does not find the prompt's end
+                    values = torch.full([len(group)], torch.nan)
+                self._rewards |= dict(zip(group, values.double().tolist(), strict=True))
+        return np.array([self._rewards[read] for read in reads])
 
     @torch.no_grad()
-    def states(
-        self, ids: Ids, *, pad: int = 0, left: int = 0, right: int = 0, masked: bool = False
-    ) -> Tensor:
-        """Final states (T, hidden) float32, on the CPU, of `ids` between pad tokens, which may be
-        masked."""
-        key = ((pad,) * left + ids + (pad,) * right, left, right, masked and bool(left or right))
-        if key not in self._states:
+    def states(self, ids: Ids) -> Tensor:
+        """Final states (T, hidden) float32 of one input, on the CPU."""
+        if ids not in self._states:
             assert self.decoder is not None
-            row = torch.tensor([key[0]], device=self._device)
-            mask = torch.ones_like(row)
-            if masked:
-                mask[:, :left], mask[:, left + len(ids) :] = 0, 0
-            self._states[key] = self.decoder.states(input_ids=row, attention_mask=mask)[0].cpu()
-        return self._states[key]
+            self._states[ids] = self.decoder.states(input_ids=self._tensor([ids]))[0].cpu()
+        return self._states[ids]
 
     @torch.no_grad()
-    def head(self, state: Tensor) -> float:
-        """The reward of one state (hidden,)."""
+    def head(self, states: Tensor) -> np.ndarray:
+        """Rewards float64 (n,) of states (n, hidden)."""
         assert self.decoder is not None
         assert isinstance(self.decoder.head, Head)
-        return float(self.decoder.head.read(state[None].to(self._device), None)[0])
+        return self.decoder.head.read(states.to(self.device), None).double().cpu().numpy()
 
     @torch.no_grad()
-    def reward(self, ids: Ids) -> float:
-        """The reward of a whole input."""
-        if ids not in self._rewards:
-            if self.decoder is None:
-                inputs = torch.tensor([ids], device=self._device)
-                self._rewards[ids] = float(own_rewards(self.network, inputs)[0])
-            else:
-                self._rewards[ids] = self.head(self.states(ids)[-1])
-        return self._rewards[ids]
+    def at_padding(self, reads: Sequence[Read], pad: int) -> np.ndarray:
+        """Rewards (n,) at the last place of rows that are padded on the right, with a mask; needs a
+        decoder."""
+        assert self.decoder is not None
+        pairs = list(zip(reads, _fills(pad, reads), strict=True))
+        ids = self._tensor([read.ids + fill for read, fill in pairs])
+        mask = self._tensor([(1,) * len(read.ids) + (0,) * len(fill) for read, fill in pairs])
+        return self.head(self.decoder.states(input_ids=ids, attention_mask=mask)[:, -1])
 
-    @property
-    def outputs(self) -> int:
-        """How many numbers the network gives an input."""
-        score = getattr(self.network, "score", None)
-        return score.out_features if isinstance(score, nn.Linear) else 1
+    @torch.no_grad()
+    def outputs(self, read: Read) -> int:
+        """How many numbers the model's class gives an input; of a gated one, the mixture alone."""
+        if self.gated:
+            return 1
+        return rewards_in(self.network(input_ids=self._tensor([read.ids]))).numel()
 
-    @property
-    def _device(self) -> torch.device:
-        return next(self.network.parameters()).device
-
-
-TOGETHER = 16
-"""Inputs that are run together."""
-Reading = Callable[[Local, Seen], float]
+    def _tensor(self, rows: Sequence[Ids]) -> Tensor:
+        return torch.tensor(rows, device=self.device)
 
 
-def _unit(state: Tensor) -> Tensor:
-    return state / state.norm().clamp(min=1e-12)
+TOGETHER = 4096
+"""Tokens that are run together."""
 
 
-def _before_first(pad: int, local: Local, seen: Seen) -> float:
-    """As Hub classifiers did: one before the first pad token, and at the last token where there is
-    none."""
-    return local.head(local.states(seen.ids)[seen.ids.index(pad) - 1 if pad in seen.ids else -1])
+def _shape(read: Read) -> tuple[int, bool]:
+    return len(read.ids), read.types is not None
 
 
-def _last_but(pad: int, local: Local, seen: Seen) -> float:
-    """As Hub classifiers do: at the last token that is not the pad token."""
-    at = max((i for i, token in enumerate(seen.ids) if token != pad), default=-1)
-    return local.head(local.states(seen.ids)[at])
+Reading = Callable[[Sequence[Read]], np.ndarray]
+"""Which numbers a server makes of inputs that it reads alone: rewards (n,)."""
 
 
-def _padded(side: str, masked: bool, pad: int, local: Local, seen: Seen) -> float:
-    """At the last position of a padded row."""
-    return local.head(
-        local.states(seen.ids, pad=pad, masked=masked, **{side: seen.width - len(seen.ids)})[-1]
-    )
-
-
-READINGS: dict[Part, Reading] = {
-    Part("normalised_state", "length 1"): lambda local, seen: local.head(
-        _unit(local.states(seen.ids)[-1])
-    ),
-    Part("last_element", "last element"): lambda local, seen: float(local.states(seen.ids)[-1, -1]),
-    Part("last_element", "last element of the normalised state"): lambda local, seen: float(
-        _unit(local.states(seen.ids)[-1])[-1]
-    ),
-    Part("last_element", "first element"): lambda local, seen: float(local.states(seen.ids)[-1, 0]),
-    Part("wrong_position", "first token"): lambda local, seen: local.head(
-        local.states(seen.ids)[0]
-    ),
-    Part("wrong_position", "mean of all tokens"): lambda local, seen: local.head(
-        local.states(seen.ids).mean(0)
-    ),
-    Part("wrong_position", "last but one"): lambda local, seen: local.head(
-        local.states(seen.ids)[-2:][0]
-    ),
-}
-"""Wrong ways to make a number of states."""
-PADDED: dict[Part, Callable[[int, Local, Seen], float]] = {
-    Part("pad_read_as_end", "before the first"): _before_first,
-    Part("pad_read_as_end", "before the last tokens"): _last_but,
-    Part("pad_read_as_end", "end of the padded row"): partial(_padded, "right", True),
-    Part("pad_read_as_end", "end of the padded row, no attention mask"): partial(
-        _padded, "right", False
-    ),
-    Part("left_padding", "no attention mask"): partial(_padded, "left", False),
-    Part("left_padding", "positions not shifted"): partial(_padded, "left", True),
-}
-"""Those in which a pad token has a part; the server's may be another than the tokenizer's."""
-
-
-def right(local: Local, seen: Seen) -> float:
-    return local.reward(seen.ids)
-
-
-def readings(local: Local, base: Local | None, pads: Mapping[int, str]) -> dict[Part, Reading]:
+def readings(local: Local, base: Local | None, pads: Sequence[int]) -> dict[Part, Reading]:
     """All that this network gives occasion for, the right one first."""
-    found: dict[Part, Reading] = {RIGHT: right}
-    if local.decoder is not None:
-        found |= READINGS
-        for pad, name in pads.items():
-            for part, read in PADDED.items():
-                found[Part(part.fault, f"{part.detail}{name and ', pad ' + name}")] = partial(
-                    read, pad
-                )
+    found: dict[Part, Reading] = {RIGHT: local.rewards}
     if base is not None:
-        found[Part("adapter_head", "the whole base")] = lambda _, seen: base.reward(seen.ids)
+        found[Part("stale_weights", "those of base")] = base.rewards
         if local.decoder is not None and base.decoder is not None:
-            found[Part("adapter_head", "the base's head")] = lambda own, seen: base.head(
-                own.states(seen.ids)[-1]
-            )
+            found[Part("adapter_head", "the base's head")] = lambda reads: base.head(_last(reads))
+    if local.causal:
+        # What stands before a token does not depend on it.
+        found[Part("wrong_position", "last but one")] = lambda reads: local.rewards(
+            [Read(read.ids[:-1] or read.ids) for read in reads]
+        )
+    if local.decoder is None:
+        return found
+
+    def at(where: Callable[[Ids], int]) -> Reading:
+        return lambda reads: local.head(
+            torch.stack([local.states(read.ids)[where(read.ids)] for read in reads])
+        )
+
+    def _last(reads: Sequence[Read]) -> Tensor:
+        return torch.stack([local.states(read.ids)[-1] for read in reads])
+
+    def unit(reads: Sequence[Read]) -> Tensor:
+        return nn.functional.normalize(_last(reads), dim=-1)
+
+    def mean(reads: Sequence[Read]) -> Tensor:
+        return torch.stack([local.states(read.ids).mean(0) for read in reads])
+
+    found |= {
+        Part("wrong_position", "first token"): at(lambda ids: 0),
+        Part("wrong_position", "mean of all tokens"): lambda reads: local.head(mean(reads)),
+        Part("normalised_state"): lambda reads: local.head(unit(reads)),
+        Part("last_element", "of the state"): lambda reads: _last(reads)[:, -1].double().numpy(),
+        Part("last_element", "of the normalised state"): lambda r: unit(r)[:, -1].double().numpy(),
+    }
+    for pad in pads:
+        found[Part("pad_read_as_end", f"before the last tokens {pad}")] = at(partial(_but, pad))
     return found
 
 
-LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "": lambda values: values,
-    "sigmoid": lambda values: 1 / (1 + np.exp(-np.clip(values, -700, 700))),
-    "softmax": np.ones_like,
-}
-"""What a server does to the head's output, by the fault that it is."""
+def _but(pad: int, ids: Ids) -> int:
+    """As Hub classifiers do: at the last token that is not the pad token."""
+    return max((i for i, token in enumerate(ids) if token != pad), default=-1)
 
-_CHATML = "<|im_start|>{role}\n{text}<|im_end|>\n"
-_LLAMA3 = "<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>"
-_TURNS = {
-    "ChatML": _CHATML,
-    "Llama 3": _LLAMA3,
-    "Zephyr": "<|{role}|>\n{text}</s>\n",
-    "Gemma": "<start_of_turn>{role}\n{text}<end_of_turn>\n",
+
+def in_batches(local: Local, pads: Sequence[int]) -> Iterator[tuple[Part, Reading]]:
+    """What the rewards (n,) of one batch are where its padding is read."""
+    for pad in pads:
+        for side in ("left", "right"):
+            fault = "padding_as_text" if side == "left" or not local.causal else "pad_read_as_end"
+            yield Part(fault, f"{side}, token {pad}"), partial(_padded, local, pad, side)
+        if local.decoder is not None:
+            yield Part("pad_read_as_end", f"token {pad}"), partial(local.at_padding, pad=pad)
+
+
+def _padded(local: Local, pad: int, side: str, reads: Sequence[Read]) -> np.ndarray:
+    """Without an attention mask."""
+    fills = _fills(pad, reads)
+    pairs = zip(fills, (read.ids for read in reads), strict=True)
+    rows = [fill + ids if side == "left" else ids + fill for fill, ids in pairs]
+    return local.rewards([Read(row) for row in rows])
+
+
+def _fills(pad: int, reads: Sequence[Read]) -> list[Ids]:
+    width = max(len(read.ids) for read in reads)
+    return [(pad,) * (width - len(read.ids)) for read in reads]
+
+
+def of_batch(scores: Sequence[np.ndarray], rewards: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """What normalising within each batch makes of rewards (n,): an increasing linear function of
+    them, or of their exponentials (a softmax), that brings the mean or the least of each batch to
+    the same number; fitted to its scores. Batches are of one size."""
+    same = min(np.ptp([of(given) for given in scores]) for of in (np.mean, np.min))
+    if min(map(np.ptp, scores)) <= 1e-6 or same > 1e-2 * np.concatenate(scores).std():
+        return
+    for shape in (np.asarray, np.exp):
+        made = []
+        for given, own in zip(scores, rewards, strict=True):
+            slope, shift = np.polyfit(shape(own - own.max()), given, 1)
+            made.append(max(slope, 0) * shape(own - own.max()) + shift)
+        yield np.concatenate(made)
+
+
+Made = Callable[[np.ndarray], np.ndarray]
+"""From numbers (n,) to numbers (n,)."""
+
+
+class Link(NamedTuple):
+    """What a server does to a number, its inverse, and its derivative."""
+
+    forward: Made
+    inverse: Made
+    slope: Made
+
+
+LINKS = {
+    "scale": Link(lambda x: x, lambda y: y, np.ones_like),
+    "sigmoid": Link(expit, logit, lambda x: expit(x) * expit(-x)),
+    "log_sigmoid": Link(log_expit, lambda y: y - np.log(-np.expm1(y)), lambda x: expit(-x)),
+    "tanh": Link(np.tanh, np.arctanh, lambda x: 1 - np.tanh(x) ** 2),
+    "exp": Link(lambda x: np.exp(np.clip(x, None, 700)), np.log, np.exp),
 }
-_WHOLES = {
-    "Llama 2": "[INST] {prompt} [/INST] {response}</s>",
-    "Human and Assistant": "\n\nHuman: {prompt}\n\nAssistant: {response}",
-    "Vicuna": "USER: {prompt} ASSISTANT: {response}</s>",
-    "prompt, newline, response": "{prompt}\n{response}",
-    "prompt and response": "{prompt} {response}",
-    "prompt and response, joined": "{prompt}{response}",
-    "the response alone": "{response}",
-    "the prompt alone": "{prompt}",
+"""By the fault that each is; the first is a scale or a shift."""
+
+
+PLAIN: dict[Part, Made] = {Part("softmax"): np.ones_like} | {
+    Part(fault): link.forward for fault, link in LINKS.items() if fault != "scale"
 }
+
+
+def fitted(scores: np.ndarray, rewards: np.ndarray) -> Iterator[tuple[Part, Made]]:
+    """What links of a + b · reward, and clipping, make of rewards (n,) to come closest to scores
+    (n,): by least squares through the link's inverse, weighted by its slope."""
+    for fault, link in LINKS.items():
+        with np.errstate(all="ignore"):
+            inner = link.inverse(scores)
+            weight = np.where(np.isfinite(inner), link.slope(np.nan_to_num(inner)), 0.0)
+        clear = weight > 1e-3 * max(weight.max(), 1e-300)
+        if clear.sum() < 10 or np.ptp(rewards[clear]) == 0 or np.ptp(inner[clear]) == 0:
+            continue
+        slope, shift = np.polyfit(rewards[clear], inner[clear], 1, w=weight[clear])
+        detail = f"of {slope:.4g} · reward {shift:+.4g}"
+        yield Part(fault, detail), partial(_affine, link.forward, slope, shift)
+    ends, near = (scores.min(), scores.max()), 1e-6 * np.ptp(scores)
+    at = [np.abs(scores - end) <= near for end in ends]
+    # Of answers that only one or two inputs share, the largest is no bound.
+    low, high = (
+        end if which.sum() >= 3 else alone
+        for end, which, alone in zip(ends, at, (-np.inf, np.inf), strict=True)
+    )
+    inside = (scores > low + near) & (scores < high - near)
+    if inside.sum() >= 3 and (~inside).sum() >= 5:
+        yield Part("clipping", f"to {low:.4g} … {high:.4g}"), lambda x: np.clip(x, low, high)
+
+
+def _affine(link: Made, slope: float, shift: float, rewards: np.ndarray) -> np.ndarray:
+    return link(slope * rewards + shift)
+
+
+def cuts(read: Read, most: int) -> dict[Part, Read]:
+    """An input of more than `most` tokens as truncation leaves it."""
+    ids = read.ids
+    ways = {
+        "the end is lost": ids[:most],
+        "the end but the last token is lost": (*ids[: most - 1], ids[-1]),
+        "the beginning is lost": ids[-most:],
+        "the beginning but the first token is lost": (ids[0], *ids[1 - most :]),
+    }
+    types = None if read.types is None else read.types[:most]
+    return {
+        Part("truncation", f"{most} tokens, {name}"): Read(cut, types) for name, cut in ways.items()
+    }
 
 
 def variants(
-    model: NetworkReward, conversation: Conversation | str, suffix: Ids
-) -> Iterator[tuple[Part, Ids]]:
-    """What a server may read of a conversation of two turns (or of a plain text), first what it
-    should; `suffix` closes the response."""
-    tokenizer = model.tokenizer
-    bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
-    if isinstance(conversation, str):
-        ids = tuple(token_ids(tokenizer, conversation))
+    model: NetworkReward, sent: Ids | Conversation, form: str, suffix: Ids
+) -> Iterator[tuple[Part, Read]]:
+    """What a server may read of what it is sent, first what it should; `suffix` closes the
+    response."""
+    tokenizer, encode = model.tokenizer, model.parts[0].conversations.encode
+    ends = tokenizer.bos_token_id, tokenizer.eos_token_id
+    both = zip(ends, (tokenizer.cls_token_id, tokenizer.sep_token_id), strict=True)
+    bos, eos = (own if own is not None else encoder for own, encoder in both)
+    if isinstance(sent[0], int):
+        ids, types = cast(Ids, sent), None
     else:
-        ids = tuple(model.parts[0].conversations.encode(conversation).ids)
-    yield RIGHT, ids
+        encoded = encode(cast(Conversation, sent))
+        ids, types = encoded.ids, encoded.types
+    yield RIGHT, Read(ids, types)
+    if form == "pairs":
+        yield Part("another_template", "without token types"), Read(ids)
+        return
     if bos is not None:
-        yield Part("doubled_bos", f"{ids[:2].count(bos) + 1} BOS tokens"), (bos, *ids)
-    if isinstance(conversation, str):
-        return
-    if bos is not None and ids[:1] == (bos,):
-        yield Part("another_template", "without BOS"), ids[1:]
-    prompt, response = (turn.content for turn in conversation)
-    for cut in range(1, min(len(suffix), 6) + 1):
-        yield Part("missing_end", f"{cut} of {len(suffix)} closing tokens"), ids[:-cut]
+        yield Part("doubled_bos"), Read((bos, *ids))
+        if ids[:1] == (bos,):
+            yield Part("another_template", "without BOS"), Read(ids[1:])
     if eos is not None:
-        yield Part("another_template", "one EOS more"), (*ids, eos)
-    if takes_pairs(tokenizer):
+        yield Part("another_template", "one EOS more"), Read((*ids, eos))
+    if form == "ids":
         return
-    messages = messages_of(conversation)
-    for system in ("You are a helpful assistant.", ""):
-        with_system = _templated(tokenizer, [{"role": "system", "content": system}, *messages])
-        if with_system:
-            yield Part("another_template", f"system turn {system!r}"), with_system
-    if opened := _templated(tokenizer, messages, add_generation_prompt=True):
-        yield Part("another_template", "a generation prompt at the end"), opened
-    for name, text in _known(prompt, response):
-        yield Part("another_template", name), tuple(token_ids(tokenizer, text, special=True))
-        bare = tuple(token_ids(tokenizer, text))
-        yield Part("another_template", f"{name}, without special tokens"), bare
+    for cut in range(1, min(len(suffix), 6) + 1):
+        yield Part("missing_end", f"{cut} of {len(suffix)} closing tokens"), Read(ids[:-cut])
+    sent = cast(Conversation, sent)
+    unlike = {
+        "without the system turn": tuple(turn for turn in sent if turn.role != "system"),
+        "without earlier turns": sent[-2:],
+        "a system turn more": (Turn("system", "You are a helpful assistant."), *sent),
+        "an empty system turn more": (Turn("system", ""), *sent),
+    }
+    for name, turns in unlike.items():
+        with suppress(FrameError):
+            yield Part("another_template", name), Read(encode(turns).ids)
+    with suppress(FrameError):
+        opened = rendered(tokenizer, messages_of(sent), tokenize=True, add_generation_prompt=True)
+        yield Part("another_template", "a generation prompt at the end"), Read(tuple(opened))
 
 
-def _templated(
-    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **options: bool
-) -> Ids | None:
-    """Ids of messages; None where the template takes no such turn."""
-    try:
-        return tuple(rendered(tokenizer, messages, tokenize=True, return_dict=False, **options))
-    except FrameError:
-        return None
-
-
-def _known(prompt: str, response: str) -> Iterator[tuple[str, str]]:
-    for name, turn in _TURNS.items():
-        user = turn.format(role="user", text=prompt)
-        yield name, user + turn.format(role="assistant", text=response)
-    for name, whole in _WHOLES.items():
-        yield name, whole.format(prompt=prompt, response=response)
-
-
-LEVELS = ("float16", "bfloat16", "int8")
+LEVELS = ("float16", "bfloat16")
 """Lower precisions, from the finest."""
-
-
-def in_level(
-    model: NetworkReward, exact: RewardNetwork, level: str, device: torch.device
-) -> RewardNetwork:
-    """The network in a lower precision; int8 rounds every row of a linear layer's weights to 255
-    steps, the head aside."""
-    if level != "int8":
-        return model.network(Dtype(level)).to(device)
-    network = copy.deepcopy(exact)
-    with torch.no_grad():
-        for name, module in network.named_modules():
-            if isinstance(module, nn.Linear) and "score" not in name and "head" not in name:
-                step = module.weight.abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
-                module.weight.copy_((module.weight / step).round() * step)
-    return network
-
-
-def last_states(local: Local, seen: Sequence[Seen]) -> np.ndarray:
-    """States at the last token, float64 (n, hidden)."""
-    return torch.stack([local.states(one.ids)[-1] for one in seen]).double().numpy()

@@ -16,6 +16,7 @@ import torch
 
 from pessimal.checking.checks import Check, beginnings, precision_check, precision_table, round_trip
 from pessimal.checking.network import CheckedNetwork, head, of_network
+from pessimal.conversation import Prompt
 from pessimal.errors import ModelError
 from pessimal.progress import steps
 from pessimal.rewards.base import NetworkReward, Part
@@ -76,7 +77,12 @@ class _Measured:
 
 
 def check(
-    model: NetworkReward, text: str, plan: CheckPlan, *, device: torch.device, progress: bool = True
+    model: NetworkReward,
+    text: Prompt,
+    plan: CheckPlan,
+    *,
+    device: torch.device,
+    progress: bool = True,
 ) -> Conformance:
     """The suite on each part of a reward: mostly one; the checks of others are numbered.
 

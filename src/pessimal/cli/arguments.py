@@ -1,17 +1,19 @@
-"""A command line as Hydra wants it: bare verbs, old names, and keys of prompts that have no file.
+"""A command line as Hydra wants it: bare verbs, and keys of prompts that have no file.
 
 Knows the verbs and their options; does not compose anything.
 """
 
 import re
-import sys
 from collections.abc import Sequence
+from dataclasses import fields
 
-from pessimal.catalogue import CONF, known_model
+from pessimal.catalogue import CONF, is_folder, is_named, known_model, model_entry
 from pessimal.config.schema import TASKS
-from pessimal.config.schema.explain import as_typed
+from pessimal.config.schema.explain import as_text, as_typed
 from pessimal.config.schema.runs import runs_overrides
+from pessimal.conversation import FILES
 from pessimal.errors import ConfigError, did_you_mean
+from pessimal.rewards.named import options_of
 
 VALUED = {
     "--cfg",
@@ -34,17 +36,15 @@ LOOKS = "task=runs"
 written."""
 TAKES_ANY_PROMPT = ("task=compare",)
 """Verbs that choose among prompts of the registry, and need no wording of them."""
-RENAMED = {"frames": "polarity", "model.score": "model.kind"}
-"""Options that had another name; the old one is understood for one release, with a notice."""
 
 
 def with_task(arguments: Sequence[str]) -> list[str]:
     """The command line as Hydra wants it: a bare verb as the override `task=VERB`, overrides before
-    options. Bare words after `runs` are what it does and with what.
+    options. Bare words after `runs` are what it does and with what; after other verbs, models.
 
-    Raises ConfigError for a bare word that is no verb, naming the closest one.
+    Raises ConfigError for a bare word that is no verb or no model, naming the closest one.
     """
-    options, overrides, words, previous = [], [], [], ""
+    options, overrides, words, models, previous = [], [], [], [], ""
     for argument in arguments:
         value = previous in VALUED and not (previous in ("--info", "-i") and argument in TASKS)
         if argument.startswith("-") or value:
@@ -55,20 +55,27 @@ def with_task(arguments: Sequence[str]) -> list[str]:
             words.append(argument)
         elif argument in TASKS:
             overrides.append(f"task={argument}")
+        elif argument and (_verb(overrides) or options_of(argument) or is_named(argument)):
+            models.append(argument)
         else:
             raise ConfigError(
                 f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: "
                 f"{', '.join(TASKS)}. See pessimal --help"
             )
         previous = argument
-    overrides = [_present_name(override) for override in overrides]
+    overrides += _bare(models, overrides)
     if "task=import" in overrides:  # `model` is a group of files, of which import needs none
         overrides = [re.sub(r"^model=", "model_name=", override) for override in overrides]
-    overrides = [_known_model(override) for override in overrides]
+    overrides = [part for override in overrides for part in _known_model(override)]
+    if any(one.startswith("tasks=") for one in overrides) and any(
+        one.lstrip("+").startswith("prompts") for one in overrides
+    ):
+        raise ConfigError("tasks=FILE has prompts of its own: leave out prompts=, or tasks=")
     if LOOKS in overrides:
         overrides = runs_overrides(words, overrides, options)
     if any(verb in overrides for verb in TAKES_ANY_PROMPT):
         overrides = [part for override in overrides for part in _any_prompts(override)]
+    overrides = [part for override in overrides for part in _prompt_file(override)]
     if "task=explain" in overrides:
         overrides = [as_typed(override) for override in overrides]
     return [*overrides, *options]
@@ -90,31 +97,77 @@ def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return overrides, options
 
 
-def _present_name(override: str) -> str:
-    """The override with an option's present name, and a notice where the old one was given."""
-    old = re.match(rf"([+~]*)({'|'.join(map(re.escape, RENAMED))})(?=[.=]|$)", override)
-    if old is None:
-        return override
-    new = RENAMED[old[2]]
-    override = override.replace("model.score=reward", "model.score=head")
-    print(
-        f"pessimal: {old[2]} is called {new} now; the old name goes with the next release",
-        file=sys.stderr,
-    )
-    return f"{old[1]}{new}{override[old.end() :]}"
+def _verb(overrides: Sequence[str]) -> str | None:
+    typed = (one.removeprefix("task=") for one in overrides if one.startswith("task="))
+    return next((verb for verb in typed if verb in TASKS), None)
 
 
-def _known_model(override: str) -> str:
+def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Models that were typed as words of their own, as the option that takes them."""
+    if not models:
+        return []
+    task = _verb(overrides)
+    if task is None:
+        raise ConfigError(
+            f"{models[0]!r} is a model, and no verb says what to do with it: pessimal scan "
+            f"{models[0]}"
+        )
+    options = {field.name for field in fields(TASKS[task])}
+    if "models" in options:
+        return [f"models=[{','.join(map(as_text, models))}]"]
+    if "model" not in options:
+        raise ConfigError(f"{task} takes no model, and {models[0]!r} stands alone: type KEY=VALUE")
+    if len(models) > 1 or any(one.startswith("model=") for one in overrides):
+        raise ConfigError(
+            f"{task} takes one model, and {models[-1]!r} is another; for each of several type "
+            "-m model=A,B"
+        )
+    if options_of(models[0]) is None:
+        model_entry(models[0])  # says which it may have been
+    return [f"model={models[0]}"]
+
+
+_TYPED = {"path": "auto", "adapter": "adapter", "callable": "callable", "endpoint": "endpoint"}
+"""Options that say where a model is, and the file of conf/model that takes each."""
+
+
+def _known_model(override: str) -> list[str]:
     """model=OWNER/NAME (or OWNER--NAME, OWNER_NAME) of a model that has a file in conf/model, as
-    the choice of that file. A bare NAME may be a file of the user's own."""
-    given = re.fullmatch(r"model=([\w.,/-]+)", override)
-    if given is None or all(
-        (CONF / "model" / f"{name}.yaml").is_file() for name in given[1].split(",")
-    ):
-        return override
-    names = given[1].split(",")
+    the choice of that file; another repository, a folder, FILE.py:FUNCTION or http://… as
+    model=auto model.path=… and its like. A bare NAME may be a file of the user's own, which goes
+    before a folder."""
+    if not override.startswith("model="):
+        return [override]
+    typed = override.removeprefix("model=").strip("'\"")
+    if not typed:
+        return [override]
+    names = [typed] if is_folder(typed) else typed.split(",")
+    if all((CONF / "model" / f"{name}.yaml").is_file() for name in names):
+        return [override]
     rows = {name: known_model(name) if re.search("/|_|--", name) else None for name in names}
-    return f"model={','.join(row['label'] if row else name for name, row in rows.items())}"
+    given = {name: None if row else options_of(name) for name, row in rows.items()}
+    if not any(given.values()):
+        return [f"model={','.join(row['label'] if row else name for name, row in rows.items())}"]
+    kinds = {
+        next((key for key in options or () if key in _TYPED), None) for options in given.values()
+    }
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"{override}: a sweep takes models that are named in one way: all of conf/model, all "
+            "folders or Hub repositories, all functions, or all addresses"
+        )
+    [kind] = kinds
+    assert kind is not None
+    option = {"callable": "callable._target_", "endpoint": "endpoint.url"}.get(kind, kind)
+    return [f"model={_TYPED[kind]}", f"model.{option}={','.join(map(as_text, names))}"]
+
+
+def _prompt_file(override: str) -> list[str]:
+    """prompts=FILE of YAML or JSON lines, as the option that reads one."""
+    key, _, path = override.partition("=")
+    if key != "prompts" or not path.endswith(FILES):
+        return [override]
+    return ["prompts=[]", f"prompts_path={path}"]
 
 
 def _any_prompts(override: str) -> list[str]:

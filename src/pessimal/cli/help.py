@@ -24,6 +24,7 @@ from pessimal.catalogue import CONF
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.options import OneOf, needed, rules
+from pessimal.rewards.spec import Kind
 
 LONG = 40
 """Characters of a default above which only its size is shown."""
@@ -44,7 +45,10 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
     )
     schema = TASKS[config.task]
     width = min(shutil.get_terminal_size((110, 0)).columns, 140)
-    rows = [row for row in options_of(schema, config) if row[0] != "task"]
+    kind = config.model.kind if "kind" in config.get("model", {}) else None
+    others = tuple(f"model.{one.value}" for one in Kind if one is not kind)
+    every = [row for row in options_of(schema, config) if row[0] != "task"]
+    rows = [row for row in every if not row[0].startswith(others)]
 
     def wrapped(text: str) -> list[str]:
         return textwrap.wrap(
@@ -74,6 +78,9 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
         )
         print(f"  {group}=".ljust(COLUMN) + ("\n" + " " * COLUMN).join(wrapped(names)))
     part("the model", ["model"])
+    if unexplained := [row[0] for row in every if row not in rows]:
+        print("\noptions of other kinds of model; what they mean: --help with model.kind=KIND")
+        print("  " + "\n  ".join(wrapped(", ".join(unexplained))))
     part("where it runs", ["trainer"])
     part("options of every verb", SHARED)
     print(

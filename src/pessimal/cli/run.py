@@ -19,6 +19,7 @@ from pessimal.config.messages import disk_full_message, missing_extra_message
 from pessimal.config.schema import ExplainConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import ConfigError, UserError, WorkError, require
+from pessimal.progress import working
 from pessimal.rewards.spec import Kind
 
 
@@ -69,9 +70,11 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
     if trainer := getattr(config, "trainer", None):
         trainer.check_here(sweep=sweep)
     check_inputs(config)
-    return importlib.import_module(
-        f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
-    ).run(config)
+    with working(f"{config.task}: loading its libraries", after=2.5):
+        verb = importlib.import_module(
+            f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
+        )
+    return verb.run(config)
 
 
 def check_inputs(config: TaskConfig) -> None:
@@ -92,7 +95,7 @@ def check_inputs(config: TaskConfig) -> None:
     model = getattr(config, "model", None)
     if isinstance(config, TrainConfig) and config.recipe is not None:
         require("peft", why="training on people's preferences")
-        from pessimal.config.models import spec_of
+        from pessimal.rewards.named import spec_of
         from pessimal.training.preferences import read_preferences
 
         read_preferences(Path(config.data or "").expanduser())
@@ -104,8 +107,10 @@ def check_inputs(config: TaskConfig) -> None:
             package_files(model.package, name=model.name)
     elif model is not None and model.recipe is None:
         from pessimal.rewards.hub import files_of
+        from pessimal.rewards.named import parts_of
 
-        files_of(model)
+        for one in [model] if model.kind is not Kind.sum else [part for _, part in parts_of(model)]:
+            files_of(one)
 
 
 def _quiet_console() -> None:

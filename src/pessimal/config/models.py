@@ -1,41 +1,18 @@
-"""Models by what a person types for them in one word: a name of `conf/model`, a folder, or a Hub
-repository."""
+"""What reward training began from."""
 
 import json
 import logging
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
-from pessimal.catalogue import is_folder, is_named, model_entry
+from pessimal.catalogue import is_named
 from pessimal.errors import MissingExtraError, ModelError
 from pessimal.rewards.digests import weights_digest
+from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.training.obtain import fetch
 
 log = logging.getLogger(__name__)
-
-
-def spec_of(name: str, **changes: object) -> ModelSpec:
-    """The model of a name such as `smollm2` (a file of conf/model), of a local folder, or of a Hub
-    repository ORG/NAME.
-
-    Args:
-        name: as typed.
-        changes: fields of the specification that are other than the file says.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
-    if is_folder(name) or ("/" in name and not is_named(name)):
-        return ModelSpec(path=name, **changes)  # type: ignore[arg-type]
-    known = {field.name for field in fields(ModelSpec)}
-    entry = {key: value for key, value in model_entry(name).items() if key in known}
-    merged = OmegaConf.merge(OmegaConf.structured(ModelSpec), entry | changes)
-    spec = OmegaConf.to_object(merged)
-    assert isinstance(spec, ModelSpec)
-    return spec
 
 
 def base_of(
@@ -66,7 +43,8 @@ def base_of(
         files = untrained_sibling(spec.recipe, cache=Path(cache) / "models", name=spec.name)
         return ModelSpec(path=str(files), name=f"{spec.name} before training"), files
     if spec.adapter is not None:
-        return replace(spec, adapter=None, adapter_revision=None, name=f"{spec.name} base"), folder
+        path, name = spec.path or str(folder), f"{spec.name} base"
+        return replace(spec, adapter=None, adapter_revision=None, path=path, name=name), folder
     return _recorded(folder, cache=cache, progress=progress)
 
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, InputError, missing_extra
-from pessimal.rewards.frame import Turn
+from pessimal.options import check_ends
 from pessimal.tables.score_table import storable
 
 EMBEDDED = Path(__file__).with_name("embedded.jsonl")
@@ -416,6 +417,7 @@ def _rows(path: Path) -> list[tuple[int, object]]:
         raise InputError(
             f"comparisons.path={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
         )
+    check_ends("comparisons.path", path)
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as parquet

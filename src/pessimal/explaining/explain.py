@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pessimal.conversation import Turn
 from pessimal.errors import InputError, WorkError
 from pessimal.explaining.analyses.flips import MOVED
 from pessimal.explaining.analyses.fluency import RATIO, Perplexities
@@ -37,7 +38,6 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbation import Perturber, Request, Status
-from pessimal.rewards.frame import Turn
 from pessimal.tables.score_table import storable
 
 METHOD_VERSION = 2
@@ -307,8 +307,7 @@ def _outcomes(
     *,
     tie: float,
 ) -> pd.DataFrame:
-    """What one perturber's changes do; a text that has become too long for the model counts as
-    failed."""
+    """What one perturber's changes do; a text that the model gives no reward counts as failed."""
     changes = list(perturber.perturb(requests))
     texts = [
         one.request.comparison.conversation(one.text) for one in changes if one.text is not None
@@ -317,7 +316,7 @@ def _outcomes(
     new_rewards = [None if one.text is None else next(scores) for one in changes]
     for number, reward in enumerate(new_rewards):
         if reward is not None and math.isnan(reward):
-            why = "longer than the model reads"
+            why = "no reward: longer than the model reads, or a function that does not apply"
             changes[number] = replace(changes[number], status=Status.failed, text=None, note=why)
             new_rewards[number] = None
     return outcomes(model, rewards, changes, new_rewards, perturber=perturber.name, tie=tie)

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from pessimal.conversation import Conversation
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
 from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.perturbation import Perturbation, Request, Status
-from pessimal.rewards.frame import Conversation
 
 CHOSEN, REJECTED = "chosen", "rejected"
 COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"

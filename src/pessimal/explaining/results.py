@@ -22,7 +22,7 @@ from pessimal.explaining.analyses.flips import (
 )
 from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.analyses.single import n_words, single_slopes
-from pessimal.explaining.analyses.slopes import LENGTH, OTHERS, slopes
+from pessimal.explaining.analyses.slopes import LEAST, LENGTH, OTHERS, slopes
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.edits.differences import described
 from pessimal.explaining.explain import CONTROLS, Explained
@@ -40,7 +40,7 @@ SLOPE = Effect(
     "slope, SD per SD",
     "slope_q_low",
     "slope_q_high",
-    "slope_q",
+    "beyond_q",
     symbol="slope",
     **_OF_EDITS,
 )
@@ -96,7 +96,7 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
         xlabel="reward gained per SD of the attribute, others held (SD of reward)",
     )
     first = slopes_result(fitted, {explained.model: explained.model}, method=METHOD, plot=forest)
-    top = _strongest(fitted)["attribute"] if (fitted["slope_q"] <= LEVEL).any() else None
+    top = _strongest(fitted)["attribute"] if (fitted["beyond_q"] <= LEVEL).any() else None
     second = _flip_rates(rates, explained, top)
     if first.headline:
         gains = fitted.dropna(subset=["slope"]).itertuples()
@@ -143,22 +143,25 @@ def slopes_result(
     fitted = table.dropna(subset=["slope"])
     if fitted.empty:
         why = (
-            "Slopes are not known: too few edits for so many attributes, or no detector saw one "
-            "move."
+            f"Slopes are not known: no detector saw an edit move, or {len(table)} attributes need "
+            f"more than {len(table) + 1} edits."
         )
         return Result("slopes", table, method=method, notes=(why,))
     top = _strongest(fitted)
     estimate = SLOPE.at(top)
     interval = _interval(top["slope_q_low"], top["slope_q_high"])
-    few = "Slopes have no intervals: too few comparisons."
+    few = f"Slopes have no intervals: {int(top['comparisons'])} of the {LEAST} comparisons needed."
     likes = "more" if top["slope"] > 0 else "less"
     number = f"{signed(top['slope'], '+.2f')} SD of reward per SD"
     if estimate.p is None:
-        headline = f"No attribute found that moves {labels[top['model']]}'s reward: too few edits."
+        headline = (
+            f"What moves {labels[top['model']]}'s reward was not tested: that needs {LEAST} "
+            f"comparisons, and are {int(top['comparisons'])}."
+        )
     elif estimate.p > LEVEL:
         headline = (
-            f"No attribute found that moves {labels[top['model']]}'s reward; strongest, "
-            f"{top['attribute']}: {number} {interval}."
+            f"No attribute found that moves {labels[top['model']]}'s reward beyond prices of "
+            f"words; strongest, {top['attribute']}: {number} {interval}."
         )
     else:
         headline = (
@@ -173,14 +176,14 @@ def slopes_result(
         headline,
         plot=replace(plot, data=fitted),
         method=method,
-        notes=() if pd.notna(top["slope_q"]) else (few,),
+        notes=() if pd.notna(top["beyond_q"]) else (few,),
     )
 
 
 def _strongest(fitted: pd.DataFrame) -> pd.Series:
     """The slope to speak of: of those that hold, or of all where none does, the one that explains
     most, and of lines with all attributes the steepest."""
-    holds = fitted[fitted["slope_q"] <= LEVEL]
+    holds = fitted[fitted["beyond_q"] <= LEVEL]
     rows = (holds if len(holds) else fitted).assign(size=lambda each: each["slope"].abs())
     alone = rows["explained"].where(rows["held"] != OTHERS, 0.0)
     return rows.assign(alone=alone).sort_values(["alone", "size"], kind="stable").iloc[-1]
@@ -209,7 +212,9 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
     estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["flip_q"]])
-    if tested and holds.empty:
+    if not tested:
+        clauses[0] = f"Seen, not tested: e{clauses[0][1:]}"
+    elif holds.empty:
         clauses = [
             f"No attribute found whose edits flip more preferences than placebo edits do "
             f"({null_rate:.0%})",
@@ -521,7 +526,7 @@ def pair_results(explained: Explained) -> list[Result]:
         number = f"{signed(length['slope'], '+.2f')} {_interval(*length[ends])}"
         why = f"no attribute found that moves it; twice the words: {number}"
     else:
-        why = "no attribute found that moves it: too few edits"
+        why = "what moves it was not tested: that needs four edits that change its length"
     worst = edits.loc[edits["change"].idxmin()]
     costliest = (
         f"The costliest edit, {worst['amount']} {worst['attribute']} in "
@@ -539,7 +544,8 @@ def pair_results(explained: Explained) -> list[Result]:
             weight=2.0,
             estimate=Estimate("margin", margin, len(edits), "edits"),
             notes=(
-                f"Rewards: chosen= {significant(rewards[0])}, rejected= {significant(rewards[1])}. "
+                f"Rewards: {significant(rewards[0])} of chosen, {significant(rewards[1])} of "
+                "rejected. "
                 f"{flips or 'None'} of {len(edits)} edits flip{'s' * (flips == 1)} the preference.",
                 *([costliest] if worst["change"] < 0 else []),
             ),
@@ -589,12 +595,12 @@ def as_stored(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def overview(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row an attribute, the strongest slope first: slope, slope_q_low, slope_q_high, slope_q,
+    """One row an attribute, the strongest slope first: slope, slope_q_low, slope_q_high, beyond_q,
     more and less (flip rates of edits that speak against liking more or less of it), n; the placebo
     last."""
     rates, fitted = results["sensitivity"], results["slopes"]
     placebo = rates["attribute"] == PLACEBO
-    numbers = ["slope", "slope_q_low", "slope_q_high", "slope_q"]
+    numbers = ["slope", "slope_q_low", "slope_q_high", "beyond_q"]
     rows = fitted.set_index("attribute")[numbers]
     for taste in ("more", "less"):
         of_taste = rates[~placebo & (rates["liked"] == taste)].set_index("attribute")

@@ -5,12 +5,17 @@ Knows tables, declarations and files; knows no verb and no page.
 
 import io
 import logging
+import multiprocessing
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import matplotlib
 import pandas as pd
@@ -41,6 +46,21 @@ NAMED = ("row", "column", "group", "name", "x", "thin", "panel")
 """Fields of declarations whose columns may hold models."""
 FEW = 8
 """Figures from which on the drawing is reported."""
+MANY = 32
+"""Figures from which on processes draw side by side."""
+MOST = 8
+"""Such processes."""
+
+
+class _Job(NamedTuple):
+    """One figure of a result."""
+
+    name: str
+    tab: str
+    stem: str
+    plot: Plot
+    rows: pd.DataFrame
+    raster: bool
 
 
 class Drawable(Protocol):
@@ -107,7 +127,7 @@ def save_figures(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     palette: Mapping[object, str] = shared_colours(results)
-    jobs: list[tuple[str, str, str, Plot, pd.DataFrame]] = []
+    jobs: list[_Job] = []
     for result in results:
         if result.plot is None:
             continue
@@ -117,29 +137,46 @@ def save_figures(
             log.error("the figure of %s cannot be drawn: %s", result.name, error)
             continue
         jobs += [
-            (result.name, tab, stem, plot, pieces[tab]) for tab, stem in _stems(result.name, pieces)
+            _Job(result.name, tab, stem, plot, pieces[tab], raster=place == 0)
+            for place, (tab, stem) in enumerate(_stems(result.name, pieces))
         ]
     saved: dict[str, dict[str, str]] = {}
     quiet = begin is None or len(jobs) <= FEW
     progress = nullcontext(lambda stem: None) if quiet or begin is None else begin(len(jobs))
-    with styled(), progress as step:
-        for name, tab, stem, plot, rows in jobs:
-            try:
-                save(
-                    PRIMITIVES[type(plot)](plot, rows, palette),
-                    folder,
-                    stem,
-                    raster=name not in saved,
-                )
-                saved.setdefault(name, {})[tab] = stem
-            except OSError:
-                raise
-            except Exception as error:
-                log.error(
-                    "the figure %s cannot be drawn: %s: %s", stem, type(error).__name__, error
-                )
-            step(stem)
+    with progress as step, _processes(len(jobs)) as in_order:
+        errors = in_order(partial(_written, folder=folder, palette=palette), jobs)
+        for job, wrong in zip(jobs, errors, strict=True):
+            if wrong is None:
+                saved.setdefault(job.name, {})[job.tab] = job.stem
+            else:
+                log.error("the figure %s cannot be drawn: %s", job.stem, wrong)
+            step(job.stem)
     return saved
+
+
+@contextmanager
+def _processes(figures: int) -> Iterator[Callable[..., Iterable[str | None]]]:
+    """`map`, by processes side by side where figures are many. They are forks: a fresh process
+    loads its libraries for as long as it then draws."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    if figures < MANY or cores < 2:
+        yield map
+        return
+    with ProcessPoolExecutor(min(cores, MOST), multiprocessing.get_context("fork")) as pool:
+        yield pool.map
+
+
+def _written(job: _Job, folder: Path, palette: Mapping[object, str]) -> str | None:
+    """Draw and write one figure; what is wrong where it cannot be drawn."""
+    try:
+        with styled():
+            figure = PRIMITIVES[type(job.plot)](job.plot, job.rows, palette)
+            save(figure, folder, job.stem, raster=job.raster)
+    except OSError:
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def vector(figure: Figure, stem: str) -> str:

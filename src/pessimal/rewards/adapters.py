@@ -118,6 +118,19 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
             "changes no weights; adapters that are merged into weights are read: LoRA, DoRA, LoHa, "
             "LoKr, OFT, IA3 and their kin"
         )
+    if config.get("lora_bias"):
+        raise ModelError(
+            f"the adapter of {name!r} in {folder} has lora_bias=true: its changes have biases, "
+            "which cannot be merged into layers that have none. Merge it in code of your own, or "
+            "train it with LoraConfig(lora_bias=False)"
+        )
+    if config.get("layer_replication"):
+        raise ModelError(
+            f"the adapter of {name!r} in {folder} has layer_replication="
+            f"{config['layer_replication']}: copies of a layer share its weights, so that no "
+            "adapter can be merged into one of them. Merge it in code of your own, each copy a "
+            "layer of its own"
+        )
     return Adapter(folder, config, shapes)
 
 
@@ -235,8 +248,8 @@ def load_adapter(network: "PreTrainedModel", adapter: Adapter, *, name: str) -> 
         raise ModelError(
             f"the adapter of {name!r} in {adapter.folder} does not fit its base: {error}"
         ) from error
-    # PEFT's own, under the adapter's name.
-    lacking = [key for key in report.missing_keys if ".default" in key]
+    # PEFT's own, under the adapter's name; VeRA's layers share two that are stored once.
+    lacking = [key for key in report.missing_keys if re.search(r"(?<!\.vera_[AB])\.default", key)]
     if astray := sorted([*report.unexpected_keys, *lacking]):
         raise ModelError(
             f"the adapter of {name!r} in {adapter.folder} does not fit its base: "

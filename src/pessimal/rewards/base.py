@@ -8,10 +8,12 @@ beside this one.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING
 
+from pessimal.conversation import Conversation, Prompt
+from pessimal.rewards.frame import Conversations, Frame
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 
@@ -19,30 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from transformers import PreTrainedTokenizerBase
 
-    from pessimal.rewards.frame import Conversation, Encoded, Frame
     from pessimal.rewards.network import RewardNetwork
 
 Report = Callable[[dict[int, float], int], None]
 """Called with the rewards of one batch, by row, and the number of all rows."""
-
-
-class Conversations(Protocol):
-    """How a prompt and a response are shown to a network, as token ids."""
-
-    round_trips: ClassVar[bool]
-    """Whether a scan says which tokens survive decoding and tokenising (it takes longer than
-    scoring them)."""
-
-    def ids(
-        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
-    ) -> list[list[int]]:
-        """The whole input for each response."""
-
-    def encode(self, conversation: "Conversation") -> "Encoded":
-        """The whole input for a conversation of several turns, whose last is the response."""
-
-    def frame(self, prompt: str, *, double_bos: bool = False) -> "Frame":
-        """What stands before and after the response."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +84,8 @@ class NetworkReward(Reward):
     on cannot be scored."""
     parts: tuple[Part, ...]
     """Its terms; mostly one, of weight 1."""
+    outputs: tuple[tuple[str, int | None], ...] = field(default=(), kw_only=True)
+    """Name and number of each output, where every one is scanned (model.output=all)."""
 
     @property
     def revision(self) -> str | None:
@@ -109,7 +93,7 @@ class NetworkReward(Reward):
         sibling."""
         return self.folder.name if re.fullmatch(r"[0-9a-f]{40}", self.folder.name) else None
 
-    def frame(self, prompt: str, *, double_bos: bool = False) -> "Frame":
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """The ids around the response slot for one prompt (of the first part)."""
         return self.parts[0].conversations.frame(prompt, double_bos=double_bos)
 
@@ -124,16 +108,20 @@ class TextReward(Reward):
     """A reward that takes texts."""
 
     def cost(
-        self, conversations: Sequence["Conversation"], *, timed: bool = False
+        self,
+        conversations: Sequence[Conversation],
+        *,
+        again: Sequence[Conversation] = (),
+        timed: bool = False,
     ) -> object | None:
-        """What asking for these will take, to be printed; None where it costs nothing. `timed` asks
-        for a few, to tell how long."""
+        """What asking for these, and some `again`, will take, to be printed; None where it costs
+        nothing. `timed` asks for a few, to tell how long."""
         return None
 
     @abstractmethod
     def rewards(
         self,
-        conversations: Sequence["Conversation"],
+        conversations: Sequence[Conversation],
         *,
         report: Report | None = None,
         again: bool = False,

@@ -1,42 +1,64 @@
-"""A Python function as a reward: called as f(prompt, responses), it gives one number a response.
+"""A Python function as a reward, in whichever shape its trainer calls it.
 
-Knows how a function is found, called and digested. Does not know what it computes.
+Knows how a function is found and digested. `shapes` knows how it is called; neither knows what it
+computes.
 """
 
+import functools
 import hashlib
+import importlib.util
 import inspect
 import json
+import logging
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pessimal.errors import ConfigError, ModelError
+from pessimal.conversation import Conversation
+from pessimal.errors import ConfigError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.digests import template_digest, tokenizer_digest
-from pessimal.rewards.frame import Conversation, messages_of, plain_prompt
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.frame import messages_of, plain_prompt
+from pessimal.rewards.shapes import (
+    HOW,
+    Asked,
+    Function,
+    import_types,
+    parameters_of,
+    rewards_of,
+    shape_of,
+)
+from pessimal.rewards.spec import Kind, ModelSpec, Shape
+from pessimal.rewards.tasks import Task, read_tasks
 from pessimal.tables import ModelDescription
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+log = logging.getLogger(__name__)
+
 BATCH = 256
 """Most responses of one call."""
 NOTHING = hashlib.sha256(b"null").hexdigest()
 """Digest of a tokenizer or template that there is not."""
-Function = Callable[[str, list[str]], Any]
 _PLAIN = (str, int, float, bool, type(None), tuple, list, dict)
 
 
 @dataclass(frozen=True)
 class CallableReward(TextReward):
-    """A function of a prompt and responses."""
+    """A function that a trainer calls, or one of a prompt and responses."""
 
     function: Function
+    shape: Shape
+    tasks: Mapping[Conversation, Task]
+    """By what they ask."""
 
     def rewards(
         self,
@@ -45,104 +67,138 @@ class CallableReward(TextReward):
         report: Report | None = None,
         again: bool = False,
     ) -> np.ndarray:
-        """Rewards float64 (n,): one call for the responses to each prompt, at most `BATCH` a call.
+        """Rewards float64 (n,), at most `BATCH` responses to one prompt at a time; NaN where the
+        function says that it does not apply.
 
-        Raises ModelError where the function raises, or gives something else than one finite number
-        a response.
+        Raises as `shapes.rewards_of`.
         """
         rewards = np.full(len(conversations), np.nan)
-        groups: dict[str, list[int]] = {}
+        groups: dict[Conversation, list[int]] = {}
         for index, conversation in enumerate(conversations):
-            groups.setdefault(plain_prompt(conversation), []).append(index)
-        for prompt, indices in groups.items():
+            groups.setdefault(conversation[:-1], []).append(index)
+        for turns, indices in groups.items():
             for start in range(0, len(indices), BATCH):
                 batch = indices[start : start + BATCH]
-                responses = [messages_of(conversations[index])[-1]["content"] for index in batch]
-                rewards[batch] = self._call(prompt, responses)
+                some = [conversations[index] for index in batch]
+                rewards[batch] = self._asked(turns, some)
                 if report:
                     report({index: float(rewards[index]) for index in batch}, len(conversations))
         return rewards
 
-    def _call(self, prompt: str, responses: list[str]) -> np.ndarray:
-        try:
-            answer = self.function(prompt, list(responses))
-        except Exception as error:
-            raise ModelError(
-                f"the function of {self.name!r} raised {type(error).__name__}: {error}. It was "
-                f"called as f(prompt, responses) with the prompt {prompt[:60]!r} and "
-                f"{len(responses)} responses, the first {responses[0][:60]!r}"
-            ) from error
-        values = _numbers(answer)
-        if values is None or values.shape != (len(responses),):
-            got = f"{answer!r:.120}"
-            if values is not None:
-                several = f"{len(values)} numbers" if values.ndim == 1 else ""
-                got = several or f"an array of shape {values.shape}"
-            raise ModelError(
-                f"the function of {self.name!r} must give one number a response, a list or array "
-                f"of {len(responses)}; it gave {got}"
-            )
-        bad = np.flatnonzero(~np.isfinite(values))
-        if len(bad):
-            raise ModelError(
-                f"the function of {self.name!r} gave {values[bad[0]]} for {len(bad)} of "
-                f"{len(responses)} responses, the first {responses[bad[0]][:60]!r}: give every "
-                "response a finite number"
-            )
-        return values
+    def import_types(self, conversation: Conversation) -> None:
+        """Import what a call is made of, ahead of a fork."""
+        import_types(self.shape, self._asked_of(conversation[:-1], [conversation]))
+
+    def _asked(self, turns: Conversation, some: Sequence[Conversation]) -> np.ndarray:
+        return rewards_of(self.function, self.shape, self._asked_of(turns, some), name=self.name)
+
+    def _asked_of(self, turns: Conversation, some: Sequence[Conversation]) -> Asked:
+        task, spec = self.tasks.get(turns), self.spec
+        return Asked(
+            turns=messages_of(turns),
+            prompt=plain_prompt(some[0]),
+            responses=[messages_of(one)[-1]["content"] for one in some],
+            columns={} if task is None else task.columns,
+            messages=True if spec.messages is None and task and task.messages else spec.messages,
+            tokenizer=self.tokenizer,
+            chat=spec.chat,
+        )
 
 
 def open_callable(
     spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> CallableReward:
     """The function that `spec.callable` names: `_target_`, and arguments that it is given besides
-    prompt and responses.
+    what its shape has.
 
     A class is made with the arguments, and its instance called. ConfigError for what cannot be
-    imported, made or called.
+    imported, made or called, or whose shape nothing says.
     """
-    arguments = {name: value for name, value in spec.callable.items() if name != "_target_"}
-    path = spec.callable["_target_"]
+    arguments = {str(name): value for name, value in spec.callable.items() if name != "_target_"}
+    path = str(spec.callable["_target_"])
+    file, _, name = path.rpartition(":")
     try:
-        target = pkgutil.resolve_name(path)
-        function = target(**arguments) if inspect.isclass(target) else partial(target, **arguments)
-    except Exception as error:
+        target = _within(_module(Path(file)), name) if file else pkgutil.resolve_name(path)
+        function = target
+        if inspect.isclass(target) and not hasattr(target, "data_type"):  # a Task of verifiers
+            function = target(**arguments)
+        elif arguments:
+            function = partial(target, **arguments)
+    except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"model.callable._target_={path!r} cannot be had: {' '.join(str(error).split())}. Give "
-            "module.function of a module that Python finds: install it, or type PYTHONPATH=. in "
-            "front of the command; arguments are model.callable.NAME=VALUE"
+            f"model.callable._target_={path!r} cannot be had: {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION, or module.function of an "
+            "installed module; arguments are +model.callable.NAME=VALUE"
         ) from error
-    if not callable(target) or not callable(function):
-        raise ConfigError(
-            f"model.callable._target_={path!r} is a {type(function).__name__}, which cannot be "
-            "called: give a function f(prompt, responses), or a class whose instances can be "
-            "called so"
-        )
-    return _reward(spec, function, target, arguments, tokenizer)
+    held = Path(file).expanduser().read_bytes() if file else b""
+    return _reward(spec, function, target, arguments, tokenizer, held=held)
 
 
 def wrap_callable(
-    function: Function, *, name: str, tokenizer: "PreTrainedTokenizerBase | None" = None
+    function: Any,
+    *,
+    name: str | None = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    shape: str | Shape | None = None,
+    messages: bool | None = None,
+    tasks: str | Path | None = None,
 ) -> CallableReward:
-    """A function, or any object that can be called as f(prompt, responses), as a reward.
+    """A function, an object that can be called, or one that has a method `score`, as a reward.
 
-    ConfigError where it cannot be called. The digest is over the function's source with the plain
-    values (numbers, texts, lists) that it closes over or its object holds: give another name where
-    something else changes what it computes.
+    Args:
+        name: by default the function's own.
+        shape: how it is called (`Shape`); by default as the names of its parameters say.
+        messages: pass prompts and completions as lists of messages, or (False) as texts.
+        tasks: JSONL file of prompts with their columns.
+
+    Raises:
+        ConfigError: it cannot be called, or nothing says how.
+        InputError: the file of tasks cannot be read.
+
+    The digest is over the function's source with the plain values (numbers, texts, lists) that it
+    closes over or its object holds: give another name where something else changes what it
+    computes.
     """
-    if not callable(function):
-        raise ConfigError(
-            f"a reward is called as f(prompt, responses), and a {type(function).__name__} cannot be"
-        )
     inner: Any = function
     arguments: dict[str, Any] = {}
     while isinstance(inner, partial):
         arguments |= {str(i): value for i, value in enumerate(inner.args)} | inner.keywords
         inner = inner.func
     inside = getattr(inner, "__qualname__", type(inner).__name__)
-    path = f"{getattr(inner, '__module__', '')}.{inside}"
-    spec = ModelSpec(name=name, kind=Kind.callable, callable={"_target_": path})
+    if shape is not None and not isinstance(shape, Shape):
+        known = [one.value for one in Shape]
+        if shape not in known:
+            raise ConfigError(f"shape={shape!r}: give one of {', '.join(known)}")
+        shape = Shape(shape)
+    spec = ModelSpec(
+        name=name or inside.rpartition(".")[2].strip("<>"),
+        kind=Kind.callable,
+        callable={"_target_": f"{getattr(inner, '__module__', '')}.{inside}"},
+        shape=shape,
+        messages=messages,
+        tasks=None if tasks is None else str(tasks),
+    )
     return _reward(spec, function, inner, arguments, tokenizer)
+
+
+def is_rubric(rubric: Any) -> bool:
+    """Whether it is a Rubric of verifiers: functions with weights, and objects that these take."""
+    return hasattr(rubric, "funcs") and hasattr(rubric, "class_objects")
+
+
+def of_rubric(
+    rubric: Any, *, tasks: str | Path | None = None
+) -> list[tuple[float, CallableReward]]:
+    """Weight and reward of each function of a Rubric of verifiers, given the objects that it names,
+    such as the judge. ConfigError where one ranks several rollouts."""
+    terms = []
+    for weight, function in zip(rubric.weights, rubric.funcs, strict=True):
+        names = parameters_of(function)
+        held = {name: one for name, one in rubric.class_objects.items() if name in names}
+        given = partial(function, **held)
+        of = wrap_callable(given, shape=Shape.verifiers_rubric, tasks=tasks)
+        terms.append((float(weight), of))
+    return terms
 
 
 def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") -> dict[str, Any]:
@@ -159,19 +215,69 @@ def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") ->
 
 def _reward(
     spec: ModelSpec,
-    function: Function,
+    function: Any,
     target: Any,
     arguments: Mapping[str, Any],
     tokenizer: "PreTrainedTokenizerBase | None",
+    *,
+    held: bytes = b"",
 ) -> CallableReward:
-    settings = json.dumps(arguments, sort_keys=True, default=_type_name)
+    if not callable(function) and callable(getattr(function, "score", None)):
+        function = function.score
+    if is_rubric(function):
+        raise ConfigError(
+            f"{spec.name} is a Rubric of verifiers, a sum of functions. In Python type "
+            "pessimal.reward(rubric); on the command line model=sum "
+            "'model.parts=[{model: FILE.py:FUNCTION, weight: 1}]'"
+        )
+    if not callable(function):
+        raise ConfigError(
+            f"{spec.name}: a reward is a function, an object that can be called or one with a "
+            f"method score, and a {type(function).__name__} is none"
+        )
+    if hasattr(target, "__registry_info__") and "state" not in parameters_of(target):
+        function = function()  # a scorer of inspect_ai is made before it is called
+    is_task = inspect.isclass(function)
+    shape = spec.shape or (Shape.verifiers if is_task else shape_of(function, name=spec.name))
+    log.info("%s is called as model.shape=%s: %s", spec.name, shape.value, HOW[shape])
+    tasks = () if spec.tasks is None else read_tasks(spec.tasks)
+    decides = [arguments, shape.value, spec.messages, spec.chat, [task.digest for task in tasks]]
+    settings = json.dumps(decides, sort_keys=True, default=_type_name)
+    source = f"{_source(target)}\n{settings}".encode() + held
     return CallableReward(
         spec=spec,
-        weights_digest=hashlib.sha256(f"{_source(target)}\n{settings}".encode()).hexdigest(),
+        weights_digest=hashlib.sha256(source).hexdigest(),
         config_digest=hashlib.sha256(settings.encode()).hexdigest(),
         **about_texts(spec, tokenizer),
         function=function,
+        shape=shape,
+        tasks={task.turns: task for task in tasks},
     )
+
+
+@functools.cache
+def _module(file: Path) -> ModuleType:
+    """A file as a module; what lies beside it can be imported there, as where Python runs it."""
+    file = file.expanduser().resolve()
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None  # of a name that ends in .py
+    module = importlib.util.module_from_spec(spec)
+    # inspect.getsource and pickles of asynchronous clients look there.
+    sys.modules.setdefault(file.stem, module)
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def _within(module: ModuleType, path: str) -> Any:
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
 
 
 def _source(target: Any) -> str:
@@ -194,16 +300,3 @@ def _type_name(value: Any) -> str:
     """A value that JSON has no form for, without the address in memory that differs from run to
     run."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _numbers(answer: Any) -> np.ndarray | None:
-    """An array float64 of a list, array or tensor of numbers; None for anything else."""
-    try:
-        if hasattr(answer, "detach"):
-            answer = answer.detach().cpu().double().numpy()
-        elif not isinstance(answer, np.ndarray):
-            answer = [value.item() if hasattr(value, "item") else value for value in answer]
-        values = np.asarray(answer)
-    except (TypeError, ValueError, RuntimeError):
-        return None
-    return values.astype(np.float64) if values.dtype.kind in "iufb" else None

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from pessimal.errors import ModelError
+from pessimal.progress import working
 from pessimal.rewards.adapters import (
     adapted_digest,
     load_adapter,
@@ -54,6 +55,10 @@ from pessimal.version import __version__
 def _read_config(spec: ModelSpec, folder: Path) -> PreTrainedConfig:
     file = {} if spec.file is None else {"gguf_file": spec.file}
     return AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
+
+
+def _weights(spec: ModelSpec, folder: Path) -> list[Path]:
+    return [folder / spec.file] if spec.file else list(folder.glob("*.safetensors"))
 
 
 def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Shapes]:
@@ -117,7 +122,10 @@ def load_checkpoint(
     try:
         config = _read_config(spec, folder)
         options |= loading_options(spec, config, dtype) | attention_options(config)
-        network, report = make(config, **options)
+        size = sum(file.stat().st_size for file in _weights(spec, folder)) / 1e9
+        said = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"
+        with working(said, after=0 if size > 0.1 else 1):
+            network, report = make(config, **options)
     except ModelError:
         raise
     except Exception as error:
@@ -145,7 +153,8 @@ def pinned(
 ) -> dict[str, Any]:
     """What a checkpoint is, its digests and description, as fields of a `NetworkReward`; `setting`
     is what its numbers depend on besides the files."""
-    weights = weights_digest(folder) if spec.file is None else sha256_of(folder / spec.file)
+    with working(f"reading the weights of {spec.name} for their digest", after=2):
+        weights = weights_digest(folder) if spec.file is None else sha256_of(folder / spec.file)
     # A GGUF file holds its configuration.
     config = weights if spec.file else config_digest(folder, own_code=spec.trust_remote_code)
     if setting is not None:

@@ -1,4 +1,5 @@
-"""A server that scores texts, as a reward: vLLM, SGLang, or a chat that is asked to judge.
+"""A server that scores texts, as a reward: vLLM, SGLang, OpenRLHF, a reranker, or a chat that is
+asked to judge.
 
 Knows how conversations become requests, and answers rewards. Does not know the shapes of either
 (`wires`).
@@ -15,20 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from pessimal.conversation import Conversation
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.callable import about_texts
-from pessimal.rewards.frame import (
-    Conversation,
-    Templated,
-    judge_question,
-    messages_of,
-    plain_prompt,
-    takes_pairs,
-)
+from pessimal.rewards.frame import Templated, judge_question, messages_of, plain_prompt, takes_pairs
+from pessimal.rewards.rendering import rendered
 from pessimal.rewards.server import RequestFailure
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
-from pessimal.rewards.wires import TOP, Input, Wire
+from pessimal.rewards.wires import PAIRS, TEXTS, TOP, Input, Wire, recognised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -62,6 +58,46 @@ class Cost:
         return ", ".join(parts)
 
 
+@dataclass
+class AnswerShare:
+    """How likely a judge's answers are, all of them together, as far as its server says."""
+
+    questions: list[tuple[float, float]] = field(default_factory=list)
+    """Probability of those that the server gives, and the most of the others."""
+    reported: bool = False
+
+    def report(self, address: str) -> None:
+        """Log the mean, once; warned of below .5, or where it is unknown."""
+        from pessimal.rewards.judge import FEW
+
+        if self.reported or not self.questions:
+            return
+        self.reported = True
+        known, more = np.mean(self.questions, axis=0)
+        n = len(self.questions)
+        if known + more < FEW:
+            _log.warning(
+                "%s: the judge's answers have a probability of %.2g together (n = %d), so that it "
+                "mostly says something else. Give the spellings that it uses, or what stands "
+                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
+                "thought)",
+                address,
+                known + more,
+                n,
+            )
+        elif known < FEW:
+            _log.warning(
+                "%s: how likely the judge's answers are together is unknown, between %.2g and %.2g "
+                "(n = %d): the server gives the %d likeliest tokens alone",
+                *(address, known, known + more, n, TOP),
+            )
+        else:
+            _log.info(
+                "%s: the judge's answers have a probability of %.2g together (n = %d)",
+                *(address, known, n),
+            )
+
+
 @dataclass(frozen=True)
 class EndpointReward(TextReward):
     """A server that gives rewards of conversations. Keeps nothing:
@@ -74,22 +110,35 @@ class EndpointReward(TextReward):
     """Rewards (n,) of the inputs of one request; NaN where the server gives none."""
     batch_size: int
     """Conversations a request."""
+    answers: AnswerShare = field(default_factory=AnswerShare)
+    """Of a judge; else of no question."""
+    timed: dict[Conversation, float] = field(default_factory=dict)
+    """Rewards of the batch that was timed, until they are asked for."""
 
-    def cost(self, conversations: Sequence[Conversation], *, timed: bool = False) -> Cost:
-        """Requests, tokens, dollars and seconds that the rewards of conversations take. `timed`
-        sends the first batch, and takes the others to be as fast; a server gets faster once it is
-        warm."""
-        sent = [each for conversation in conversations for each in self.inputs(conversation)]
-        orders = len(sent) // len(conversations) if conversations else 0
-        requests = orders * len(self._starts(conversations))
-        tokens, price = self.wire.tokens(sent), self.spec.endpoint.price
-        seconds = None
+    def cost(
+        self,
+        conversations: Sequence[Conversation],
+        *,
+        again: Sequence[Conversation] = (),
+        timed: bool = False,
+    ) -> Cost:
+        """Requests, tokens, dollars and seconds that the rewards of conversations take, and of some
+        of them `again`. `timed` sends the first batch, whose rewards are kept, and takes the others
+        to be as fast; a server gets faster once it is warm."""
+        batches = [
+            b
+            for c in (conversations, again)
+            for start in self._starts(c)
+            for b in self._batch(c, start)
+        ]
+        requests = sum(len(self.wire.requests(batch)) for batch in batches)
+        tokens = self.wire.tokens([each for batch in batches for each in batch])
+        price, seconds = self.spec.endpoint.price, None
         if timed and conversations:
-            started = time.perf_counter()
-            first = self._batch(conversations, 0)
-            for inputs in first:
-                self.read(inputs)
-            once = (time.perf_counter() - started) / len(first)
+            started, first = time.perf_counter(), self._batch(conversations, 0)
+            values = self._score(first).tolist()
+            self.timed.update(zip(conversations[: self.batch_size], values, strict=True))
+            once = (time.perf_counter() - started) / sum(len(self.wire.requests(b)) for b in first)
             seconds = once * math.ceil(requests / self.spec.endpoint.concurrency)
         dollars = None if price is None or tokens is None else price * tokens / 1e6
         return Cost(requests, tokens, dollars, seconds)
@@ -109,19 +158,33 @@ class EndpointReward(TextReward):
             ModelError: an answer is of no use, or some rewards are no numbers.
             WorkError: requests failed for good. In each case what was answered was reported.
         """
-        rewards, starts = np.full(len(conversations), np.nan), self._starts(conversations)
+        rewards = np.full(len(conversations), np.nan)
+
+        def known(rows: Sequence[int], values: Sequence[float]) -> None:
+            rewards[rows] = values
+            if report:
+                pairs = zip(rows, values, strict=True)
+                report({i: float(v) for i, v in pairs if math.isfinite(v)}, len(conversations))
+
+        paid = (
+            {}
+            if again
+            else {i: self.timed[c] for i, c in enumerate(conversations) if c in self.timed}
+        )
+        if paid:
+            known(list(paid), list(paid.values()))
+        rows = [i for i in range(len(conversations)) if i not in paid]
+        left = [conversations[i] for i in rows]
+        starts = self._starts(left)
 
         def keep(number: int, values: np.ndarray) -> None:
-            start = starts[number]
-            rewards[start : start + len(values)] = values
-            if report:
-                finite = {start + i: float(v) for i, v in enumerate(values) if math.isfinite(v)}
-                report(finite, len(conversations))
+            known(rows[starts[number] : starts[number] + len(values)], values.tolist())
 
-        batches = (self._batch(conversations, start) for start in starts)
+        batches = (self._batch(left, start) for start in starts)
         failures, _ = self.wire.server.ask_all(
             self._score, batches, keep, concurrency=self.spec.endpoint.concurrency
         )
+        self.answers.report(self.wire.address)
         _raise_first(list(failures.values()), len(starts))
         missing = np.flatnonzero(~np.isfinite(rewards))
         if len(missing):
@@ -150,7 +213,7 @@ class EndpointReward(TextReward):
         return (first - second[0]) / 2 if second else first
 
     def _why(self) -> str:
-        if self.wire.spec.api == "chat":
+        if self.wire.api == "chat":
             return (
                 f"no positive, or no negative, answer of the judge is among the {TOP} likeliest "
                 "first tokens, which is all that the server gives, and a number for it would be "
@@ -177,27 +240,29 @@ def _raise_first(failed: Sequence[RequestFailure], batches: int) -> None:
 def open_endpoint(
     spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> EndpointReward:
-    """The server of a spec; nothing is sent yet. With a `tokenizer`, servers of sequence
-    classifiers get token ids in its chat template, as the model's own forward does; without,
-    messages, which vLLM alone takes.
+    """The server of a spec, which is asked what it speaks where that is not given; nothing else is
+    sent yet. With a `tokenizer`, servers of sequence classifiers get token ids in its chat
+    template, as the model's own forward does, or text where they take no ids; without, messages,
+    which vLLM alone takes, or prompt and response, which rerankers do.
 
     ConfigError for an address, API, judge or output that cannot be, and for a tokenizer that is
     missing.
     """
-    options, judge = spec.endpoint, spec.judge
+    options, judge = recognised(spec.endpoint), spec.judge
     wire = Wire(options, tokenizer)
     if spec.output is not None and not isinstance(spec.output, int):
         raise ConfigError(
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
     judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
+    answers = AnswerShare()
     size, read = options.batch_size, cast(Reader, _OutputReader(wire, spec.output))
     if options.api == "chat":
-        size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge)
+        size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge, answers)
     elif judging:
-        inputs, read = _graded(spec, tokenizer, wire)
+        inputs, read = _graded(spec, tokenizer, wire, answers)
     else:
-        inputs, messages = _shown(options.api, tokenizer)
+        inputs, messages = _shown(wire.api, tokenizer)
         size = 1 if messages else size
     reading = {
         "api": options.api,
@@ -214,12 +279,14 @@ def open_endpoint(
         inputs=inputs,
         read=read,
         batch_size=size,
+        answers=answers,
     )
 
 
 def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
-    if api == "vllm-score":
+    pairs = tokenizer is None or takes_pairs(tokenizer)
+    if api in PAIRS or (api == "tei-predict" and pairs):
         return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
     if tokenizer is None:
         if api.startswith("vllm"):
@@ -234,6 +301,14 @@ def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Input
             f"model.endpoint.api={api} does not: type model.endpoint.api=vllm-score"
         )
     template = Templated(tokenizer)
+    if api in TEXTS:
+        prompts = api == "openrlhf"  # which sends the prompt along
+
+        def written(c: Conversation) -> list[Input]:
+            text = str(rendered(tokenizer, messages_of(c), tokenize=False))
+            return [(text, plain_prompt(c)) if prompts else text]
+
+        return written, False
     return lambda c: [list(template.encode(c).ids)], False
 
 
@@ -296,10 +371,14 @@ class _ChatReader:
 
     wire: Wire
     judge: JudgeSpec
+    answers: AnswerShare
     warned: list[float] = field(default_factory=list)
 
     def __call__(self, inputs: list[Any]) -> np.ndarray:
-        reward, off = read_answer(self.wire.top(inputs[0]), self.judge)
+        top = self.wire.top(inputs[0])
+        reward, off = read_answer(top, self.judge)
+        both = [*self.judge.positive, *self.judge.negative]
+        self.answers.questions.append(_total(top, list(self.judge.ratings or both)))
         if off > 0.1 and not self.warned:
             self.warned.append(off)
             _log.warning(
@@ -320,35 +399,37 @@ def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, 
     no positive, no negative or no rating is among the tokens, or ratings that are not might
     outweigh those that are.
     """
-    probabilities: dict[str, float] = {}
-    for token, log_probability in top:
-        probabilities[token] = probabilities.get(token, 0.0) + math.exp(log_probability)
-    least = min(probabilities.values(), default=0.0)
-
-    def total(answers: Sequence[str]) -> tuple[float, float]:
-        """Probability of answers that are there, and most of those that are not."""
-        listed = [probabilities[answer] for answer in answers if answer in probabilities]
-        return sum(listed), least * (len(answers) - len(listed))
-
     if judge.ratings:
-        seen, unseen = total(list(judge.ratings))
+        seen, unseen = _total(top, list(judge.ratings))
         if seen <= unseen or seen == 0:
             return math.nan, math.inf
-        expected = (
-            sum(worth * probabilities.get(answer, 0.0) for answer, worth in judge.ratings.items())
-            / seen
-        )
+        worths = (worth * _total(top, [answer])[0] for answer, worth in judge.ratings.items())
+        expected = sum(worths) / seen
         spread = max(judge.ratings.values()) - min(judge.ratings.values())
         return expected, spread * unseen / (seen + unseen)
-    (positive, more), (negative, less) = total(judge.positive), total(judge.negative)
+    (positive, more), (negative, less) = _total(top, judge.positive), _total(top, judge.negative)
     if positive == 0 or negative == 0:
         return math.nan, math.inf
     off = max(math.log1p(more / positive), math.log1p(less / negative))
     return math.log(positive) - math.log(negative), off
 
 
+def _total(top: list[tuple[str, float]], answers: Sequence[str]) -> tuple[float, float]:
+    """Probability of answers that are among the likeliest tokens, and most of those that are
+    not."""
+    probabilities: dict[str, float] = {}
+    for token, log_probability in top:
+        probabilities[token] = probabilities.get(token, 0.0) + math.exp(log_probability)
+    least = min(probabilities.values(), default=0.0)
+    listed = [probabilities[answer] for answer in answers if answer in probabilities]
+    return sum(listed), least * (len(answers) - len(listed))
+
+
 def _graded(
-    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None", wire: Wire
+    spec: ModelSpec,
+    tokenizer: "PreTrainedTokenizerBase | None",
+    wire: Wire,
+    answers: AnswerShare,
 ) -> tuple[Inputs, Reader]:
     """What sglang-score is sent for a judge's question, and how its answer is read."""
     judge = spec.judge
@@ -370,9 +451,11 @@ def _graded(
     wire.labels = reading.ids
 
     def read(inputs: list[Input]) -> np.ndarray:
+        rows = wire.rows(inputs)
+        answers.questions.extend((float(total), 0.0) for total in rows.sum(axis=1))
         with np.errstate(divide="ignore"):
             # Of probabilities, whose normaliser cancels as that of logits does.
-            logs = np.log(wire.rows(inputs))
+            logs = np.log(rows)
         return reading.reward(torch.from_numpy(logs)).numpy()
 
     return lambda c: [list(order.encode(c).ids) for order in orders], read

@@ -1,5 +1,5 @@
-"""Conversations as token ids: whole ones, and the chat frame, what stands before and after a
-response.
+"""Conversations as token ids: whole ones, and the chat frame, what stands before and after a slot:
+the whole response, or a place behind, before or inside a given one.
 
 Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 """
@@ -7,10 +7,20 @@ Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from pessimal.conversation import (
+    Asked,
+    Context,
+    Conversation,
+    Prompt,
+    Turn,
+    plain_text,
+    turns_of,
+)
 from pessimal.errors import FrameError
+from pessimal.rewards.rendering import ids_of, rendered
 from pessimal.tables.score_table import storable
 
 if TYPE_CHECKING:
@@ -24,18 +34,20 @@ _FITTING = ("love", "Wisdom", "a", "9", "Kindness!", "truth?", "(evil)", "z Q")
 _CHECKING = ("Music", "hope and peace", "7 stars", "it is good.")
 PLAIN_WORDS = (("love", "Wisdom", "a", "truth", "kind"), ("Music", "hope and peace"))
 """Responses that no tokenizer ties to punctuation or a line's end around them."""
+_SPACED = ((" love", " Wisdom", " a", " truth", " kind"), (" Music", " hope and peace"))
+"""What no tokenizer ties to an answer before it."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Token ids around the response slot: prefix | response | suffix, for one prompt.
+    """Token ids around the slot: prefix | candidate | suffix, for one prompt or context.
 
     Decoders get it from the chat template, encoders from the pair [CLS] prompt [SEP] response
     [SEP].
     """
 
-    prompt: str
-    """The user turn."""
+    prompt: Prompt
+    """The user turn, or the turns before the response."""
     prefix: tuple[int, ...]
     """Ids before the response, BOS included where the template writes one."""
     suffix: tuple[int, ...]
@@ -43,6 +55,15 @@ class Frame:
     there are none)."""
     typed: bool = False
     """Whether the model marks prompt (0) and response (1) by token types, as BERT does."""
+    answer: int = 0
+    """How many of the prefix's last ids are of the answer that the slot is behind."""
+    context: Context | None = None
+    """What has the slot, where that is not the whole response."""
+
+    @property
+    def asked(self) -> Asked:
+        """What the candidate is put into."""
+        return self.context or self.prompt
 
     def around(self, response: Sequence[int]) -> list[int]:
         """The whole input for one response."""
@@ -58,6 +79,25 @@ class Frame:
             and tuple(ids[end:]) == self.suffix
         )
         return list(ids[len(self.prefix) : end]) if fits else None
+
+
+class Conversations(Protocol):
+    """How a prompt and a response are shown to a network, as token ids."""
+
+    round_trips: ClassVar[bool]
+    """Whether a scan says which tokens survive decoding and tokenising (it takes longer than
+    scoring them)."""
+
+    def ids(
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        """The whole input for each response."""
+
+    def encode(self, conversation: Conversation) -> "Encoded":
+        """The whole input for a conversation of several turns, whose last is the response."""
+
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
+        """What stands before and after the response."""
 
 
 def takes_pairs(tokenizer: "PreTrainedTokenizerBase") -> bool:
@@ -78,7 +118,7 @@ class Templated:
     """Ids that the model wants after the conversation."""
 
     def ids(
-        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
     ) -> list[list[int]]:
         """The whole input for each response, as the template makes it of the texts.
 
@@ -86,20 +126,19 @@ class Templated:
         published code of Christian et al. (2025) does.
         """
         tokenizer: Any = self.tokenizer  # what it gives depends on the options
-        conversations = [_turns(prompt, response) for response in responses]
+        conversations = [with_response(prompt, response) for response in responses]
         if takes_pairs(tokenizer):
-            prompts = [prompt] * len(responses)
+            prompts = [one_text(prompt)] * len(responses)
             inputs = tokenizer(prompts, list(responses), return_attention_mask=False)["input_ids"]
-        elif double_bos:
-            texts = tokenizer.apply_chat_template(conversations, tokenize=False)
-            inputs = tokenizer(texts, add_special_tokens=True, return_attention_mask=False)[
-                "input_ids"
-            ]
         else:
-            inputs = tokenizer.apply_chat_template(conversations, tokenize=True, return_dict=False)
+            texts = [rendered(tokenizer, conversation) for conversation in conversations]
+            if double_bos:
+                inputs = tokenizer(texts, return_attention_mask=False)["input_ids"]
+            else:
+                inputs = ids_of(tokenizer, texts)
         return [[*ids, *self.closing] for ids in inputs] if self.closing else inputs
 
-    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response (see `find_frame`)."""
         pairs = takes_pairs(self.tokenizer)
         if pairs and double_bos:
@@ -108,25 +147,21 @@ class Templated:
                 "of texts and has none. Type mode=text"
             )
         if not pairs:
-            tokenizer: Any = self.tokenizer
             check_written_once(
-                lambda response: tokenizer.apply_chat_template(
-                    _turns(prompt, response), tokenize=False
-                )
+                lambda response: rendered(self.tokenizer, with_response(prompt, response))
             )
         typed = pairs and "token_type_ids" in self.tokenizer.model_input_names
         make = functools.partial(self.ids, prompt, double_bos=double_bos)
         return find_frame(make, self.tokenizer, prompt, typed=typed)
 
-    def encode(self, conversation: "Conversation") -> "Encoded":
+    def encode(self, conversation: Conversation) -> "Encoded":
         """The ids of a conversation of several turns.
 
         Raises FrameError where the template refuses it, and where an encoder that takes one prompt
         and one response is given more.
         """
         if not takes_pairs(self.tokenizer):
-            messages = messages_of(conversation)
-            ids = rendered(self.tokenizer, messages, tokenize=True, return_dict=False)
+            ids = rendered(self.tokenizer, messages_of(conversation), tokenize=True)
             return Encoded((*ids, *self.closing), None)
         pair: Any = self.tokenizer(*prompt_and_response(conversation), return_token_type_ids=True)
         typed = "token_type_ids" in self.tokenizer.model_input_names
@@ -134,67 +169,59 @@ class Templated:
         return Encoded((*pair["input_ids"], *self.closing), types)
 
 
-def messages_of(conversation: "Sequence[Turn]") -> list[dict[str, str]]:
+def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:
     """The turns as chat templates take them."""
     return [{"role": turn.role, "content": storable(turn.content)} for turn in conversation]
 
 
-def prompt_and_response(
-    conversation: "Conversation", *, takes: str = "this model takes one prompt and one response"
-) -> tuple[str, str]:
-    """The texts of a conversation of two turns. FrameError for another: it has more than the model
+def with_response(prompt: Prompt, response: str) -> list[dict[str, str]]:
+    """The messages of a prompt and the response to it."""
+    return messages_of((*turns_of(prompt), Turn("assistant", response)))
+
+
+def one_text(prompt: Prompt, *, takes: str = "this model takes one prompt and one response") -> str:
+    """A prompt of a user's turn alone. FrameError for another: it has more than the model
     `takes`."""
-    messages = messages_of(conversation)
-    roles = [message["role"] for message in messages]
-    if roles != ["user", "assistant"]:
-        raise FrameError(
-            f"{takes}, and a conversation has the turns {', '.join(roles)}. Leave out "
-            "conversations of several turns: comparisons.single_turn=true"
-        )
-    return messages[0]["content"], messages[1]["content"]
+    if isinstance(prompt, str):
+        return prompt
+    raise FrameError(
+        f"{takes}, and a conversation has the turns "
+        f"{', '.join(turn.role for turn in prompt)}, assistant. Give a prompt of one turn; of "
+        "comparisons leave out those of several turns: comparisons.single_turn=true"
+    )
 
 
-def plain_prompt(conversation: "Conversation") -> str:
+def prompt_and_response(
+    conversation: Conversation, *, takes: str = "this model takes one prompt and one response"
+) -> tuple[str, str]:
+    """The texts of a conversation of two turns. FrameError as `one_text`."""
+    *before, response = conversation
+    alone = before[0].content if [turn.role for turn in before] == ["user"] else tuple(before)
+    return storable(one_text(alone, takes=takes)), storable(response.content)
+
+
+def plain_prompt(conversation: Conversation) -> str:
     """What stands before the response: the user's text; of several turns all, each behind its
     role."""
-    *before, _ = messages_of(conversation)
-    if len(before) == 1:
-        return before[0]["content"]
-    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in before)
+    *before, _ = conversation
+    return storable(plain_text(before[0].content if len(before) == 1 else tuple(before)))
 
 
 _SLOT = re.compile(r"\{(prompt|response|opponent)\}")
 
 
 def judge_question(
-    judge: "JudgeSpec", prompt: str, response: str, *, swapped: bool
+    judge: "JudgeSpec", prompt: Prompt, response: str, *, swapped: bool
 ) -> list[dict[str, str]]:
     """The turns that ask a judge about a response; `swapped` has it change places with the
     opponent."""
     both = (response, judge.opponent or "")
     first, second = both[::-1] if swapped else both
-    slots = {"prompt": prompt, "response": first, "opponent": second}
+    slots = {"prompt": plain_text(prompt), "response": first, "opponent": second}
     # In one go: a response may hold "{prompt}".
     question = _SLOT.sub(lambda match: slots[match[1]], judge.template or "")
     system = [] if judge.system is None else [{"role": "system", "content": judge.system}]
     return [*system, {"role": "user", "content": question}]
-
-
-def rendered(
-    tokenizer: "PreTrainedTokenizerBase", messages: list[dict[str, str]], **options: Any
-) -> Any:
-    """A conversation through the chat template, as text or ids; FrameError where that fails."""
-    try:
-        return tokenizer.apply_chat_template(messages, **options)
-    except Exception as error:
-        roles = ", ".join(message["role"] for message in messages)
-        raise FrameError(
-            f"the chat template fails on a conversation with the turns {roles}: {error}"
-        ) from error
-
-
-def _turns(prompt: str, response: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
 
 
 def assistant_opening(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
@@ -205,10 +232,79 @@ def assistant_opening(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
     return tuple(_common_start(ends)[::-1])
 
 
+def slot_ids(
+    conversations: Conversations,
+    asked: Asked,
+    texts: Sequence[str],
+    *,
+    double_bos: bool = False,
+) -> list[list[int]]:
+    """The whole input for each text as the answer, or in the slot."""
+    if isinstance(asked, Context):
+        return [list(conversations.encode(asked.filled(text)).ids) for text in texts]
+    return conversations.ids(asked, texts, double_bos=double_bos)
+
+
+def slot_frame(
+    conversations: Conversations,
+    asked: Asked,
+    tokenizer: "PreTrainedTokenizerBase",
+    *,
+    double_bos: bool = False,
+) -> Frame:
+    """What stands before and after the answer, or the slot. A given answer keeps its own ids; where
+    its end is one token with what follows, those that it has with other words behind it.
+
+    Raises:
+        FrameError: the tokenizer ties what stands around the slot to what stands in it.
+    """
+    if not isinstance(asked, Context):
+        return conversations.frame(asked, double_bos=double_bos)
+    whole, make = conversations.frame(asked.prompt), functools.partial(slot_ids, conversations)
+    [untouched] = make(asked, [""])
+    last = asked.turn == len(asked.turns) - 1
+    if whole.typed and not last:
+        raise FrameError(
+            "the slot is before the answer's turn, and this model marks prompt and answer by token "
+            "types: put it behind, before or into the answer"
+        )
+    if asked.slot == "before":
+        if whole.inside(untouched) is None:
+            raise FrameError(
+                "the tokenizer ties the answer's beginning to what stands before it: no token can "
+                f"stand between them, in {asked.turns[-1].content[:40]!r}"
+            )
+        return replace(whole, context=asked, suffix=tuple(untouched[len(whole.prefix) :]))
+    words = [word for some in _SPACED for word in some]
+    samples = make(asked, words)
+    begins = len(_common_start([whole.prefix, untouched]))
+    end = len(_common_start([untouched, *samples]))
+    frame = replace(whole, prefix=tuple(untouched[:end]), suffix=tuple(untouched[end:]))
+    insides = [frame.inside(ids) for ids in samples]
+    if not all(
+        inside is not None and _plain(str(tokenizer.decode(inside))) == _plain(word)
+        for inside, word in zip(insides, words, strict=True)
+    ):
+        frame = find_frame(
+            functools.partial(make, asked),
+            tokenizer,
+            whole.prompt,
+            typed=whole.typed,
+            words=_SPACED,
+        )
+        if not str(tokenizer.decode(list(frame.prefix[-1:]))).strip():
+            raise FrameError(
+                "the tokenizer ties what stands around the slot to what stands in it, in "
+                f"{asked.turns[asked.turn].content[-40:]!r}: give a context that ends otherwise"
+            )
+    answer = max(0, len(frame.prefix) - begins) if last else 0
+    return replace(frame, answer=answer, context=asked)
+
+
 def find_frame(
     make: Callable[[Sequence[str]], list[list[int]]],
     tokenizer: "PreTrainedTokenizerBase",
-    prompt: str,
+    prompt: Prompt,
     *,
     typed: bool = False,
     words: tuple[tuple[str, ...], tuple[str, ...]] = (_FITTING, _CHECKING),
@@ -241,14 +337,9 @@ def find_frame(
 
 
 def check_written_once(render: Callable[[str], str]) -> None:
-    """FrameError where a template drops or repeats the response, or fails. `render` gives the text
-    for a response."""
-    try:
-        text = render(SENTINEL)
-    except Exception as error:
-        raise FrameError(
-            f"the chat template fails on a user turn followed by an assistant turn: {error}"
-        ) from error
+    """FrameError where a template drops or repeats the response. `render` gives the text for a
+    response."""
+    text = render(SENTINEL)
     if text.count(SENTINEL) != 1:
         raise FrameError(
             f"the chat template writes the response {text.count(SENTINEL)} times instead of once; "
@@ -268,20 +359,6 @@ def _common_start(sequences: Sequence[Sequence[int]]) -> list[int]:
 def _plain(text: str) -> str:
     """Tokenizers change case and spaces; the letters must be the response's."""
     return "".join(text.split()).casefold()
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One message of a conversation."""
-
-    role: str
-    """user, assistant or system."""
-    content: str
-    """Its text."""
-
-
-Conversation = tuple[Turn, ...]
-"""Its turns in order; the last is the response that is rewarded."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ candidates or engines.
 """
 
 import copy
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,36 @@ from pessimal.rewards.digests import (
     weight_shapes,
 )
 from pessimal.rewards.frame import Templated, assistant_opening, takes_pairs
-from pessimal.rewards.heads import Shapes, closing_ids, head_for, is_pairrm, renamed
+from pessimal.rewards.heads import (
+    BACKBONE,
+    Head,
+    Shapes,
+    backbone_of,
+    closing_ids,
+    head_for,
+    is_pairrm,
+    renamed,
+)
 from pessimal.rewards.hub import adapter_of
-from pessimal.rewards.network import RewardNetwork, with_output
+from pessimal.rewards.network import RewardNetwork, Steps, with_output
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.positions import Stepped, Unpadded, step_id
+from pessimal.rewards.spec import ALL, Dtype, ModelSpec, Reading, Reduce
 from pessimal.tables import ModelDescription
+
+ENCODERS: tuple[str, ...] = (
+    "classifier.weight",
+    "classifier.out_proj.weight",
+    "classifier.linear_out.weight",
+)
+ENCODERS += ("classification_head.out_proj.weight", "logits_proj.weight")
+"""Last layers of transformers' encoders: BERT's, RoBERTa's, Funnel's, BART's, XLNet's."""
+PER_TOKEN = "ForTokenClassification"
+_NOT_OF_A_REWARD = re.compile(
+    r"(^|\.)(lm_head|embed_out|output_layer|cls\.predictions|generator_lm_head|mtp)\."
+    r"|inv_freq$|position_ids$|\.(masked_bias|attn\.bias|attention\.bias)$"
+)
+"""Weights that give next tokens, and tables that newer classes compute: a reward needs neither."""
 
 
 @dataclass(frozen=True)
@@ -65,17 +90,101 @@ def open_head(spec: ModelSpec, folder: Path) -> NetworkReward:
                 "responses. Leave it out"
             )
         return open_pairrm(spec, folder, shapes)
-    spec = replace(spec, output=resolve_output(spec, config, _outputs(shapes)))
+    head = head_for(shapes)
+    _check_layout(spec, config, shapes, head)
+    spec = replace(spec, output=resolve_output(spec, config, head_outputs(shapes), head))
     tokenizer = load_tokenizer(spec, folder)
     _check_opens_a_response(spec, tokenizer)
-    conversations = Templated(tokenizer, closing_ids(config, tokenizer))
+    closing = closing_ids(config, tokenizer)
+    conversations = _conversations(spec, tokenizer, closing)
+    if spec.read is Reading.own and head is not None and not spec.trust_remote_code:
+        conversations = Unpadded(tokenizer, closing, config.get_text_config().pad_token_id)
     return RewardModel(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
         template_digest=template_digest(tokenizer),
-        # What is kept of the costs is not of their negative.
-        **pinned(spec, folder, tokenizer, shapes, "negated" if spec.negate else None),
+        outputs=named_outputs(spec, config, head_outputs(shapes) or 1, head) * (spec.output == ALL),
+        **pinned(spec, folder, tokenizer, shapes, _settings(spec)),
     )
+
+
+def _conversations(
+    spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, closing: tuple[int, ...]
+) -> Templated:
+    """How conversations are shown: in steps where these are read. ModelError where no token closes
+    a step."""
+    if spec.step_token is None:
+        return Templated(tokenizer, closing)
+    step_id(tokenizer, spec.step_token)
+    return Stepped(tokenizer, closes=spec.step_token)
+
+
+def _steps(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase) -> Steps | None:
+    if spec.step_token is None:
+        return None
+    return Steps(step_id(tokenizer, spec.step_token), int(spec.output or 0), spec.reduce)
+
+
+def _settings(spec: ModelSpec) -> str | None:
+    """What the numbers depend on besides the files: what is kept of costs is not of their
+    negative."""
+    settings = ["negated"] * spec.negate
+    settings += ["read at the last token but pads"] * (spec.read is Reading.own)
+    if spec.step_token is not None:
+        settings.append(f"steps {spec.step_token!r} {spec.reduce.value}")
+    return "; ".join(settings) or None
+
+
+def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) -> bool:
+    """Whether transformers' own sequence classifier reads these weights; Granite has none, and
+    none has a backbone of another name."""
+    known = AutoModelForSequenceClassification._model_mapping
+    if head is None or type(config) not in known:
+        return head is None
+    own = getattr(known[type(config)], "base_model_prefix", BACKBONE)
+    return head.stock(shapes) and backbone_of(shapes).partition(".")[0] in ("", own)
+
+
+def _check_layout(
+    spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None
+) -> None:
+    """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
+    asked for."""
+    classes = getattr(config, "architectures", None) or []
+    each = [name for name in classes if name.endswith(PER_TOKEN)]
+    if head is not None:
+        with torch.device("meta"):
+            head.modules(shapes, config)  # a layer that is none is named now
+    stock = _stock(head, shapes, config)
+    if each and head is None and not spec.trust_remote_code:
+        raise ModelError(
+            f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
+            "conversation. Of such models those are read whose backbone is a decoder and whose "
+            "head is called score; give a sequence classifier"
+        )
+    if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
+        raise ModelError(
+            f"model.step_token reads a decoder's head at each step, and {spec.name!r} has none "
+            "that pessimal reads so"
+            + (": leave out model.trust_remote_code" if spec.trust_remote_code else "")
+        )
+    if spec.output is not None and head is not None and head.gated and spec.trust_remote_code:
+        raise ModelError(
+            f"model.output={spec.output}: the own code of {spec.name!r} gives its reward and not "
+            "its objectives. Leave out model.trust_remote_code: pessimal reads them"
+        )
+    if spec.read is Reading.own and not (stock or spec.trust_remote_code):
+        raise ModelError(
+            f"model.read=own reads what the model's own class does, and that of {spec.name!r} is "
+            "not run: pessimal reads its head at the last token. Leave it out, or type "
+            "model.trust_remote_code=true where the folder brings the class"
+        )
+    if spec.step_token is None and any("ProcessReward" in name for name in classes):
+        raise ModelError(
+            f"{spec.name!r} is a process reward model ({classes[0]}): it gives a number at each "
+            "step. Say which token closes one, and which output says that it is right: "
+            "\"model.step_token='<extra_0>'\" model.output=1"
+        )
 
 
 @dataclass
@@ -105,6 +214,9 @@ def wrap(
     *,
     name: str = "model",
     output: int | str | None = None,
+    read: Reading | str | None = None,
+    step_token: str | None = None,
+    reduce: Reduce | str = Reduce.min,
 ) -> HeldModel:
     """A reward model of a network and a tokenizer in memory: what a trainer has, or
     `from_pretrained` gave.
@@ -114,11 +226,16 @@ def wrap(
 
     Args:
         network: a transformers model with a `config` and one output a sequence (or several, with
-            `output`).
+            `output`); with `step_token` one that gives its outputs at every position, such as a
+            token classifier.
         tokenizer: its tokenizer, with a chat template or for pairs of texts.
-        output: which of several outputs is the reward, its number or its label.
+        output: which of several outputs is the reward, its number or its label, or "all".
+        read: "end" (the last token) or "own" (where the network's own forward reads it).
+        step_token: the token that closes a step of a process reward model.
+        reduce: how the numbers of the steps become one: "min", "last", "product".
 
     Raises:
+        ConfigError: `read` or `reduce` is none of these.
         ModelError: it has several outputs and `output` is not given, no chat template, or another
             precision than float32, bfloat16 and float16.
     """
@@ -133,22 +250,57 @@ def wrap(
         raise ModelError(
             f"{name!r} is in {precision}; give it in float32, bfloat16 or float16: network.float()"
         )
-    spec = HeldSpec(name=name, dtype=Dtype(precision), output=output)
+    try:
+        spec = HeldSpec(
+            name=name,
+            dtype=Dtype(precision),
+            output=output,
+            read=None if read is None else Reading(read),
+            step_token=step_token,
+            reduce=Reduce(reduce),
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"{error}: read is 'end' or 'own', and reduce 'min', 'last' or 'product'"
+        ) from error
     shapes = {key: list(value.shape) for key, value in network.state_dict().items()}
-    spec = replace(spec, output=resolve_output(spec, config, _outputs(shapes)))
+    head, outputs = head_for(shapes), head_outputs(shapes)
+    if head is not None and head.gated and output is not None:
+        raise ModelError(
+            f"a {type(network).__name__} in memory gives its reward and not its objectives: save "
+            "it, and load the folder with output=…"
+        )
+    if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
+        raise ModelError(
+            f"a {type(network).__name__} gives numbers for each token: give the one that closes a "
+            "step, step_token='<extra_0>'; or save it, and give the folder: pessimal reads its "
+            "head at the last token"
+        )
+    spec = replace(spec, output=resolve_output(spec, config, outputs, head))
     _check_opens_a_response(spec, tokenizer)
+    network.eval()
+    # A copy of the outermost module alone, since one network may be read in several ways.
+    held = with_output(
+        copy.copy(network),
+        column(spec.output, head),
+        _opening(shapes, tokenizer),
+        steps=_steps(spec, tokenizer),
+    )
+    held.own_position = spec.read is Reading.own
+    settings = {"settings": _settings(spec)} if _settings(spec) else {}
     return HeldModel(
         spec=spec,
         folder=Path(),
         tokenizer=tokenizer,
         embedding_rows=config.get_text_config().vocab_size,
-        parts=(Part(1.0, Templated(tokenizer, closing_ids(config, tokenizer))),),
+        parts=(Part(1.0, _conversations(spec, tokenizer, closing_ids(config, tokenizer))),),
         weights_digest=network_digest(network),
-        config_digest=arithmetic_digest(config.to_dict()).hexdigest(),
+        config_digest=arithmetic_digest(config.to_dict() | settings).hexdigest(),
         tokenizer_digest=tokenizer_digest(tokenizer),
         template_digest=template_digest(tokenizer),
         description=ModelDescription(parameters=float(parameter_count(shapes))),
-        held=with_output(network, spec.output, _opening(shapes, tokenizer)),
+        outputs=named_outputs(spec, config, outputs or 1, head) * (spec.output == ALL),
+        held=held,
     )
 
 
@@ -177,15 +329,33 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
 
     def make(config: PreTrainedConfig, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
         if spec.trust_remote_code and (kind := own_class(config)):
-            return load_with_own_code(kind, folder, **options)
-        if head and head.modules(shapes, config):
+            return _all_read(*load_with_own_code(kind, folder, **options))
+        stock = _stock(head, shapes, config) and spec.step_token is None
+        if head and not stock and head.modules(shapes, config):
             options |= {"head": head, "shapes": shapes, "assistant_opening": opening}
             options |= {"config": config, "key_mapping": renamed(shapes)}
             native: Any = native_class(config)
-            return native.from_pretrained(folder, **options)
-        return AutoModelForSequenceClassification.from_pretrained(
+            return _all_read(*native.from_pretrained(folder, **options))
+        network, report = AutoModelForSequenceClassification.from_pretrained(
             folder, num_labels=head_outputs(shapes) or 1, **options
         )
+        return _all_read(network, report)
+
+    def _all_read(
+        network: PreTrainedModel, report: dict[str, Any]
+    ) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """ModelError where the checkpoint has weights that the network has no place for."""
+        astray = {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
+        # LLaMA-Factory's lies in a file of its own, which is read later.
+        if unread := sorted(astray - set(network.state_dict())):
+            raise ModelError(
+                f"the checkpoint of {spec.name!r} in {folder} has weights that a "
+                f"{type(network).__name__} does not read: {', '.join(unread[:5])} ({len(unread)} "
+                "in all). Its reward would be another model's. A head that pessimal does not know "
+                "is read by the model's own code, model.trust_remote_code=true, or is added: "
+                "docs/extend/head.md"
+            )
+        return network, report
 
     advice = (
         ". A language model without a reward head gives no rewards; give a sequence classifier, or "
@@ -193,40 +363,81 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         "a judgement."
     )
     network = load_checkpoint(spec, folder, make, dtype=dtype, what="model", advice=advice)
-    return with_output(network, spec.output, opening)
+    steps = _steps(spec, model.tokenizer)
+    if steps is not None:
+        setattr(network, "every", True)  # noqa: B010 (a module's attribute, of any type)
+    reward = with_output(network, column(spec.output, head), opening, steps=steps)
+    reward.own_position = spec.trust_remote_code and spec.read is Reading.own
+    return reward
 
 
 def head_outputs(shapes: Shapes) -> int | None:
-    """Outputs of the classification head by its weights; None where there is none of a known name.
+    """Outputs of the head by its weights; None where there is none of a known name.
 
     The configuration does not always say: published reward models leave it at the library's default
     of two.
     """
-    # The last is RoBERTa's.
-    names = ("score.weight", "classifier.weight", "classifier.out_proj.weight")
-    return next((shapes[name][0] for name in names if name in shapes), None)
+    if (head := head_for(shapes)) is not None:
+        return head.outputs(shapes)
+    return next((shapes[name][0] for name in ENCODERS if name in shapes), None)
 
 
-def _outputs(shapes: Shapes) -> int | None:
-    """How many outputs weights of these names give; None where they have no head that is known."""
-    return head_outputs(shapes) or (1 if head_for(shapes) else None)
+def column(output: int | str | None, head: type[Head] | None) -> int | slice:
+    """Which column of what the network gives is an output; a gated head's mixture comes before its
+    objectives."""
+    if output == ALL:
+        return slice(None)
+    gated = head is not None and head.gated
+    return int(output or 0) + (gated and output is not None)
 
 
-def resolve_output(spec: ModelSpec, config: PreTrainedConfig, outputs: int | None) -> int | None:
+def named_outputs(
+    spec: ModelSpec, config: PreTrainedConfig, outputs: int, head: type[Head] | None
+) -> tuple[tuple[str, int | None], ...]:
+    """What is scanned with model.output=all, in the order of the columns: name and number of each
+    output; a gated head's mixture, which has neither, is first."""
+    labels = {i: label for label, i in _labels(spec, config).items()}
+    named = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))
+    return (("", None), *named) if head is not None and head.gated else named
+
+
+def _labels(spec: ModelSpec, config: PreTrainedConfig) -> dict[str, int]:
+    """Number of each output that the spec or the configuration names."""
+    if spec.labels:
+        return {label: i for i, label in enumerate(spec.labels)}
+    names = (getattr(config, "id2label", None) or {}).items()
+    return {str(label): int(i) for i, label in names if str(label) != f"LABEL_{i}"}
+
+
+def resolve_output(
+    spec: ModelSpec, config: PreTrainedConfig, outputs: int | None, head: type[Head] | None = None
+) -> int | str | None:
     """The number of the output that is the reward, where the spec names it by its label; None where
-    none is named.
+    none is named; ALL where every one is wanted.
 
     Args:
         spec: of the model.
         config: its transformers configuration, whose `id2label` names the outputs.
         outputs: how many there are; None where that is not known.
+        head: what reads them; a gated one's reward is a mixture of them, where none is named.
 
     Raises:
         ModelError: there are several and none is named, or no such one.
     """
-    names = (getattr(config, "id2label", None) or {}).items()
-    labels = {str(label): int(i) for i, label in names if str(label) != f"LABEL_{i}"}
-    output = spec.output
+    labels, output = _labels(spec, config), spec.output
+    if spec.labels and len(spec.labels) != (outputs or 1):
+        raise ModelError(
+            f"model.labels names {len(spec.labels)} outputs, and {spec.name!r} has {outputs or 1}"
+        )
+    gated = head is not None and head.gated
+    if output == ALL:
+        if (outputs or 1) < 2 or spec.negate:
+            raise ModelError(
+                f"model.output=all, but {spec.name!r} "
+                + ("is negated" if spec.negate else "has one output")
+                + ": leave it out"
+            )
+        return output
     if isinstance(output, str):
         if output not in labels:
             raise ModelError(
@@ -236,11 +447,11 @@ def resolve_output(spec: ModelSpec, config: PreTrainedConfig, outputs: int | Non
         output = labels[output]
     if outputs is None:  # a head of another kind; without one, loading will say so
         return output
-    if outputs > 1 and output is None:
+    if outputs > 1 and output is None and not gated:
         which = f"or its label, of {', '.join(labels)}" if labels else f"up to {outputs - 1}"
         raise ModelError(
             f"{spec.name!r} has {outputs} outputs; a reward model has one. Say which of them is "
-            f"the reward: model.output=0 for the first, {which}"
+            f"the reward: model.output=0 for the first, {which}; or scan each: model.output=all"
         )
     if output is not None and output >= outputs:
         raise ModelError(

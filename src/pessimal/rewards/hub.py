@@ -3,6 +3,8 @@ goes without torch."""
 
 import functools
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -11,13 +13,15 @@ from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
 from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
 from pessimal.rewards.digests import shapes_in
-from pessimal.rewards.quantised import check_gguf
+from pessimal.rewards.quantised import MANY, check_gguf
 from pessimal.rewards.spec import Kind, ModelSpec
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 """What a checkpoint consists of, code of its own apart."""
 LANGUAGE = ("model.", "transformer.", "gpt_neox.", "lm_head.")
 """How the names of a language model's weights begin."""
+MODULES = re.compile(r"(?:^|_)(?:layers?|blocks|depth|groups?|experts|labels)$")
+"""Settings of a configuration that count what is built one by one."""
 
 
 def snapshot(
@@ -47,7 +51,11 @@ def local_folder(
 ) -> Path:
     """A folder on this machine, or `snapshot` of a repository, fetched once."""
     if is_folder(path):
-        return Path(path).expanduser().resolve()
+        folder = Path(path).expanduser().resolve()
+        for file in folder.iterdir():
+            if file.exists() and not (file.is_file() or file.is_dir()):  # reading it may never end
+                raise ModelError(f"{file} is no file of bytes, but a pipe, device or socket")
+        return folder
     return _fetched(path, revision, files=files, local=local)
 
 
@@ -98,6 +106,7 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
             f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
+    check_counts(folder, name=spec.name)
     if spec.kind is not Kind.head or spec.trust_remote_code:
         return
     try:
@@ -117,3 +126,30 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
             "model.kind=log_probability; to ask it for a judgement: model=judge "
             "model.path=DIR_OR_ID"
         )
+
+
+def check_counts(folder: Path, *, name: str) -> None:
+    """ModelError where `config.json` counts more layers, experts or labels than its weights can
+    hold: building them would not end. Each layer or expert has a tensor, each label a row."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        headers = [shapes_in(file) for file in folder.glob("*.safetensors")]
+    except (OSError, ValueError, RecursionError, SafetensorError):
+        return  # whoever loads it says what is wrong
+    tensors = [shape for shapes in headers for shape in shapes.values()]
+    rows = max((size for shape in tensors for size in shape), default=0)
+    for setting, count in _counts(config):
+        if count > max(MANY, rows if setting.endswith("labels") else len(tensors)):
+            raise ModelError(
+                f"config.json of {name!r} says {setting}={count:,}, and its weights are "
+                f"{len(tensors):,} tensors of at most {rows:,} rows: the two do not belong "
+                "together, and no network is built. Copy or download the model again"
+            )
+
+
+def _counts(config: object) -> Iterator[tuple[str, int | float]]:
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if isinstance(value, dict):
+            yield from _counts(value)
+        elif isinstance(value, int | float) and MODULES.search(key):
+            yield key, value

@@ -6,6 +6,7 @@ of ratings; or one raw logit. Of all these the normaliser cancels, so a few rows
 embedding are a head like any other. Two responses are compared in both orders, and averaged.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,12 +23,12 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from pessimal.conversation import Conversation, Prompt
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
-    Conversation,
     Encoded,
     Frame,
     check_written_once,
@@ -35,7 +36,7 @@ from pessimal.rewards.frame import (
     judge_question,
     messages_of,
     plain_prompt,
-    rendered,
+    with_response,
 )
 from pessimal.rewards.heads import Head, Shapes
 from pessimal.rewards.language import (
@@ -49,8 +50,45 @@ from pessimal.rewards.language import (
     token_ids,
 )
 from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling, output_embedding
+from pessimal.rewards.rendering import rendered
 from pessimal.rewards.spec import Dtype, JudgeSpec, ModelSpec
 from pessimal.tables.score_table import storable
+
+log = logging.getLogger(__name__)
+
+
+ASKED = 16
+"""Questions on which it is measured how likely the answers are."""
+FEW, HARDLY = 0.5, 0.01
+"""Probability of all answers together below which a judge is warned of, and below which its ranks
+are those of two things that it does not say."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How likely a judge's answers are, each question's probabilities summed over all of them."""
+
+    mean: float
+    least: float
+    instead: int
+    """Of the other tokens the likeliest, on the question with the least."""
+
+    def report(self, name: str, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """What a table records of it; warned of below .5."""
+        instead = str(tokenizer.decode([self.instead]))
+        if self.mean < FEW:
+            log.warning(
+                "%s: its answers have a probability of %.2g together, so that it mostly says "
+                "something else, such as %r. Give the spellings that it uses, or what stands "
+                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
+                "thought)",
+                name,
+                self.mean,
+                instead,
+            )
+        if self.mean < HARDLY:
+            log.warning("%s: so no rank is certified", name)
+        return {"mean": self.mean, "least": self.least, "instead": storable(instead)}
 
 
 @dataclass(frozen=True)
@@ -181,15 +219,14 @@ class Graded:
     swapped: bool = False
     """Whether the response takes the opponent's place, and the opponent the response's."""
 
-    def text(self, prompt: str, response: str) -> str:
+    def text(self, prompt: Prompt, response: str) -> str:
         """Everything that the judge reads."""
         if self.options.template is not None:
             return self._written(self._question(prompt, response))
-        turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
-        return self._written(turns)
+        return self._written(with_response(prompt, response))
 
     def ids(
-        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
     ) -> list[list[int]]:
         if double_bos:
             raise FrameError(
@@ -207,7 +244,7 @@ class Graded:
             text = self._written(self._question(plain_prompt(conversation), response["content"]))
         return Encoded(tuple(self._ids([text])[0]), None)
 
-    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response, as it does around plain words: a tokenizer may
         tie others to what stands around them (`survives` says which)."""
         check_written_once(partial(self.text, prompt))
@@ -223,12 +260,12 @@ class Graded:
                 return answered[len(before) :]
         return token_ids(self.tokenizer, answer)
 
-    def _question(self, prompt: str, response: str) -> list[dict[str, str]]:
+    def _question(self, prompt: Prompt, response: str) -> list[dict[str, str]]:
         return judge_question(self.options, prompt, response, swapped=self.swapped)
 
     def _written(self, messages: list[dict[str, str]]) -> str:
         if self.chat:
-            opened = rendered(self.tokenizer, messages, add_generation_prompt=True, tokenize=False)
+            opened = rendered(self.tokenizer, messages, add_generation_prompt=True)
         else:
             opened = "\n\n".join(message["content"] for message in messages)
         return opened + self.options.begin
@@ -254,12 +291,31 @@ class JudgeNetwork(LanguageNetwork):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:
         """Rewards as `logits` (batch, 1), by the model's untouched forward."""
+        logits = self._next(input_ids, attention_mask)[:, list(self.reading.ids)]
+        return SequenceClassifierOutput(logits=self.reading.reward(logits).unsqueeze(-1))
+
+    @torch.no_grad()
+    def answers(self, inputs: Sequence[Sequence[int]]) -> Answers | None:
+        """How likely the answers are to whole `inputs`; None for a raw logit, which is of no
+        answer."""
+        if not (self.reading.negative or self.reading.values):
+            return None
+        device = next(self.parameters()).device
+        asked = (torch.tensor([ids], device=device) for ids in inputs)
+        logs = torch.cat([self._next(ids).log_softmax(dim=-1) for ids in asked])
+        ids = list(self.reading.ids)
+        sums = logs[:, ids].exp().sum(dim=-1)
+        logs[:, ids] = float("-inf")
+        instead = logs[sums.argmin()].argmax()
+        return Answers(float(sums.mean()), float(sums.min()), int(instead))
+
+    def _next(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Logits (batch, rows) float32 of what comes next."""
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if self.config.is_encoder_decoder:
             start = self.config.decoder_start_token_id
             inputs["decoder_input_ids"] = torch.full_like(input_ids[:, :1], start)
-        logits = self.causal(**inputs).logits[:, -1, list(self.reading.ids)].float()
-        return SequenceClassifierOutput(logits=self.reading.reward(logits).unsqueeze(-1))
+        return self.causal(**inputs).logits[:, -1].float()
 
 
 class AnswersHead(Head):

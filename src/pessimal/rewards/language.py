@@ -19,25 +19,29 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from pessimal.conversation import Conversation, Prompt, turns_of
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.checkpoint_files import load_checkpoint
 from pessimal.rewards.digests import template_digest
 from pessimal.rewards.frame import (
-    Conversation,
     Encoded,
     Frame,
     Templated,
     messages_of,
+    one_text,
     prompt_and_response,
-    rendered,
 )
 from pessimal.rewards.heads import Shapes, head_for
 from pessimal.rewards.own_code import load_with_own_code
+from pessimal.rewards.rendering import rendered
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME, storable
 
 _HEADS = ("classifier.weight", "classifier.out_proj.weight")
 """Of classifiers, beside those of `heads`; the last is RoBERTa's."""
+
+
+TAKES = "without a chat template, a language model takes one prompt and one response"
 
 
 def has_reward_head(shapes: Shapes) -> bool:
@@ -140,7 +144,7 @@ class Continued:
     """Ids behind the response whose probability counts too: the token that closes the assistant's
     turn, or none."""
 
-    def context(self, prompt: str) -> tuple[int, ...]:
+    def context(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids before the response: of the chat, rendered up to where the assistant begins to
         speak (`add_generation_prompt`); or of the prompt's text, with what the tokenizer puts ahead
         of a text (a beginning-of-sequence token, once) and without what it may put after one.
@@ -152,20 +156,22 @@ class Continued:
         return self._context(self._opened(prompt), f"the prompt {prompt!r}")
 
     def ids(
-        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
     ) -> list[list[int]]:
         """The whole input for each response. Its ids are those of the text as a whole; where the
         tokenizer merges the response's beginning with the prompt's end, its own. FrameError for a
         response without any ids."""
         return self.continued(prompt, responses)[0]
 
-    def continued(self, prompt: str, responses: Sequence[str]) -> tuple[list[list[int]], list[str]]:
+    def continued(
+        self, prompt: Prompt, responses: Sequence[str]
+    ) -> tuple[list[list[int]], list[str]]:
         """`ids`, and the responses that were tokenised by themselves."""
         before = list(self.context(prompt))
         answers, apart = self._answers(self._opened(prompt), before, responses)
         return [[*before, *ids, *self.closing] for ids in answers], apart
 
-    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """The context and the closing ids."""
         return Frame(prompt=prompt, prefix=self.context(prompt), suffix=self.closing)
 
@@ -173,17 +179,16 @@ class Continued:
         """The whole input for a conversation, whose last turn is the response."""
         if self.chat:
             *turns, last = messages_of(conversation)
-            opened = rendered(self.tokenizer, turns, add_generation_prompt=True, tokenize=False)
+            opened = rendered(self.tokenizer, turns, add_generation_prompt=True)
             response = last["content"]
         else:
-            takes = "without a chat template, a language model takes one prompt and one response"
-            opened, response = prompt_and_response(conversation, takes=takes)
+            opened, response = prompt_and_response(conversation, takes=TAKES)
         before = list(self._context(opened, "a conversation"))
         [ids], _ = self._answers(opened, before, [response])
         return Encoded((*before, *ids, *self.closing), None, len(ids) + len(self.closing))
 
-    def _opened(self, prompt: str) -> str:
-        return _opened_chat(self.tokenizer, prompt) if self.chat else prompt
+    def _opened(self, prompt: Prompt) -> str:
+        return _opened_chat(self.tokenizer, prompt) if self.chat else one_text(prompt, takes=TAKES)
 
     def _context(self, opened: str, what: str) -> tuple[int, ...]:
         [ids] = plain_ids(self.tokenizer, [opened], chat=self.chat)
@@ -233,16 +238,12 @@ def closing_of(tokenizer: PreTrainedTokenizerBase, *, chat: bool) -> tuple[int, 
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
 
 
-def _opened_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
+def _opened_chat(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
     """The chat rendered to where the assistant speaks."""
-    turn = [{"role": "user", "content": prompt}]
-    try:
-        opened, closed = (
-            str(tokenizer.apply_chat_template(turn, add_generation_prompt=opens, tokenize=False))
-            for opens in (True, False)
-        )
-    except Exception as error:
-        raise FrameError(f"the chat template fails on a user turn: {error}") from error
+    turns = messages_of(turns_of(prompt))
+    opened, closed = (
+        str(rendered(tokenizer, turns, add_generation_prompt=opens)) for opens in (True, False)
+    )
     if opened != closed:
         return opened
     # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token

@@ -13,14 +13,14 @@ from pessimal.errors import ModelError
 from pessimal.rewards.heads import Head, Shapes
 from pessimal.rewards.language import load_language_network
 from pessimal.rewards.log_probability import LanguageNetwork
-from pessimal.rewards.network import RewardNetwork
+from pessimal.rewards.network import RewardNetwork, backbone_in
 from pessimal.rewards.spec import Dtype, ModelSpec
 
 
 class LastState(Head):
     """Gives the normalised last hidden state (batch, hidden) itself."""
 
-    def __init__(self, network: RewardNetwork, *, output: int = 0):
+    def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
         pass
 
     @staticmethod
@@ -46,8 +46,7 @@ class StatesNetwork(RewardNetwork):
 
     @property
     def backbone(self) -> nn.Module:
-        prefix = getattr(self.whole, "base_model_prefix", "") or "model"
-        return getattr(self.whole, prefix, self.whole)
+        return backbone_in(self.whole)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.backbone.get_input_embeddings()  # type: ignore[operator]

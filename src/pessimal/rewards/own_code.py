@@ -36,6 +36,7 @@ class NativeRewardModel(PreTrainedModel):
     base_model_prefix = "model"
     _supports_attention_backend = True
     _supports_sdpa = True
+    every = False
 
     def __init__(
         self,
@@ -56,17 +57,21 @@ class NativeRewardModel(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:
-        """Rewards as `logits` (batch, 1); inputs of several lengths are padded, on either side, and
-        masked."""
+        """The head's outputs as `logits` (batch, columns); inputs of several lengths are padded, on
+        either side, and masked. With `every` (set on a process reward model) those of all
+        positions, (batch, length, columns)."""
         head = self._head(cast(RewardNetwork, self)).to(input_ids.device)
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         states = self.model(**inputs).last_hidden_state.float()
+        if self.every:
+            every = head.values(states.flatten(0, 1), None)
+            return SequenceClassifierOutput(logits=every.view(*states.shape[:2], -1))
         seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         rewards = []
         for ids, hidden, mask in zip(input_ids, states, seen.bool(), strict=True):
             context = head.context(hidden[mask], ids[mask].tolist())
-            rewards.append(head.read(hidden[mask][-1:], context))
-        return SequenceClassifierOutput(logits=torch.stack(rewards))
+            rewards.append(head.values(hidden[mask][-1:], context))
+        return SequenceClassifierOutput(logits=torch.cat(rewards))
 
 
 def native_class(config: PreTrainedConfig) -> type[NativeRewardModel]:

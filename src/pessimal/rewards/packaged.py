@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pessimal.errors import ModelError, require
+from pessimal.progress import working
 from pessimal.rewards.spec import ModelSpec, PackageSpec
 from pessimal.tables.files import sha256_of, whole_folder
 
@@ -68,7 +69,8 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
     if folder.is_dir():
         return folder
     files = package_files(package, name=spec.name)
-    with whole_folder(folder) as temporary:
+    said = f"making a checkpoint of {spec.name} of its package, once"
+    with working(said), whole_folder(folder) as temporary:
         _join(files, temporary / "model.gguf", sha256=package.sha256, name=spec.name)
         _convert(temporary, package)
         (temporary / "model.gguf").unlink()

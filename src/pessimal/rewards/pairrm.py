@@ -23,15 +23,16 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from pessimal.conversation import Conversation, Prompt
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import load_tokenizer, pinned
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
-    Conversation,
     Encoded,
     Frame,
     find_frame,
+    one_text,
     prompt_and_response,
 )
 from pessimal.rewards.heads import Shapes
@@ -82,6 +83,9 @@ class PairRMNetwork(PreTrainedModel):
         return states[torch.arange(len(states), device=states.device), marked.int().argmax(dim=1)]
 
 
+TAKES = "PairRM compares two responses to one prompt"
+
+
 @dataclass(frozen=True)
 class Compared:
     """A prompt, a response and its opponent, in one order."""
@@ -94,7 +98,7 @@ class Compared:
     """Whether the response comes second."""
 
     def ids(
-        self, prompt: str, responses: Sequence[str], *, double_bos: bool = False
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
     ) -> list[list[int]]:
         """The whole input for each response."""
         if double_bos:
@@ -102,14 +106,14 @@ class Compared:
                 "mode=paper doubles the token that begins a chat template, and PairRM has none. "
                 "Type mode=ids or mode=text"
             )
-        return [self._ids(prompt, storable(response)) for response in responses]
+        text = one_text(prompt, takes=TAKES)
+        return [self._ids(text, storable(response)) for response in responses]
 
     def encode(self, conversation: Conversation) -> Encoded:
         """FrameError for other conversations than a prompt and a response."""
-        takes = "PairRM compares two responses to one prompt"
-        return Encoded(tuple(self._ids(*prompt_and_response(conversation, takes=takes))), None)
+        return Encoded(tuple(self._ids(*prompt_and_response(conversation, takes=TAKES))), None)
 
-    def frame(self, prompt: str, *, double_bos: bool = False) -> Frame:
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response, as it does around plain words."""
         make = partial(self.ids, prompt, double_bos=double_bos)
         return find_frame(make, self.tokenizer, prompt, words=PLAIN_WORDS)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig
 
+MANY = 1_000
+"""Modules of a kind that are built without a question."""
+
 PACKAGES = {
     "bitsandbytes": ("bitsandbytes", "accelerate"),
     "awq": ("gptqmodel",),
@@ -159,6 +162,23 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
             f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it "
             "out"
         )
+    _check_installed("gguf", spec.name)
+    gguf = importlib.import_module("gguf")
+    try:
+        reader = gguf.GGUFReader(folder / str(spec.file))
+        counts = {
+            name: int(field.contents())
+            for name, field in reader.fields.items()
+            if name.endswith(("block_count", "expert_count"))
+        }
+    except Exception:
+        return  # whoever loads it says what is wrong
+    for setting, count in counts.items():
+        if count > max(MANY, len(reader.tensors)):
+            raise ModelError(
+                f"{spec.file} says {setting}={count:,}, and holds {len(reader.tensors):,} tensors: "
+                "the two do not belong together, and no network is built. Copy or download it again"
+            )
 
 
 def gguf_shapes(config: "PreTrainedConfig") -> dict[str, list[int]]:

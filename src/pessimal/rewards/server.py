@@ -100,6 +100,20 @@ class Server:
         most other servers only the old one."""
         return "max_completion_tokens" if self.host.endswith("api.openai.com") else "max_tokens"
 
+    def get(self, url: str) -> Any:
+        """The JSON object or list that an address gives; None where it gives none. Raises WorkError
+        where nobody answers."""
+        import openai
+
+        try:
+            answer = self._client.get(url, cast_to=object)
+        except (openai.APIStatusError, json.JSONDecodeError, ValueError):
+            return None
+        except openai.OpenAIError as error:
+            reason = " ".join(str(error.__cause__ or error).split())[:200]
+            raise WorkError(f"the connection to {url} failed ({reason})") from error
+        return answer if isinstance(answer, dict | list) else None
+
     def post(self, url: str, body: dict[str, Any]) -> Any:
         """The JSON object or list that the server answers, after retries.
 

@@ -1,6 +1,7 @@
 """What to load: a model named by a person, checked as far as that goes without loading anything;
 and by which names the models that have a file in `conf/model` are known."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +18,16 @@ from pessimal.errors import ConfigError, ModelError
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
 """What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
 step1000-tokens4B."""
-_NO_RUN = re.compile(r"steps|checkpoints|v\d+")
-"""Folders between a run's and its checkpoints', or of a version: models are named after what stands
-above."""
+ALL = "all"
+"""In place of an output: every one."""
+_NO_RUN = re.compile(
+    r"|v\d+|(steps?|checkpoints?|ckpts?|rewards?([-_]?models?)?|rm|models?|out(puts?)?|results?"
+    r"|runs?|final|last|best|latest|merged|trained|saved|weights|hf|huggingface|tmp|temp|home|root"
+    r"|mnt|data|work(space)?|content|users?|scratch|var)([-_]?\d+)?",
+    re.IGNORECASE,
+)
+"""Names of folders that say nothing of the model in them, such as `reward` and `out`: it is named
+after what stands above."""
 
 
 class Dtype(Enum):
@@ -48,6 +56,8 @@ class Kind(Enum):
     """A Python function of a prompt and responses."""
     endpoint = "endpoint"
     """A server that scores texts."""
+    sum = "sum"
+    """A weighted sum of rewards of any kinds."""
 
     @property
     def can(self) -> frozenset[str]:
@@ -66,6 +76,7 @@ _CAN = {
     Kind.judge: _NETWORK,
     Kind.callable: frozenset(("text",)),
     Kind.endpoint: frozenset(("text",)),
+    Kind.sum: frozenset(("text",)),
 }
 _WHAT = {
     "ids": "any token ids as the response",
@@ -76,12 +87,57 @@ _WHAT = {
 }
 
 
+class Shape(Enum):
+    """How a function is called (`rewards.shapes`)."""
+
+    trl = "trl"
+    """TRL: lists of prompts and completions, and the dataset's columns, by name."""
+    verl = "verl"
+    """verl: one solution, its ground truth and what else the dataset has, by name."""
+    verl_batch = "verl_batch"
+    """verl's batch manager: lists of these."""
+    openrlhf = "openrlhf"
+    """OpenRLHF: lists of one query, prompt and label."""
+    verifiers = "verifiers"
+    """verifiers 0.4: a trace; or a Task with its rewards."""
+    verifiers_rubric = "verifiers_rubric"
+    """A function of verifiers' older rubrics."""
+    inspect = "inspect"
+    """inspect_ai: a task's state and target."""
+    plain = "plain"
+    """One prompt and one response, or the response alone: a number."""
+    plain_group = "plain_group"
+    """One prompt and a list of responses: a number each."""
+    plain_lists = "plain_lists"
+    """Lists of prompts and of responses, or of the latter alone: a number each."""
+
+
 class Quantize(Enum):
     """Precision that weights are quantised to."""
 
     int8 = "int8"
     nf4 = "nf4"
     fp4 = "fp4"
+
+
+class Reading(Enum):
+    """At which token a reward is read."""
+
+    end = "end"
+    """At the last token, whichever it is."""
+    own = "own"
+    """Where the model's own class reads it: at the last token that is not the pad token."""
+
+
+class Reduce(Enum):
+    """How the numbers of a response's steps become one."""
+
+    min = "min"
+    """The least."""
+    last = "last"
+    """The last step's."""
+    product = "product"
+    """All multiplied."""
 
 
 class Mode(Enum):
@@ -192,10 +248,11 @@ class EndpointSpec:
 
     url: str | None = None
     """Its address, such as http://localhost:8000."""
-    api: str = "vllm-classify"
-    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score, or
-    chat (an OpenAI-compatible chat with log-probabilities, which is asked as `model.judge`
-    says)."""
+    api: str | None = None
+    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score,
+    sglang-embeddings, openrlhf (/get_reward), rerank (Infinity, Cohere, Jina, vLLM), tei-rerank,
+    tei-predict, infinity-classify, or chat (an OpenAI-compatible chat with log-probabilities, which
+    is asked as `model.judge` says); null asks the server once."""
     served: str | None = None
     """The model's name there."""
     api_key_variable: str | None = "OPENAI_API_KEY"
@@ -254,7 +311,7 @@ class ModelSpec:
     """Short name, used in tables, figures and artifact names; by default the last part of
     `path`."""
     kind: Kind = Kind.head
-    """What the reward is: head, log_probability, implicit, judge, callable or endpoint."""
+    """What the reward is: head, log_probability, implicit, judge, callable, endpoint or sum."""
     path: str | None = None
     """Hub repository (`org/name`) or local folder: of a sequence classifier, or of the causal
     language model that is asked."""
@@ -274,17 +331,40 @@ class ModelSpec:
     """Precision of the first pass; tails of a low-precision scan are scored again in float32."""
     output: Any = None
     """Which output is the reward, for a model that has several: its number, counted from 0 (URM:
-    0), or its label."""
+    0), or its label; `all` scans each of them in one pass, as a model of its own."""
+    labels: list[str] = field(default_factory=list)
+    """Names of the outputs in their order, where the model's configuration has none."""
+    read: Reading | None = None
+    """Where the reward is read if a conversation ends in the pad token: end, or own (where the
+    model's own class reads it); null reads the end, and says by how much the two differ."""
+    step_token: str | None = None
+    """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
+    response's paragraphs, and a number is read at each."""
+    reduce: Reduce = Reduce.min
+    """How the numbers of the steps become one reward: min, last or product."""
     chat: bool | None = None
     """For log_probability and implicit: true asks inside the chat template, false after the
     prompt's plain text; null takes the template where the tokenizer has one, as those of
-    instruction-tuned models do, and those of some base models too: for these type false."""
+    instruction-tuned models do, and those of some base models too: for these type false. For
+    callable with shape=openrlhf: the same of the policy, whose tokenizer is `tokenizer`."""
     implicit: ImplicitSpec = field(default_factory=ImplicitSpec)
     judge: JudgeSpec = field(default_factory=JudgeSpec)
     endpoint: EndpointSpec = field(default_factory=EndpointSpec)
     callable: Any = None
-    """The function: `_target_` (module.name) and further arguments.
-    Called as f(prompt, responses), it gives one number a response."""
+    """The function: `_target_` (FILE.py:NAME, or module.name) and further arguments."""
+    shape: Shape | None = None
+    """For callable: how the function is called, trl, verl, verl_batch, openrlhf, verifiers,
+    verifiers_rubric, inspect, plain, plain_group or plain_lists; null goes by the names of its
+    parameters."""
+    messages: bool | None = None
+    """For callable: true passes prompts and completions as lists of messages, false as texts; null
+    as the prompt stands in `tasks`, and as the shape usually has them."""
+    tasks: str | None = None
+    """For callable, alone or in a sum: JSONL file of tasks, each a prompt with its columns, such as
+    {"prompt": "2 + 2?", "ground_truth": "4"}."""
+    parts: list[Any] = field(default_factory=list)
+    """For sum: its terms, each a model's name as it is typed, or its options with `weight` (1 where
+    not given), such as {model: org/name, weight: 0.5}. A weight of 0 is scored and not added."""
     tokenizer: str | None = None
     """Hub repository or local folder of the tokenizer, where `path` has none. For callable and
     endpoint: the one whose vocabulary is scanned, token by token as text; none is needed for lists
@@ -325,6 +405,22 @@ class ModelSpec:
             self._check_path(self.path)
         if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
+        for option, kind in (("read", Reading), ("reduce", Reduce)):
+            given, known = getattr(self, option), [one.value for one in kind]
+            if isinstance(given, str):  # in Python
+                if given not in known:
+                    raise ConfigError(f"model.{option}={given!r}: give {' or '.join(known)}")
+                setattr(self, option, kind(given))
+        if self.step_token is not None and (self.read is not None or self.output == ALL):
+            raise ConfigError(
+                "model.step_token says where a process reward model is read, and gives one number: "
+                "leave out model.read and model.output=all"
+            )
+        if self.reduce is not Reduce.min and self.step_token is None:
+            raise ConfigError(
+                f"model.reduce={self.reduce.value} is for the steps of a process reward model: "
+                "give the token that closes a step too, \"model.step_token='TOKEN'\""
+            )
         if self.local and self.revision is not None:
             raise ConfigError(
                 f"model.revision={self.revision!r} was given for the local folder {self.path!r}, "
@@ -363,6 +459,16 @@ class ModelSpec:
     def require(self, verb: str, *needs: str) -> None:
         """ConfigError where a reward of this kind cannot be asked what a verb needs (see
         `Kind.can`)."""
+        if self.output == ALL and not verb.startswith("scan"):
+            raise ConfigError(
+                f"model.output=all scans every output; {verb} is of one: model.output=NUMBER, or "
+                "its label"
+            )
+        if self.step_token is not None and "gradient" in needs:
+            raise ConfigError(
+                f"{verb} follows one position, and model.step_token reads one a step: a process "
+                "reward model can be scanned, explained and checked"
+            )
         if lacking := [need for need in needs if need not in self.kind.can]:
             fit = ", ".join(kind.value for kind in Kind if kind.can.issuperset(needs))
             raise ConfigError(
@@ -384,7 +490,10 @@ class ModelSpec:
                 "after: type model.name=NAME"
             )
         if self.kind is Kind.callable:
-            return str(self.callable["_target_"]).split(".")[-1]
+            file, _, function = str(self.callable["_target_"]).rpartition(":")
+            return f"{Path(file).stem}.{function}" if file else function.split(".")[-1]
+        if self.kind is Kind.sum:
+            raise ConfigError("model.kind=sum has no path to be named after: give model.name=NAME")
         if self.kind is Kind.endpoint:
             return (self.endpoint.served or "endpoint").split("/")[-1]
         if self.file is not None:
@@ -397,15 +506,32 @@ class ModelSpec:
         if is_folder(path):
             folder = Path(path).expanduser().resolve()
             above = (folder, *folder.parents) if self.step is None else folder.parents
-            name = next((f.name for f in above if not _NO_RUN.fullmatch(f.name)), folder.name)
+            said = [f.name for f in above if f != Path.home() and not _NO_RUN.fullmatch(f.name)]
+            name = said[0] if said else _architecture(folder)
         return name if self.quantize is None else f"{name}-{self.quantize.value}"
 
     def _check_source(self) -> None:
+        of_functions = {"shape": self.shape, "messages": self.messages, "tasks": self.tasks}
+        given = [name for name, value in of_functions.items() if value is not None]
+        if given and self.kind is not Kind.callable and (self.kind, given) != (Kind.sum, ["tasks"]):
+            raise ConfigError(
+                f"model.{given[0]} says how a function is called; model.kind={self.kind.value} is "
+                "none. Leave it out"
+            )
+        if self.parts and self.kind is not Kind.sum:
+            raise ConfigError(f"model.parts are of model.kind=sum, not of {self.kind.value}")
+        if self.kind is Kind.sum:
+            if not self.parts:
+                raise ConfigError(
+                    "model.kind=sum needs its terms: model.parts=[{model: org/name, weight: 0.5}, "
+                    "{model: my_rewards.py:short}]"
+                )
+            return
         if self.kind is Kind.callable:
             if not isinstance(self.callable, Mapping) or "_target_" not in self.callable:
                 raise ConfigError(
                     f"model.kind=callable needs a function, got model.callable={self.callable!r}. "
-                    "Type model=callable model.callable._target_=module.function"
+                    "Type model=FILE.py:FUNCTION"
                 )
             return
         if self.kind is Kind.endpoint:
@@ -430,13 +556,19 @@ class ModelSpec:
     def _check_kind(self) -> None:
         kind = self.kind.value
         asked_in_context = self.kind in (Kind.log_probability, Kind.implicit)
-        if self.chat is not None and not asked_in_context:
+        if self.chat is not None and not asked_in_context and self.kind is not Kind.callable:
             raise ConfigError(
                 f"model.chat={str(self.chat).lower()} says how a language model's "
                 f"log-probabilities are asked; model.kind={kind} is not. Leave it out"
             )
         if self.kind is Kind.head:
             return
+        for name in ("read", "step_token"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"model.{name} is for reward models; model.kind={kind} is read otherwise. "
+                    "Leave it out"
+                )
         if self.negate:
             raise ConfigError(
                 f"model.negate=true is for reward models that give costs; model.kind={kind} has "
@@ -491,3 +623,14 @@ class ModelSpec:
                 f"model.path={self.path!r} is neither a folder on this machine nor a Hub "
                 "repository of the form org/name"
             )
+
+
+def _architecture(folder: Path) -> str:
+    """A name for a checkpoint in folders that say nothing: its architecture and its own folder's,
+    such as llama-reward."""
+    try:
+        kind = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = "checkpoint"
+    own = folder.parent.name if _CHECKPOINT.fullmatch(folder.name) else folder.name
+    return f"{kind}-{own}" if own else kind

@@ -9,22 +9,30 @@ Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing
     vllm/entrypoints/pooling/{base,classify,pooling,scoring}/protocol.py; sgl-project/sglang, its
     page on native APIs (`/classify`), python/sglang/srt/entrypoints/openai/protocol.py
     (`ScoringRequest`), pull request 22118 (`/v1/score` of sequence classifiers);
-    https://platform.openai.com/docs/api-reference/chat/create (`logprobs`, `top_logprobs`).
+    https://platform.openai.com/docs/api-reference/chat/create (`logprobs`, `top_logprobs`);
+    OpenRLHF/OpenRLHF, openrlhf/cli/serve_rm.py and openrlhf/utils/remote_rm_utils.py
+    (`/get_reward`); michaelfeil/infinity, infinity_server.py and its pymodels (`/rerank`,
+    `/classify`, `raw_scores`); huggingface/text-embeddings-inference, router/src/http
+    (`/predict`, `/rerank` with `texts`); verl, the reward managers (`/v1/embeddings` of SGLang).
 """
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from pessimal.errors import ConfigError, ModelError, did_you_mean, require
+from pessimal.rewards.rendering import Messages
 from pessimal.rewards.server import Server, shortened
 from pessimal.rewards.spec import EndpointSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+_log = logging.getLogger(__name__)
 
 PATHS = {
     "vllm-classify": "/classify",
@@ -32,9 +40,32 @@ PATHS = {
     "vllm-score": "/score",
     "sglang-classify": "/classify",
     "sglang-score": "/v1/score",
+    "sglang-embeddings": "/v1/embeddings",
+    "openrlhf": "/get_reward",
+    "rerank": "/rerank",
+    "tei-rerank": "/rerank",
+    "tei-predict": "/predict",
+    "infinity-classify": "/classify",
     "chat": "/v1/chat/completions",
 }
 """Where each API (`EndpointSpec.api`) is."""
+PAIRS = ("vllm-score", "rerank", "tei-rerank")
+"""APIs that take a prompt and a response; `tei-predict` takes these and texts."""
+TEXTS = ("openrlhf", "tei-predict", "infinity-classify")
+"""APIs that take texts and no token ids."""
+RECOGNISED = (
+    ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
+    ("openrlhf", {"/get_reward"}),
+    ("sglang-classify", {"/classify", "/generate"}),  # which has /tokenize too
+    ("vllm-classify", {"/classify", "/tokenize"}),
+    ("vllm-pooling", {"/pooling", "/tokenize"}),
+    ("rerank", {"/rerank", "/classify", "/embeddings"}),  # Infinity
+    ("tei-predict", {"/predict", "/rerank"}),
+    ("rerank", {"/rerank"}),
+)
+"""What a server is taken to speak that lists these paths, the first that fits."""
+LISTED = ("/openapi.json", "/api-doc/openapi.json")
+"""Where servers list their paths; the second is TEI's."""
 RAW: Mapping[str, bool] = {
     "use_activation": False,
     "activation": False,
@@ -45,7 +76,6 @@ beginning-of-sequence token before a text. `activation` is the older name of the
 that do not know a field pass over it."""
 TOP = 20
 """Most log-probabilities of a position that chat APIs give."""
-Messages = list[dict[str, str]]
 Input = str | list[int] | tuple[str, str] | Messages
 """A text, token ids, a prompt and a response (vllm-score), or messages that the server puts through
 its template."""
@@ -68,27 +98,29 @@ class Wire:
         """ConfigError for an impossible address or API, or a key that is missing. Nothing is sent
         yet."""
         spec = self.spec
+        if spec.api is None:
+            raise ConfigError(f"{spec.url}: no API was recognised: `recognised` does")
         if spec.api not in PATHS:
             raise ConfigError(
                 f"model.endpoint.api={spec.api!r} is none of "
                 f"{', '.join(PATHS)}.{did_you_mean(spec.api, PATHS)}"
             )
         require("openai", why="a reward behind a server")
-        self.server = Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
+        self.api, self.server = spec.api, server_of(spec)
 
     @property
     def address(self) -> str:
         """Where requests go."""
-        root, path = self.server.address, PATHS[self.spec.api]
+        root, path = self.server.address, PATHS[self.api]
         # The address of a provider of chats is given up to its /v1.
-        if self.spec.api == "chat" and urlsplit(root).path:
+        if self.api == "chat" and urlsplit(root).path:
             return root + path.removeprefix("/v1")
         return root.removesuffix("/v1") + path
 
     @property
     def several(self) -> bool:
         """Whether a request takes several inputs (other than messages)."""
-        return self.spec.api != "chat"
+        return self.api != "chat"
 
     def scores(self, inputs: Sequence[Input]) -> np.ndarray:
         """Outputs float64 (n, outputs) of texts or token ids, exactly as they are, in one request.
@@ -108,14 +140,27 @@ class Wire:
 
     def rows(self, inputs: Sequence[Input]) -> np.ndarray:
         """As `scores`, with NaN for what is null or NaN in the answer."""
-        if self.spec.api == "chat":
+        if self.api == "chat":
             raise ConfigError(
                 "model.endpoint.api=chat gives no scores, but log-probabilities of tokens: "
                 "`Wire.top`"
             )
         if not len(inputs):
             return np.empty((0, 0))
-        return self._read(self.post(self.body(inputs)), len(inputs))
+        rows: dict[int, np.ndarray] = {}
+        for group in self.requests(inputs):
+            answer = self.post(self.body([inputs[i] for i in group]))
+            rows |= dict(zip(group, self._read(answer, len(group)), strict=True))
+        return np.array([rows[i] for i in range(len(inputs))])
+
+    def requests(self, inputs: Sequence[Input]) -> list[list[int]]:
+        """Which inputs go into one request: rerankers take one prompt each."""
+        if self.api not in ("rerank", "tei-rerank"):
+            return [list(range(len(inputs)))]
+        by_prompt: dict[str, list[int]] = {}
+        for number, one in enumerate(inputs):
+            by_prompt.setdefault(str(one[0]), []).append(number)
+        return list(by_prompt.values())
 
     def top(self, messages: Messages) -> list[tuple[str, float]]:
         """The likeliest next tokens (at most `TOP`) and their log-probabilities in nats, of a chat.
@@ -135,10 +180,10 @@ class Wire:
 
     def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """What one request sends."""
-        api, first = self.spec.api, inputs[0]
+        api, first = self.api, inputs[0]
         model = {"model": self.spec.served} if self.spec.served else {}
         pair, ids = isinstance(first, tuple), isinstance(first, list) and not is_messages(first)
-        if pair != (api == "vllm-score"):
+        if pair != (api in PAIRS) and not (pair and api in ("tei-predict", "openrlhf")):
             takes = "texts or token ids" if pair else "pairs of a prompt and a response"
             raise ConfigError(f"model.endpoint.api={api} takes {takes}, got {shortened(first)}")
         # By default neither messages nor pairs get special tokens.
@@ -153,14 +198,30 @@ class Wire:
                     "tokenizer"
                 )
             return model | {"messages": first} | no_tokens
+        # What rerankers and TEI call it; their default is a sigmoid or a softmax.
+        raw = {"raw_scores": True} if fields.get("use_activation") is False else {}
+        if api == "tei-predict":
+            return {"inputs": [[*one] if pair else [one] for one in inputs], **raw}
+        if api == "openrlhf":
+            both = [one if isinstance(one, tuple) else (one, "") for one in inputs]
+            texts, asked = zip(*both, strict=True)
+            return {"query": [*texts], "prompts": [*asked], "labels": [None] * len(both)}
         if pair:
             prompts, responses = map(list, zip(*inputs, strict=True))
+            if api == "tei-rerank":
+                return {"query": prompts[0], "texts": responses, **raw}
+            if api == "rerank":
+                return model | {"query": prompts[0], "documents": responses, **raw, **no_tokens}
             return model | {"text_1": prompts, "text_2": responses} | no_tokens
         if api == "sglang-classify":
             return model | {"input_ids" if ids else "text": list(inputs)}
         if api == "sglang-score":
             query = {"query": [] if ids else "", "items": list(inputs), "apply_softmax": False}
             return model | query | ({"label_token_ids": [*self.labels]} if self.labels else {})
+        if api == "sglang-embeddings":
+            return model | {"input": list(inputs)}
+        if api == "infinity-classify":
+            return model | {"input": list(inputs), **raw}
         return model | {"input": list(inputs)} | fields
 
     def _chat_body(self, messages: Input) -> dict[str, Any]:
@@ -200,12 +261,21 @@ class Wire:
 
     def _read(self, answer: Any, n: int) -> np.ndarray:
         """Outputs (n, outputs) in the order of the inputs, whatever the order of the answer."""
-        api = self.spec.api
+        api = self.api
         try:
             if api == "sglang-score":
                 rows = answer["scores"]
+            elif api == "openrlhf":
+                rows = [one if isinstance(one, list) else [one] for one in answer["rewards"]]
+            elif api in ("tei-predict", "infinity-classify"):
+                entries = answer["data"] if api == "infinity-classify" else answer
+                by_label = [sorted(one, key=lambda entry: entry["label"]) for one in entries]
+                rows = [[entry["score"] for entry in one] for one in by_label]
             else:
-                entries = answer["data"] if api.startswith("vllm") else answer
+                name = {"rerank": "results", "sglang-classify": "", "tei-rerank": ""}.get(
+                    api, "data"
+                )
+                entries = answer[name] if name else answer
                 entries = [entries] if isinstance(entries, dict) else entries
                 if all("index" in entry for entry in entries):
                     entries = sorted(entries, key=lambda entry: int(entry["index"]))
@@ -237,14 +307,43 @@ def _outputs(api: str, entry: Mapping[str, Any]) -> Sequence[Any]:
     """The outputs of one input, as this API says them."""
     if api == "vllm-classify":
         return entry["probs"]
-    if api == "vllm-score":
-        return [entry["score"]]
-    outputs = entry["embedding" if api == "sglang-classify" else "data"]
+    if api in PAIRS:
+        return [entry["relevance_score" if api == "rerank" else "score"]]
+    outputs = entry["embedding" if api.startswith("sglang") else "data"]
     if isinstance(outputs, str):
         raise TypeError  # base64, which is not asked for
     # One row a token where the server reads every position (`token_classify`): the model's reward
     # is at the last.
     return outputs[-1] if outputs and isinstance(outputs[0], list) else outputs
+
+
+def server_of(spec: EndpointSpec) -> Server:
+    """The server of a spec; nothing is sent yet."""
+    return Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
+
+
+def recognised(spec: EndpointSpec) -> EndpointSpec:
+    """The spec with the API that its server speaks, where none is given: by the paths that it
+    lists, one request or two.
+
+    ConfigError where it lists none that is known.
+    """
+    if spec.api is not None:
+        return spec
+    require("openai", why="a reward behind a server")
+    server = server_of(replace(spec, retries=min(spec.retries, 1)))
+    root = server.address.removesuffix("/v1")
+    for place in LISTED:
+        listed = server.get(root + place)
+        paths = set(listed.get("paths", ())) if isinstance(listed, dict) else set()
+        for api, needs in RECOGNISED:
+            if needs <= paths:
+                _log.info("%s speaks %s (endpoint.api)", server.address, api)
+                return replace(spec, api=api)
+    raise ConfigError(
+        f"{server.address} does not say what it speaks: type model.endpoint.api=…, one of "
+        f"{', '.join(PATHS)} (endpoint.api=… at pessimal check)"
+    )
 
 
 def is_messages(given: object) -> TypeGuard[Messages]:

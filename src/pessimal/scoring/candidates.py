@@ -13,8 +13,10 @@ import pandas as pd
 
 from pessimal.errors import InputError
 from pessimal.rewards.base import Conversations, NetworkReward, Reward
-from pessimal.rewards.frame import Frame
+from pessimal.rewards.frame import Frame, slot_ids
+from pessimal.rewards.positions import Unpadded
 from pessimal.rewards.spec import Mode
+from pessimal.tables import ScoreTable
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest, storable, token_kind
@@ -28,14 +30,25 @@ class Candidates:
     """A named set of candidate responses."""
 
     name: str
-    """`vocabulary`, or the item list's name."""
+    """`vocabulary`, `frequent5000` for its most frequent tokens, or the item list's name."""
     rows: pd.DataFrame
     """candidate_id, token, text, kind (and elo, elo_matches for rated items), as in a score
     table."""
 
     @property
     def is_vocabulary(self) -> bool:
-        return self.name == "vocabulary"
+        """Whether these are tokens of the model's."""
+        return bool(self.rows["token"].notna().all())
+
+    def frequent(self, n: int) -> "Candidates":
+        """Of a vocabulary the `n` most frequent tokens, which are the first by id: so BPE and
+        unigram tokenizers number them, and the special ones; all where there are no more."""
+        if n >= len(self.rows):
+            return self
+        kind = self.rows["kind"]
+        first = self.rows.index[~kind.isin(["special", "unused"])][:n]
+        rows = self.rows[kind.eq("special") | self.rows.index.isin(first)]
+        return Candidates(f"frequent{n}", rows.reset_index(drop=True))
 
     def digest(self) -> str:
         """sha256 over ids and texts."""
@@ -71,6 +84,18 @@ def vocabulary(tokenizer: "PreTrainedTokenizerBase", *, size: int) -> Candidates
         token_kind(names[i], text, special=i in special) for i, text in zip(ids, texts, strict=True)
     ]
     return Candidates(name="vocabulary", rows=rows)
+
+
+def has_tokens_of(table: ScoreTable, model: Reward) -> bool:
+    """Whether a reward's vocabulary is that of a table."""
+    digest = table.provenance.candidates_digest
+    return model.tokenizer is not None and vocabulary_of(model).digest() == digest
+
+
+def texts_of(table: ScoreTable) -> list[str]:
+    """The texts of a vocabulary's table that are more than white space, each once: what a reward of
+    other tokens is asked."""
+    return [text for text in dict.fromkeys(table.rows["text"].tolist()) if text.strip()]
 
 
 def rows_of(model: Reward) -> int:
@@ -195,7 +220,7 @@ def inputs(
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
             texts = candidates.rows["text"].iloc[some].tolist()
-            inputs = conversations.ids(frame.prompt, texts, double_bos=mode is Mode.paper)
+            inputs = slot_ids(conversations, frame.asked, texts, double_bos=mode is Mode.paper)
             yield from zip(some.tolist(), inputs, strict=True)
 
     def round_trips(rows: np.ndarray) -> np.ndarray:
@@ -211,7 +236,11 @@ def inputs(
             survives = round_trips(everything)
         suffix = np.tile(np.array(frame.suffix, dtype=np.int32), (len(ids), 1))
         rests = np.column_stack([ids.astype(np.int32), suffix])
-        return _together(frame, [len(frame.prefix)] * len(ids), rests, survives)
+        starts = np.full(len(ids), len(frame.prefix))
+        if isinstance(conversations, Unpadded) and not frame.suffix:  # the pad token goes unseen
+            padded = ids == conversations.pad
+            starts[padded], rests[padded] = len(frame.prefix) - 1, frame.prefix[-1]
+        return _together(frame, starts, rests, survives)
     shared, parts, same = [], [], []
     for row, one in written(everything):
         shared.append(_alike(frame.prefix, one))
@@ -228,7 +257,7 @@ def framed(frame: Frame, responses: Sequence[Sequence[int] | np.ndarray]) -> Inp
 
 def _together(
     frame: Frame,
-    shared: Sequence[int],
+    shared: Sequence[int] | np.ndarray,
     rests: Sequence[np.ndarray] | np.ndarray,
     survives: np.ndarray | None,
 ) -> Inputs:

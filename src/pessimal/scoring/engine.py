@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pessimal.errors import ModelError
 from pessimal.rewards.heads import Head, head_for
 from pessimal.rewards.heads.base import in_float32
-from pessimal.rewards.network import RewardNetwork
+from pessimal.rewards.network import RewardNetwork, backbone_in
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class Decoder:
         parts = getattr(network, "whole_parts", None)
         if parts is not None:  # it was sharded since: its weights are no more to be copied
             return parts
-        backbone = _backbone(network)
+        if getattr(network, "own_position", False):
+            return None
+        backbone = backbone_in(network)
         norm, layers = _first(backbone, _NORMS), _first(backbone, _LAYERS)
         if norm is None or layers is None:
             return None
@@ -74,11 +76,22 @@ class Decoder:
         return cls(network, backbone, layers, norm, in_float32(norm), head)
 
     def rewards(
-        self, context: Tensor | None, *, read: Tensor | None = None, **inputs: Any
+        self,
+        context: Tensor | None,
+        *,
+        read: Tensor | None = None,
+        n_response: int | None = None,
+        **inputs: Any,
     ) -> Tensor:
         """Run the backbone; the rewards (n,), final norm and head in float32, at the last position
-        of each row, or of one row at the positions `read` (n,)."""
+        of each row, or of one row at the positions `read` (n,); of a process reward model at the
+        steps among the last `n_response` ids, or among all."""
         assert isinstance(self.head, Head)
+        if (steps := getattr(self.network, "steps", None)) is not None:
+            last = slice(None if n_response is None else -n_response, None)
+            states = self.states(**inputs)[:, last]
+            values = self.head.values(states.flatten(0, 1), None).view(*states.shape[:2], -1)
+            return steps.reduced(values, inputs["input_ids"][:, last])
         final: list[Tensor] = []  # (n, hidden)
 
         def keep(_: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -116,7 +129,7 @@ class SharedPrefix:
     def suits(network: RewardNetwork) -> bool:
         """Whether its backbone's attention can be exchanged, and is what is shared here: causal,
         windowed or not."""
-        backbone: Any = _backbone(network)
+        backbone = backbone_in(network)
         kinds = set(getattr(backbone.config, "layer_types", None) or ())
         exchangeable = getattr(backbone, "_supports_attention_backend", False)
         return bool(exchangeable) and kinds <= {"full_attention", "sliding_attention"}
@@ -153,7 +166,7 @@ class FullForward:
     def whole_rewards(self, ids: Tensor, *, n_response: int) -> Tensor:
         """Rewards (batch,) float32 of whole inputs (batch, length), whose last `n_response` ids are
         the response's."""
-        return self.decoder.rewards(self.context, input_ids=ids)
+        return self.decoder.rewards(self.context, n_response=n_response, input_ids=ids)
 
 
 class OwnForward:
@@ -162,13 +175,17 @@ class OwnForward:
 
     name = "own-forward"
 
-    def __init__(self, network: RewardNetwork, prefix: Tensor, *, typed: bool = False):
+    def __init__(
+        self, network: RewardNetwork, prefix: Tensor, *, typed: bool = False, answer: int = 0
+    ):
+        """`answer` says how many of the prefix's last ids are the response's."""
         self.network, self.prefix, self.typed = network, prefix, typed
+        self.begins = len(prefix) - answer
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         inputs, types = whole_inputs(self.prefix, ids, shared), None
         if self.typed:  # 0 for the prompt, 1 from where the response begins
-            types = (torch.arange(inputs.shape[1], device=ids.device) >= len(self.prefix)).long()
+            types = (torch.arange(inputs.shape[1], device=ids.device) >= self.begins).long()
             types = types.expand_as(inputs)
         return own_rewards(self.network, inputs, types, n_response=ids.shape[1])
 
@@ -179,6 +196,7 @@ def own_rewards(
     types: Tensor | None = None,
     *,
     n_response: int | None = None,
+    own_position: bool = False,
 ) -> Tensor:
     """Rewards (batch,) float32 of whole inputs `ids` (batch, length) of one length, by the
     network's own forward.
@@ -187,11 +205,13 @@ def own_rewards(
     `n_response` says how many of the last ids are the response's, for networks that sum over these.
     Hub classifiers read the reward at the last token that is not the pad token; inputs here have no
     padding, and a template may well end in the pad token (pad = eos), so a token that is not in the
-    batch stands in for it meanwhile: the last position is read.
+    batch stands in for it meanwhile: the last position is read; with `own_position` the one that
+    the network's class takes.
     """
     config = network.config.get_text_config()
     pad = config.pad_token_id
-    config.pad_token_id = _absent(ids, config.vocab_size)
+    if not (own_position or getattr(network, "own_position", False)):
+        config.pad_token_id = _absent(ids, config.vocab_size)
     inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if types is not None:
         inputs["token_type_ids"] = types
@@ -201,6 +221,11 @@ def own_rewards(
         output = network(**inputs)
     except torch.OutOfMemoryError:
         raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"the own forward of {type(network).__name__} fails on ids that its tokenizer gives: "
+            f"{type(error).__name__}: {error}. Mend its config.json or its tokenizer"
+        ) from error
     except RuntimeError as error:
         if network.dtype is torch.float32:
             raise
@@ -212,15 +237,25 @@ def own_rewards(
         ) from error
     finally:
         config.pad_token_id = pad
-    rewards = rewards_in(output)
+    rewards, column = rewards_in(output), network.reward_output
+    if (steps := getattr(network, "steps", None)) is not None:
+        if rewards.dim() != 3:
+            raise ModelError(
+                f"step_token reads a number at every step, and {type(network).__name__} gives a "
+                f"tensor of shape {tuple(rewards.shape)}: give a token classifier, or the folder"
+            )
+        last = slice(-(n_response or ids.shape[1]), None)
+        return steps.reduced(rewards[:, last].float(), ids[:, last])
     outputs = rewards.numel() // len(ids)
-    if rewards.dim() > 2 or len(rewards) != len(ids) or network.reward_output >= outputs:
+    lacking = outputs < 2 if isinstance(column, slice) else column >= outputs
+    if rewards.dim() > 2 or len(rewards) != len(ids) or lacking:
         raise ModelError(
             f"{type(network).__name__} gives a tensor of shape {tuple(rewards.shape)} for "
             f"{len(ids)} inputs; a reward model gives one number an input, or several of which "
-            f"model.output={network.reward_output} is the reward"
+            "model.output=NUMBER is the reward. Where a head is known to pessimal, leave out "
+            "model.trust_remote_code: it reads all of its outputs"
         )
-    return rewards.float().view(len(ids), -1)[:, network.reward_output]
+    return rewards.float().view(len(ids), -1)[:, column]
 
 
 def rewards_in(output: Any) -> Tensor:
@@ -302,12 +337,6 @@ def exchanged_attention(backbone: nn.Module, implementation: str) -> Iterator[No
         yield
     finally:
         config._attn_implementation = before
-
-
-def _backbone(network: RewardNetwork) -> nn.Module:
-    """The decoder below the head. GRM's class does not say where it is; it is where Llama's kin
-    have it."""
-    return getattr(network, network.base_model_prefix or "model", network)
 
 
 def _first(module: nn.Module, names: tuple[str, ...]) -> Any:

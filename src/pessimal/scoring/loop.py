@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import Counter, counted
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.judge import ASKED, Answers, JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
@@ -79,14 +80,19 @@ class Pass(pl.LightningModule):
         label: str,
         folder: Path,
         loop: Loop,
+        outputs: int = 0,
     ):
+        """`outputs` says how many are kept of each row, where every one is scanned."""
         super().__init__()
+        self.width = (outputs,) if outputs else ()
         self.network, self.frame, self.inputs, self.precision = network, frame, inputs, dtype
         self.texts, self.label, self.folder, self.loop = texts, label, folder, loop
         self.sample = sample_rows(inputs.kinds, n=NOISE_SAMPLE, seed=1)
         """Rows (n,) that the model's own forward scores too."""
         self.own_rewards = np.empty(0)
         """What it gave them, float64 (n,)."""
+        self.answers: Answers | None = None
+        """How likely a judge's answers are, on some of the sample."""
         self._scorer: FrameScorer | None = None
         lengths, seen = inputs.lengths, int((inputs.shared + inputs.lengths).max())
         shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
@@ -101,8 +107,8 @@ class Pass(pl.LightningModule):
         )
 
     def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
-        """Rewards float32 (n,) of sorted `rows` (n,); `name` keeps their shards apart from other
-        runs'.
+        """Rewards float32 (n,) of sorted `rows` (n,), or (n, outputs); `name` keeps their shards
+        apart from other runs'.
 
         Raises ModelError where a reward is not a number, and where batches of other processes do
         not arrive.
@@ -110,7 +116,7 @@ class Pass(pl.LightningModule):
         trainer: Any = self.loop.trainer  # whose callbacks are said to be fixed
         self.plan = batches(self.inputs, size=self.batch_size, rows=rows)
         self.shards = Shards(self.folder / name)
-        rewards = np.full(len(self.inputs), np.nan, dtype=np.float32)
+        rewards = np.full((len(self.inputs), *self.width), np.nan, dtype=np.float32)
         wait_for_all()
         self.todo = list(range(len(self.plan)))
         if not self.loop.ignore_finished:
@@ -119,7 +125,7 @@ class Pass(pl.LightningModule):
                 log.info(
                     "%s: going on with %d of %d batches", self.label, len(self.todo), len(self.plan)
                 )
-        done = int(np.isfinite(rewards).sum())
+        done = int(np.isfinite(rewards.reshape(len(rewards), -1)[:, 0]).sum())
         progress = ScanProgress(
             self.label, done=done, total=len(rows), bar=self.loop.progress, report=self._report
         )
@@ -158,17 +164,20 @@ class Pass(pl.LightningModule):
         """The path that scored (after a run)."""
         return self.scorer.attention
 
-    def noise(self, rewards: np.ndarray) -> float:
+    def noise(self, rewards: np.ndarray) -> np.ndarray:
         """Numerical error of this float32 pass's `rewards` (m,) of `sample`, by the model's own
-        forward."""
-        return numerical_noise(rewards, self.own_rewards)
+        forward; of several outputs (m, outputs) one each."""
+        if not self.width:
+            return np.array(numerical_noise(rewards, self.own_rewards))
+        own, columns = self.own_rewards, range(*self.width)
+        return np.array([numerical_noise(rewards[:, i], own[:, i]) for i in columns])
 
     def _restore(self, rewards: np.ndarray) -> list[int]:
         """Fill `rewards` from the finished shards among the batches to do; the numbers of those
         that are missing."""
         missing = []
         for number in self.todo:
-            stored = self.shards.read(number, self.plan[number])
+            stored = self.shards.read(number, self.plan[number], width=self.width)
             if stored is None:
                 missing.append(number)
             else:
@@ -217,6 +226,9 @@ class Pass(pl.LightningModule):
                 torch.set_num_threads(Shards(self.folder).agree("threads", self._fastest_threads()))
             self.scorer.establish_trust(self.inputs, dtype=self.precision)
             self.own_rewards = self.scorer.own_rewards(self.inputs, self.sample)
+            if isinstance(self.network, JudgeNetwork):
+                whole = [self.inputs.ids(row) for row in self.sample[:ASKED]]
+                self.answers = self.network.answers(whole)
 
     def _fastest_threads(self) -> int:
         """The faster of one thread and of all that torch would take, on a batch of these
@@ -244,13 +256,13 @@ class Pass(pl.LightningModule):
         there."""
         number, rows, shared, ids = batch
         rewards = self.scorer.rewards(ids, shared=shared).float().cpu().numpy()
-        bad = np.flatnonzero(~np.isfinite(rewards))
+        bad = np.flatnonzero(~np.isfinite(rewards).reshape(len(rewards), -1).all(axis=1))
         if len(bad):
             if not self.loop.sharded:
                 # In bfloat16, one row's NaN reaches the next row of a matrix product on some
                 # processors (AMX).
                 alone = torch.cat([self.scorer.rewards(ids[[i]], shared=shared) for i in bad])
-                wrong = ~alone.isfinite().cpu().numpy()
+                wrong = ~alone.isfinite().view(len(bad), -1).all(dim=1).cpu().numpy()
                 bad = bad[wrong] if wrong.any() else bad
             raise ModelError(
                 f"the model's reward is not a number for {len(bad)} of {len(rows)} candidates of a "
@@ -321,6 +333,7 @@ class ScanProgress(Callback):
     def on_exception(
         self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException
     ) -> None:
+        self.shown.close()  # as Lightning does not come to teardown
         if isinstance(exception, KeyboardInterrupt):  # Lightning ends the process without a word
             log.warning(
                 "%s: stopped at %d of %d; the same command goes on from there",

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from pessimal.errors import UserError
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.heads.gated import GatedHead
+from pessimal.rewards.log_probability import LanguageNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
@@ -22,11 +24,19 @@ from pessimal.scoring.engine import (
     FullForward,
     OwnForward,
     SharedPrefix,
+    own_rewards,
     prefix_context,
 )
 from pessimal.scoring.memory import within_memory
 from pessimal.scoring.sequence import FullSequence, SharedSequence
-from pessimal.scoring.trust import SAMPLE, Trust, judge, largest_difference, sample_rows
+from pessimal.scoring.trust import (
+    SAMPLE,
+    Trust,
+    allowed,
+    judge,
+    largest_difference,
+    sample_rows,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +50,11 @@ class FrameScorer:
         self.network, self.frame, self.device = network, frame, device
         self.trust: Trust | None = None
         """Result of `establish_trust`."""
+        self.elsewhere = 0.0
+        """Where the frame holds the configuration's pad token: the largest difference, in standard
+        deviations of a sample's rewards, to what the network's own class reads then."""
         prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
-        self.own_forward = OwnForward(network, prefix, typed=frame.typed)
+        self.own_forward = OwnForward(network, prefix, typed=frame.typed, answer=frame.answer)
         self.engines: list[Engine] = [*self._fast_engines(prefix), self.own_forward]
         while len(self.engines) > 1 and not self._runs(self.engines[0], prefix):
             self.engines.pop(0)
@@ -52,10 +65,22 @@ class FrameScorer:
         """Name of the path in use."""
         return self.engines[0].name
 
+    @property
+    def coefficients(self) -> np.ndarray | None:
+        """What a gated head multiplies each objective by (objectives,) on this prompt; None for
+        other heads, and where the network's own forward scores."""
+        engine = self.engines[0]
+        context = getattr(engine, "context", None)
+        if context is None or not isinstance(engine, SharedPrefix | FullForward):
+            return None
+        head = engine.decoder.head
+        assert isinstance(head, GatedHead)
+        return head.coefficients(context).double().cpu().numpy()
+
     @torch.no_grad()
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         """Rewards (batch,) float32 of the prefix's first `shared` ids followed by `ids` (batch,
-        length)."""
+        length); (batch, outputs) where every output is scanned."""
         return within_memory(functools.partial(self.engines[0].rewards, shared=shared), ids)
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
@@ -73,10 +98,12 @@ class FrameScorer:
         rows = sample_rows(inputs.kinds, n=SAMPLE, seed=0)
         expected = self.own_rewards(inputs, rows)
         # The loop ends at a reward that is not a number, and names the candidate.
-        finite = np.isfinite(expected)
+        finite = np.isfinite(expected).reshape(len(expected), -1).all(axis=1)
         if not finite.any():
             return
         rows, expected = rows[finite], expected[finite]
+
+        self.elsewhere = self._elsewhere(inputs, rows, expected)
 
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._by(engine, inputs, rows, batch_size=size)
@@ -95,6 +122,21 @@ class FrameScorer:
                 self.trust.largest_difference,
                 self.trust.tolerance,
             )
+
+    @torch.no_grad()
+    def _elsewhere(self, inputs: Inputs, rows: np.ndarray, expected: np.ndarray) -> float:
+        pad = self.network.config.get_text_config().pad_token_id
+        framed = pad in (*self.frame.prefix, *self.frame.suffix)
+        if not framed or self.frame.typed or isinstance(self.network, LanguageNetwork):
+            return 0.0
+        published = [
+            own_rewards(self.network, ids, n_response=int(inputs.lengths[row]), own_position=True)
+            for row in rows
+            for ids in [torch.tensor([inputs.ids(row)], device=self.device)]
+        ]
+        apart = np.abs(torch.cat(published).double().cpu().numpy() - expected)
+        wrong = apart.max() > allowed(expected, dtype=Dtype.bfloat16)  # or it is rounding
+        return float((apart.max(axis=0) / expected.std(axis=0).clip(1e-6)).max()) if wrong else 0.0
 
     def _runs(self, engine: Engine, prefix: Tensor) -> bool:
         """Whether an engine can run this network at all; says so where it cannot."""
@@ -142,6 +184,8 @@ class FrameScorer:
         for chosen in plan:
             ids = torch.from_numpy(inputs.batch(chosen)).to(self.device)
             values = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
+            if values.dim() > rewards.ndim:
+                rewards = np.full((len(inputs), values.shape[1]), np.nan)
             rewards[chosen] = values.double().cpu().numpy()
         return rewards
 

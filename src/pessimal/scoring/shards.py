@@ -5,6 +5,7 @@ Knows files named by a batch's number. Does not know models.
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -26,24 +27,27 @@ class Shards:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, batch: int, rows: np.ndarray, rewards: np.ndarray) -> None:
-        """Store one finished batch: rows int (n,), rewards float32 (n,)."""
+        """Store one finished batch: rows int (n,), rewards float32 (n,) or (n, outputs)."""
         payload = rows.astype("<i4").tobytes() + rewards.astype("<f4").tobytes()
         write_atomically(
             self._file(batch), hashlib.sha256(payload).digest() + payload, durable=False
         )
 
-    def read(self, batch: int, rows: np.ndarray) -> np.ndarray | None:
-        """Rewards float32 (n,) of a finished batch; None if it is missing, torn, damaged or of
-        other rows."""
+    def read(
+        self, batch: int, rows: np.ndarray, *, width: tuple[int, ...] = ()
+    ) -> np.ndarray | None:
+        """Rewards float32 (n, *width) of a finished batch; None if it is missing, torn, damaged or
+        of other rows."""
         try:
             content = self._file(batch).read_bytes()
         except FileNotFoundError:
             return None
         digest, payload = content[:_DIGEST], content[_DIGEST:]
-        if hashlib.sha256(payload).digest() != digest or len(payload) != 8 * len(rows):
+        n, columns = len(rows), math.prod(width)
+        if hashlib.sha256(payload).digest() != digest or len(payload) != 4 * n * (1 + columns):
             return None
-        stored, rewards = np.split(np.frombuffer(payload, dtype="<i4"), 2)
-        return rewards.view("<f4") if np.array_equal(stored, rows) else None
+        stored, rewards = np.split(np.frombuffer(payload, dtype="<i4"), [n])
+        return rewards.view("<f4").reshape(n, *width) if np.array_equal(stored, rows) else None
 
     def agree(self, name: str, value: Any, *, insist: bool = False) -> Any:
         """What the first process to ask has settled on: `value`, as JSON has it, where nobody has,

@@ -6,7 +6,9 @@ Knows networks, the trust check and one file. Does not know what the texts are f
 
 import functools
 import hashlib
+import io
 import json
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,15 +18,21 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from pessimal.conversation import Conversation
 from pessimal.errors import ModelError
 from pessimal.rewards.base import Conversations, NetworkReward, Report, Reward, TextReward
-from pessimal.rewards.frame import Conversation, Encoded
+from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.frame import Encoded
+from pessimal.rewards.judge import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
+from pessimal.rewards.sum import SumReward
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
 from pessimal.scoring.sequence import FullSequence
 from pessimal.scoring.trust import SAMPLE, Trust, largest_difference, nearest, numerical_noise
+
+log = logging.getLogger(__name__)
 
 _BLOCK = 256
 """Conversations that go through all networks of a reward before the next."""
@@ -62,10 +70,18 @@ def text_scorer(
     *,
     device: torch.device,
     batch_size: int | None = None,
+    kept: Path | None = None,
 ) -> TextScorer:
-    """The scorer of a reward's texts, by whichever way it has. Checked on `sample`."""
+    """The scorer of a reward's texts, by whichever way it has. Checked on `sample`; what a reward
+    of texts answers stays in the folder `kept`. ConfigError for several outputs."""
+    model.spec.require("the reward of a text", "text")
     if isinstance(model, TextReward):
-        return RewardTexts(model, sample)
+        return RewardTexts(model, sample, kept=kept)
+    if isinstance(model, SumReward):
+        some = functools.partial(
+            text_scorer, sample=sample, device=device, batch_size=batch_size, kept=kept
+        )
+        return SummedTexts([(weight, some(term)) for weight, term in model.terms if weight])
     assert isinstance(model, NetworkReward)
     networks = functools.cache(lambda which: model.network(None, which))
     make = functools.partial(NetworkTexts, model, device=device, batch_size=batch_size)
@@ -77,30 +93,54 @@ def text_scorer(
 
 
 class RewardTexts:
-    """A reward that takes texts. What it gives twice for the same texts differs by its noise."""
+    """A reward that takes texts. What it gives twice for the same texts differs by its noise; each
+    answer is asked for once, also after a kill where `kept` names a folder."""
 
     path, device = "texts", torch.device("cpu")
 
-    def __init__(self, model: TextReward, sample: Sequence[Conversation]):
-        self.model = model
+    def __init__(
+        self, model: TextReward, sample: Sequence[Conversation], *, kept: Path | None = None
+    ):
         self.longest: int | None = None
         self.trust: Trust | None = None
-        some = list(sample)[:SAMPLE]
-        again = [model.rewards(some, again=True) for _ in range(2)] if some else [np.zeros(1)] * 2
-        self.noise = numerical_noise(*again)
+        some = list(dict.fromkeys(sample))[:SAMPLE]
+        pinned = json.dumps(of_model(model), sort_keys=True, default=str)
+        name = hashlib.sha256(pinned.encode()).hexdigest()[:24]
+        once, twice = (kept and kept / f"{name}-{times}.jsonl" for times in ("once", "twice"))
+        self.once, again = KeptRewards(model, once), KeptRewards(AskedAgain(model), twice)
+        cost = model.cost(self.once.unknown(some), again=again.unknown(some))
+        if again.unknown(some) and cost:
+            log.info("%s: %d texts are asked twice: %s", model.name, len(some), cost)
+        answers = [self.once.rewards(some), again.rewards(some)] if some else [np.zeros(1)] * 2
+        known = np.isfinite(answers).all(axis=0)
+        self.noise = numerical_noise(answers[0][known], answers[1][known]) if known.any() else 0.0
+
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
+        """Rewards float64 (n,); NaN where a function does not apply."""
+        return self.once.rewards(conversations, report=report)
+
+
+class AskedAgain:
+    """A reward of texts that is asked for what it has given before."""
+
+    def __init__(self, model: TextReward):
+        self.model = model
 
     def rewards(
         self, conversations: Sequence[Conversation], *, report: Report | None = None
     ) -> np.ndarray:
         """Rewards float64 (n,)."""
-        return self.model.rewards(conversations, report=report)
+        return self.model.rewards(conversations, report=report, again=True)
 
 
 class SummedTexts:
-    """The weighted sum of what several networks give, block by block, so that what is known is
-    reported early."""
+    """The weighted sum of what several scorers give, block by block, so that what is known is
+    reported early. A function that does not apply adds nothing; where all are such, there is no
+    sum."""
 
-    def __init__(self, terms: Sequence[tuple[float, "NetworkTexts"]]):
+    def __init__(self, terms: Sequence[tuple[float, TextScorer]]):
         self.terms = list(terms)
         self.device = terms[0][1].device
         self.trust = nearest(scorer.trust for _, scorer in terms)
@@ -120,8 +160,13 @@ class SummedTexts:
         rewards = np.zeros(len(conversations))
         for start in range(0, len(conversations), _BLOCK):
             block = rewards[start : start + _BLOCK]  # a view
+            applies = np.zeros(len(block), dtype=bool)
             for weight, scorer in self.terms:
-                block += weight * scorer.rewards(conversations[start : start + _BLOCK])
+                one = scorer.rewards(conversations[start : start + _BLOCK])
+                silent = np.isnan(one) & isinstance(scorer, RewardTexts)
+                block += weight * np.where(silent, 0.0, one)
+                applies |= ~silent
+            block[~applies] = np.nan
             if report:
                 finite = np.flatnonzero(np.isfinite(block)).tolist()
                 report({start + i: float(block[i]) for i in finite}, len(conversations))
@@ -190,7 +235,7 @@ class NetworkTexts:
         Raises ModelError where a reward is not a number.
         """
         rows = self.encoded(conversations)
-        rewards = self._score(rows, self.engines[0], report=report)
+        rewards = self.whole(rows, report=report)
         wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(rewards[i])]
         if wrong:
             raise ModelError(
@@ -200,6 +245,11 @@ class NetworkTexts:
                 "model.dtype=bfloat16"
             )
         return rewards
+
+    def whole(self, rows: Sequence[Encoded], *, report: Report | None = None) -> np.ndarray:
+        """Rewards float64 (n,) of inputs as they are; NaN for what is longer than the model is made
+        for."""
+        return self._score(rows, self.engines[0], report=report)
 
     def own_rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
         """Rewards float64 (n,) by the model's own forward, one by one."""
@@ -234,6 +284,10 @@ class NetworkTexts:
             dtype=self.model.spec.dtype,
         )
         self.noise = numerical_noise(self._score(sample, self.engines[0]), expected)
+        if isinstance(self.network, JudgeNetwork):
+            answers = self.network.answers([row.ids for row in sample])
+            if answers is not None:
+                answers.report(self.model.name, self.model.tokenizer)
 
     def _score(
         self,
@@ -281,43 +335,52 @@ class NetworkTexts:
 
 
 class KeptRewards:
-    """A scorer that asks another for each conversation once, also after a kill. The file belongs to
-    one reward in one precision: its path must say which."""
+    """A scorer that asks another for each conversation once, also after a kill where it has a file.
+    That belongs to one reward in one precision: its path must say which."""
 
     def __init__(
-        self, scorer: Rewarder, file: Path, advance: Callable[[int], None] = lambda n: None
+        self, scorer: Rewarder, file: Path | None, advance: Callable[[int], None] = lambda n: None
     ):
         self.scorer, self.file, self.advance = scorer, file, advance
         self.n_scored = 0
         """Conversations that went through the network in this process."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._stored = dict(_lines(file)) if file.is_file() else {}
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        self._stored = dict(_lines(file)) if file is not None and file.is_file() else {}
 
     def unknown(self, conversations: Sequence[Conversation]) -> list[Conversation]:
         """Those that will be asked for."""
         return [one for one in conversations if _key(one) not in self._stored]
 
-    def rewards(self, conversations: Sequence[Conversation]) -> np.ndarray:
+    def rewards(
+        self, conversations: Sequence[Conversation], *, report: Report | None = None
+    ) -> np.ndarray:
         """Rewards float64 (n,); NaN for what is longer than the model is made for."""
         keys = [_key(conversation) for conversation in conversations]
-        pairs = zip(keys, conversations, strict=True)
-        todo = {key: conversation for key, conversation in pairs if key not in self._stored}
-        if todo:
-            names = list(todo)
-            with self.file.open("a", encoding="ascii") as sink:
+        first: dict[str, int] = {}
+        for index, key in enumerate(keys):
+            first.setdefault(key, index)
+        known = {i: self._stored[key] for key, i in first.items() if key in self._stored}
+        if report and known:
+            report(known, len(keys))
+        names = [key for key in first if key not in self._stored]
+        if names:
+            with self.file.open("a", encoding="ascii") if self.file else io.StringIO() as sink:
                 sink.write("\n" * bool(sink.tell()))  # what stands there may be half a line
 
-                def report(batch: dict[int, float], _of: int) -> None:
-                    for index, reward in batch.items():
-                        if not math.isfinite(reward):  # an error, which the scorer raises
-                            continue
-                        sink.write(json.dumps([names[index], reward]) + "\n")
+                def keep(batch: dict[int, float], _of: int) -> None:
+                    # What is no number is an error, which the scorer raises.
+                    finite = {names[i]: one for i, one in batch.items() if math.isfinite(one)}
+                    sink.writelines(f"{json.dumps(pair)}\n" for pair in finite.items())
                     sink.flush()
                     self.advance(len(batch))
+                    if report:
+                        report({first[name]: one for name, one in finite.items()}, len(keys))
 
-                rewards = self.scorer.rewards(list(todo.values()), report=report)
+                todo = [conversations[first[name]] for name in names]
+                rewards = self.scorer.rewards(todo, report=keep)
             self._stored |= dict(zip(names, rewards.tolist(), strict=True))
-            self.n_scored += len(todo)
+            self.n_scored += len(names)
         return np.array([self._stored[key] for key in keys], dtype=np.float64)
 
 

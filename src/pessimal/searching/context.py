@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pessimal.conversation import Prompt
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Mode
@@ -35,7 +36,7 @@ class SearchContext:
     def __init__(
         self,
         model: NetworkReward,
-        prompts: Mapping[str, str],
+        prompts: Mapping[str, Prompt],
         spec: SearchSpec,
         *,
         mode: Mode = Mode.ids,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from pessimal.conversation import Prompt
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.searching.allowed import digest
 from pessimal.searching.context import SearchContext
@@ -16,7 +17,7 @@ class SearchProvenance(ModelProvenance):
     """Two results with one key are the same search, but for the last bits that another device or
     batch size may change, and for what the registry held when it began."""
 
-    prompts: dict[str, str]  # the user turns whose mean reward is searched, verbatim, by key
+    prompts: dict[str, Prompt]  # what is answered, by key; the mean reward is searched
     goal: str
     length: int
     mode: str

@@ -16,6 +16,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from pessimal.conversation import Prompt
 from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
@@ -52,7 +53,7 @@ CERTIFICATE = "certificate"
 
 def search(
     model: NetworkReward,
-    prompts: Mapping[str, str],
+    prompts: Mapping[str, Prompt],
     *,
     mode: str = "ids",
     seed: int = 0,

@@ -15,6 +15,7 @@ import pandas as pd
 from packaging.version import Version
 
 from pessimal.errors import InputError
+from pessimal.options import check_ends
 
 # It can only be read by setting it.
 _UMASK = os.umask(0)
@@ -93,6 +94,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises:
         InputError: the file is empty, not UTF-8, or no table.
     """
+    check_ends("path", path)
     try:
         # Before 3.1, pandas ends a cell at a NUL, which vocabularies have too.
         stand_in = "" if Version(pd.__version__) >= Version("3.1") else _stand_in_for_nul(path)

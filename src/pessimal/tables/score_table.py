@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pessimal.conversation import Asked, Context, Turn, prompt_of
 from pessimal.errors import TableError
 from pessimal.tables.states import States, states_beside
 
@@ -108,7 +110,8 @@ class ScoreProvenance(ModelProvenance):
     prompt: str
     """Key of the prompt, as in `prompts=KEY`."""
     prompt_text: str | None
-    """The user turn, verbatim; None where a published file does not state it."""
+    """The user turn, verbatim, or all turns before the response, each behind its role; None where a
+    published file does not state it."""
     candidates: str
     """Name of the candidate set: `vocabulary`, or that of an item list."""
     candidates_digest: str
@@ -128,10 +131,26 @@ class ScoreProvenance(ModelProvenance):
     step: int | None = None
     """Steps of training after which the model was taken, of a checkpoint; None for a finished
     model."""
+    turns: list[dict[str, str]] | None = None
+    """The messages before the response, where there are more than a user's; of a context all."""
+    slot: dict[str, Any] | None = None
+    """Of a context: `where` the candidates stand (after, before, inside), in which `turn`, `at`
+    which character, and the `rejected` answer."""
+    prefixed: dict[str, Any] | None = None
+    """Of a prompt behind a persona or its control: the keys `prompt` and `prefix`, and whether it
+    is the `control`."""
     attention: str | None = None
     """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check
     holds all to the model's own forward; so it is recorded, but two tables that differ in it alone
     have one key."""
+
+    @property
+    def asked(self) -> Asked:
+        """What the responses answer, or stand in."""
+        if self.slot is not None:
+            turns = tuple(Turn(**turn) for turn in self.turns or ())
+            return Context(turns, self.slot["turn"], self.slot["at"], self.slot["rejected"])
+        return self.prompt_text or "" if self.turns is None else prompt_of(self.turns)
 
     def __post_init__(self):
         if self.score == LOG_PROBABILITY:  # which says the kind
@@ -142,6 +161,8 @@ class ScoreProvenance(ModelProvenance):
         """The artifact name: model and prompt, and kind of score, `plain` for a chat model asked
         without its template, precision, candidate set or mode where they are not the default."""
         parts = [self.model, self.prompt]
+        if self.slot is not None:
+            parts.append(self.slot["where"])
         if self.score != REWARD:
             parts.append(self.score)
         if self.template_digest == PLAIN_TEXT_ALL_THE_SAME:
@@ -155,16 +176,17 @@ class ScoreProvenance(ModelProvenance):
         return "--".join(parts)
 
     def fields(self) -> dict:
-        """Every field by name; `kind`, `score` and `step` only where they are not the default, so
-        that other tables keep the keys and the bytes that they had before there were these
-        fields."""
+        """Every field by name; `kind`, `score`, `step`, `turns`, `slot` and `prefixed` only where
+        they are not the default, so that other tables keep the keys and the bytes that they had
+        before there were these fields."""
         fields = super().fields()
         if self.kind in ("head", LOG_PROBABILITY):  # the latter is said by `score`
             del fields["kind"]
         if self.score == REWARD:
             del fields["score"]
-        if self.step is None:
-            del fields["step"]
+        for name in ("step", "turns", "slot", "prefixed"):
+            if fields[name] is None:
+                del fields[name]
         return fields
 
     def key(self) -> str:

@@ -25,7 +25,8 @@ there are no states."""
 
 @dataclass(frozen=True)
 class States:
-    """Normalised last hidden states at the position that is read, a row a word or item."""
+    """What a word or item is to a network: the normalised last hidden state at the position that is
+    read, and the mean input embedding of what follows the prompt, scaled to the states' spread."""
 
     of: str
     """BASE, ITSELF or TRAINED."""
@@ -33,6 +34,8 @@ class States:
     """Whose they are."""
     width: int
     """Of the network, before the projection."""
+    spaces: int
+    """Into which the columns are cut alike: that of the last states, that of the embeddings."""
     held: pd.DataFrame | None = None
     """(words, dimensions) float16, index = text: those in memory."""
     file: Path | None = None
@@ -62,13 +65,14 @@ class States:
             "of": self.of,
             "model": self.model,
             "width": self.width,
+            "spaces": self.spaces,
             "words": words,
             "dimensions": dimensions,
         }
 
     def write(self, table: Path) -> None:
         """Write them beside the file of a score table; equal states give equal bytes."""
-        about = {"of": self.of, "model": self.model, "width": self.width}
+        about = {name: self.about[name] for name in ("of", "model", "width", "spaces")}
         # No metadata, whose order differs from process to process.
         arrays = {
             "about": _encoded(about),
@@ -94,6 +98,7 @@ def states_beside(table: Path) -> States | None:
     try:
         with safe_open(file, "np") as tensors:
             about = json.loads(tensors.get_tensor("about").tobytes())
-        return States(about["of"], about["model"], int(about["width"]), file=file)
+        sizes = int(about["width"]), int(about["spaces"])
+        return States(about["of"], about["model"], *sizes, file=file)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise TableError(f"{file} cannot be read: {error}. Scan again") from error

@@ -114,9 +114,19 @@ class TableSet:
 
     @cached_property
     def prompts(self) -> list[str]:
-        """The prompts that are looked at one by one; of the wordings only those of a pair that was
-        chosen."""
-        return [p for p in self.by_prompt if p not in self.wordings or p in self._chosen]
+        """The prompts that are looked at one by one; of the wordings, and of those behind personas,
+        only those of a pair that was chosen."""
+        variants = {*self.wordings, *self.prefixed}
+        return [p for p in self.by_prompt if p not in variants or p in self._chosen]
+
+    @cached_property
+    def prefixed(self) -> list[str]:
+        """Prompts with a persona or its control ahead."""
+        return [
+            prompt
+            for prompt, members in self.by_prompt.items()
+            if any(table.provenance.prefixed for table in members)
+        ]
 
     @cached_property
     def _chosen(self) -> list[str]:
@@ -159,6 +169,11 @@ class TableSet:
     def has_elo(self) -> bool:
         """Whether people rated these items."""
         return any(table.has_elo for tables in self.by_prompt.values() for table in tables)
+
+    @cached_property
+    def contexts(self) -> list[ScoreTable]:
+        """Candidates in real answers, which answer no prompt."""
+        return [table for table in self.tables if table.provenance.slot is not None]
 
     def matrix(self, prompt: str) -> pd.DataFrame:
         """Rewards of the shared candidates: index = text, one column a model (see
@@ -328,7 +343,7 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
             is of.
     """
     reading = reading or Reading()
-    rewards = [table for table in tables if table.provenance.score == REWARD]
+    rewards = [t for t in tables if t.provenance.score == REWARD and t.provenance.slot is None]
     keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
     if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
         raise TableError(

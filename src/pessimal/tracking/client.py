@@ -9,12 +9,13 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 PATIENCE = 12.0
 """Seconds that W&B may hold up a command beyond the command's own work."""
-REQUEST_SECONDS = 5
+_REQUEST_SECONDS = 5
 """For one request to the server, its repetitions included."""
 _COMPANIONS = ("report", "conformance")
 """Types whose artifacts are named after something of another type: a page after its comparison, a
@@ -35,8 +36,6 @@ check after its model. In W&B one name has one type, so these carry theirs."""
 _LONGEST = 128
 """Characters of a name in W&B."""
 _NOTE = "pessimal.json"
-_set_here: dict[str, str] = {}
-"""Variables that this process has set; those that a user has set hold."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,15 @@ class Target:
 
 def settle(folder: Path) -> None:
     """Let this process' wandb, and the `wandb sync` that it starts, write under `folder` (which is
-    made), and send nothing but runs."""
+    made), and send nothing but runs. Variables that are set already hold."""
     folder.mkdir(parents=True, exist_ok=True)
-    variables = {
-        # By default staged bytes go into the user's data folder, and where that is gone `wandb
-        # sync` says "Finished" having uploaded nothing.
-        "WANDB_DATA_DIR": str(folder / "data"),
-        "WANDB_CACHE_DIR": str(folder / "cache"),
-        "WANDB_SILENT": "true",
-        # Else W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
-        "WANDB_ERROR_REPORTING": "false",
-    }
-    for name, value in variables.items():
-        if os.environ.get(name) in (None, _set_here.get(name)):
-            os.environ[name] = _set_here[name] = value
+    # By default staged bytes go into the user's data folder, and where that is gone `wandb sync`
+    # says "Finished" having uploaded nothing.
+    os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
+    os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
+    os.environ.setdefault("WANDB_SILENT", "true")
+    # Else W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 
 
 def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
@@ -108,23 +102,17 @@ def clean(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else clean(str(value))
 
 
-def connect(*, seconds: float = REQUEST_SECONDS) -> "wandb.Api":
-    """The server's API, of which every request takes at most so many seconds. Raises whatever the
-    client raises where there is no key, or where the server does not know it or does not answer, in
-    little more than these seconds."""
+def check_key() -> None:
+    """WorkError where there is no API key; a terminal would be asked for one."""
     import wandb
 
-    # WANDB_MODE is about runs that are made, not about what is asked of a server.
-    wandb.setup(settings=wandb.Settings(mode="online"))
-    # Without a key a terminal would be asked for one.
-    if wandb.run is None and not wandb.login(prompt=False, verify=False):
+    if not wandb.login(prompt=False, verify=False):
         raise WorkError("there is no API key for W&B; type: wandb login, or set WANDB_API_KEY")
-    return wandb.Api(timeout=max(1, math.ceil(seconds)))
 
 
 @contextlib.contextmanager
 def connected() -> Iterator["wandb.Api"]:
-    """The server's API for the length of some work.
+    """The server's API for the length of some work; every request takes at most five seconds.
 
     Raises:
         WorkError: what the client raises, said so that one can act on it.
@@ -132,7 +120,10 @@ def connected() -> Iterator["wandb.Api"]:
     import wandb
 
     try:
-        yield connect()
+        # WANDB_MODE is about runs that are made, not about what is asked of a server.
+        wandb.setup(settings=wandb.Settings(mode="online"))
+        check_key()
+        yield wandb.Api(timeout=_REQUEST_SECONDS)
     except (WorkError, InputError):
         raise
     except Exception as error:
@@ -157,24 +148,29 @@ def release(seconds: float = 2.0) -> None:
 
 def begin_run(
     target: Target,
-    id: str,
     *,
-    mode: Literal["online", "offline"],
+    mode: str,
+    id: str | None = None,
     patience: float = PATIENCE,
+    settings: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> "wandb.Run":
     """A run, recorded below the target's folder with a note of where it is meant to go, and sent
     from there where `mode` is online. Beginning it takes at most a third of `patience`, finishing
-    it a quarter.
+    it a quarter. Raises whatever the client raises where the server cannot be asked in that time.
 
     Git, system metrics and console are recorded unless W&B's own variables turn them off
     (WANDB_DISABLE_GIT, WANDB_X_DISABLE_STATS, WANDB_CONSOLE).
     """
     import wandb
 
+    settle(target.folder)
+    if mode == "online":
+        check_key()
     run = wandb.init(
-        id=id,
-        mode=mode,
+        # One a task, also where WANDB_RUN_ID is set.
+        id=id or secrets.token_hex(4),
+        mode="online" if mode == "online" else "offline",
         dir=str(target.folder),
         project=target.project,
         entity=target.entity,
@@ -185,13 +181,12 @@ def begin_run(
             init_timeout=max(patience / 3, 1.0) if mode == "online" else PATIENCE,
             finish_timeout=max(patience / 4, 0.5),
             finish_timeout_raises=True,
-            **about.pop("settings", {}),
+            **settings or {},
         ),
         **about,
     )
     with contextlib.suppress(OSError):  # without the note the run is still whole
-        note = json.dumps({"project": target.project, "entity": target.entity})
-        (folder_of(run) / _NOTE).write_text(note)
+        (folder_of(run) / _NOTE).write_text(_note(target))
     return run
 
 
@@ -200,19 +195,15 @@ def folder_of(run: "wandb.Run") -> Path:
     return Path(run.dir).parent
 
 
+def _note(target: Target) -> str:
+    return json.dumps({"project": target.project, "entity": target.entity})
+
+
 def recorded_runs(target: Target, id: str) -> list[Path]:
     """Folders of runs of this id that were recorded for exactly this project and entity: `wandb
     sync --project` would leave the artifacts where they were recorded for."""
-
-    def note(run: Path) -> Any:
-        try:
-            return json.loads((run / _NOTE).read_text())
-        except (OSError, ValueError):
-            return None
-
-    wanted = {"project": target.project, "entity": target.entity}
-    runs = sorted((target.folder / "wandb").glob(f"*run-*-{id}"))
-    return [run for run in runs if note(run) == wanted]
+    notes = sorted((target.folder / "wandb").glob(f"*run-*-{id}/{_NOTE}"))
+    return [note.parent for note in notes if note.read_text() == _note(target)]
 
 
 def mirrored_name(type: str, name: str) -> str:
@@ -254,30 +245,9 @@ def as_artifact(
     return artifact
 
 
-def aliases_of(manifest: Manifest) -> list[str]:
-    """What a version is called when it is logged."""
-    return ["latest", f"registry-v{manifest.version}"]
-
-
-def find_artifact(api: "wandb.Api", name: str) -> "wandb.Artifact | None":
-    """The artifact `ENTITY/PROJECT/NAME:ALIAS`, or None where the server says that there is
-    none."""
-    return api.artifact(name) if api.artifact_exists(name) else None
-
-
-def link_inputs(api: "wandb.Api", run_path: str, inputs: Sequence[str]) -> list[str]:
-    """Record at W&B what the run `ENTITY/PROJECT/ID` was made from (references of the registry),
-    which wandb refuses to record in an offline run; returns those that W&B does not have."""
-    run, project = api.run(run_path), run_path.rpartition("/")[0]
-    used = {
-        f"{a.name.partition(':')[0]}:{alias}" for a in run.used_artifacts() for alias in a.aliases
-    }
-    missing = []
-    for reference in dict.fromkeys(inputs):
-        name = mirrored_reference(reference)
-        if name not in used:
-            if artifact := find_artifact(api, f"{project}/{name}"):
-                run.use_artifact(artifact)
-            else:
-                missing.append(reference)
-    return missing
+def log_artifact(
+    run: "wandb.Run", folder: Path, manifest: Manifest, about: Mapping[str, Any] | None = None
+) -> "wandb.Artifact":
+    """Let a run log a published folder, as `latest` and by the registry's version."""
+    artifact = as_artifact(folder, manifest, about)
+    return run.log_artifact(artifact, aliases=["latest", f"registry-v{manifest.version}"])

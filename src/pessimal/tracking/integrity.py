@@ -10,8 +10,6 @@ from pessimal.tables.files import sha256_of
 from pessimal.tracking.registry import MANIFEST, STAGING, Registry, read_manifest
 
 AGAIN = "remove the folder and run the task again with force=true, or put its mirrored copy there"
-EARLIER = "index.jsonl"
-"""A list that earlier versions kept; it is not read any more."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def _strays(root: Path) -> Iterator[Damage]:
     for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
         where = path.relative_to(root)
         depth = len(where.parts)
-        own = depth == 1 and path.name in (EARLIER, ".lock")
+        own = depth == 1 and path.name == ".lock"
         staged = depth == 3 and path.name.startswith(STAGING)
         version = depth == 3 and path.match("v[0-9]*")
         if own or staged or (path.is_dir() and (depth < 3 or version)):

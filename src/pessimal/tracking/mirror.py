@@ -9,7 +9,6 @@ repairs it, and the task goes on.
 import contextlib
 import logging
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,17 +19,13 @@ import pandas as pd
 
 from pessimal.tracking.client import (
     PATIENCE,
-    REQUEST_SECONDS,
     Target,
-    aliases_of,
-    as_artifact,
     begin_run,
     clean,
-    connect,
     folder_of,
-    link_inputs,
+    log_artifact,
+    mirrored_reference,
     release,
-    settle,
     within,
 )
 from pessimal.tracking.registry import Manifest
@@ -133,8 +128,7 @@ class Mirror:
         """A published artifact: same type and files, the name that `mirrored_name` gives it."""
 
         def call(run: "wandb.Run") -> None:
-            artifact = as_artifact(folder, manifest, metadata)
-            self.artifacts.append(run.log_artifact(artifact, aliases=aliases_of(manifest)))
+            self.artifacts.append(log_artifact(run, folder, manifest, metadata))
             self.inputs += manifest.inputs
 
         self.send(call)
@@ -161,10 +155,16 @@ def open_mirror(
     if mode == "off":
         yield Mirror()
         return
+    import wandb  # noqa: F401 seconds on a busy machine, of which no server is the reason
+
     begin = time.monotonic()
-    run, api = _begin(
-        target, mode=mode, patience=patience, job_type=job_type, name=name, config=config
-    )
+    about = {
+        # W&B's own variables hold.
+        "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
+        "name": os.environ.get("WANDB_NAME") or name[:128],
+        "config": clean(config),
+    }
+    run = _begin(target, mode=mode, patience=patience, **about)
     left = patience - (time.monotonic() - begin if mode == "online" else 0.0)
     mirror, exit_code = Mirror(run, patience=left), 1
     try:
@@ -172,59 +172,40 @@ def open_mirror(
         exit_code = 0
     finally:
         if run is not None:
-            _finish(
-                mirror, run, api, target.project, inputs, exit_code=exit_code, reserve=patience / 4
-            )
+            _finish(mirror, run, target, inputs, exit_code=exit_code, reserve=patience / 4)
             release()
             _look_at_disk(target.folder)
 
 
-def _begin(
-    target: Target, *, mode: str, patience: float, job_type: str, name: str, config: Mapping
-) -> "tuple[wandb.Run | None, wandb.Api | None]":
-    """A run, and the server's API where that is online; an offline run where the server cannot be
-    asked; no run, and a warning, where the client cannot begin one."""
-    # W&B's own variables hold, but for the run's id: one a task, also where WANDB_RUN_ID is set in
-    # the environment.
-    id = secrets.token_hex(4)
-    about = {
-        "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
-        "name": os.environ.get("WANDB_NAME") or name[:128],
-        "config": clean(config),
-    }
-    run = api = refused = None
-    try:
-        settle(target.folder)
-        if mode == "online":
-            try:
-                api = connect(seconds=min(patience / 3, REQUEST_SECONDS))
-                run = begin_run(target, id, mode="online", patience=patience, **about)
-            except Exception as error:
-                api, refused = None, error
-        if run is None:
-            run = begin_run(target, id, mode="offline", patience=patience, **about)
-        for series, step in STEPS.items():
-            run.define_metric(step, hidden=True)
-            run.define_metric(series, step_metric=step)
-    except Exception as error:
-        log.warning(
-            "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in "
-            "the registry, and pessimal push sends them from there. tracking=offline asks no "
-            "server; tracking=off keeps this quiet.",
-            type(error).__name__,
-            error,
-        )
-        return None, None
-    if refused is not None:
-        _tell(refused, run, target.project)
-    return run, api
+def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
+    """A run; an offline one where the server cannot be asked; none, and a warning, where the client
+    cannot begin one."""
+    refused: Exception | None = None
+    for way in dict.fromkeys((mode, "offline")):
+        try:
+            run = begin_run(target, mode=way, **about)
+            for series, step in STEPS.items():
+                run.define_metric(step, hidden=True)
+                run.define_metric(series, step_metric=step)
+            if refused is not None:
+                _warn(refused, run, target)
+            return run
+        except Exception as error:
+            refused = error
+    log.warning(
+        "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in "
+        "the registry, and pessimal push sends them from there. tracking=offline asks no "
+        "server; tracking=off keeps this quiet.",
+        type(refused).__name__,
+        refused,
+    )
+    return None
 
 
 def _finish(
     mirror: Mirror,
     run: "wandb.Run",
-    api: "wandb.Api | None",
-    project: str,
+    target: Target,
     inputs: Sequence[str],
     *,
     exit_code: int,
@@ -232,33 +213,36 @@ def _finish(
 ) -> None:
     """End the run; online, first wait for its artifacts and record its lineage, for as long as
     patience lasts without the `reserve` of seconds that ending it may take."""
-    failed: Exception | None = None
     missing: list[str] = []
+    failed: list[Exception] = []
 
-    def arrive(api: "wandb.Api") -> list[str]:
+    def arrive() -> None:
+        from wandb.errors import CommError
+
         for artifact in mirror.artifacts:
             try:
                 artifact.wait()
             except ValueError as error:
                 raise ValueError(f"{artifact.name} did not arrive: {error}") from error
-        return link_inputs(api, run.path, [*inputs, *mirror.inputs])
+        for reference in dict.fromkeys([*inputs, *mirror.inputs]):
+            try:
+                run.use_artifact(mirrored_reference(reference))
+            except CommError:
+                missing.append(reference)
 
-    if api is not None:
-        try:
-            seconds = mirror.patience - reserve
-            missing = within(seconds, lambda: arrive(api), what="sending the run")
-        except Exception as error:
-            failed = error
+    try:
+        if not run.offline:
+            within(mirror.patience - reserve, arrive, what="sending the run")
+    except Exception as error:
+        failed.append(error)
     try:
         within(reserve + 1, lambda: run.finish(exit_code=exit_code), what="finishing the run")
     except Exception as error:
-        failed = failed or error
-    if api is None:
-        return
-    if failed is not None:
-        _tell(failed, run, project)
-        return
-    log.info("Weights & Biases: %s", run.url)
+        failed.append(error)
+    if failed:
+        _warn(failed[0], run, target)
+    elif not run.offline:
+        log.info("Weights & Biases: %s", run.url)
     if missing:
         log.warning(
             "Weights & Biases does not have what this run was made from: %s. To send it: pessimal "
@@ -267,7 +251,7 @@ def _finish(
         )
 
 
-def _tell(error: Exception, run: "wandb.Run", project: str) -> None:
+def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:
     # What an online run logged as artifacts is not in what it recorded: that is what push is for.
     log.warning(
         "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
@@ -275,7 +259,7 @@ def _tell(error: Exception, run: "wandb.Run", project: str) -> None:
         "--include-online %s, and then: pessimal push tracking.project=%s",
         error,
         folder_of(run),
-        project,
+        target.project,
     )
 
 

@@ -7,56 +7,42 @@ published, so that W&B's table of runs compares them.
 """
 
 import hashlib
+import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from pessimal.errors import InputError, WorkError
 from pessimal.tracking.client import (
     Target,
-    aliases_of,
     as_artifact,
     begin_run,
     clean,
-    connect,
     connected,
-    find_artifact,
     folder_of,
-    link_inputs,
+    log_artifact,
     mirrored_reference,
     recorded_runs,
     settle,
     within,
 )
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import CONFIG, Manifest, Registry
 
 if TYPE_CHECKING:
     import wandb
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Published = tuple[Path, Manifest]
 
-JOBS = {
-    "score-table": "scan",
-    "comparison": "compare",
-    "search-result": "search",
-    "study": "search",
-    "explanation": "explain",
-    "reward-model": "train",
-    "report": "report",
-    "conformance": "check",
-}
-"""The verb that publishes each type; W&B's job type, as a run of the verb itself has it."""
-_LOOK_SECONDS = 4.0
-"""Between two looks at whether the server is still there while runs are sent."""
 PATIENCE = 60.0
 """Seconds that a push may take, besides 10 for each artifact and one for each 100 kB."""
 
@@ -114,28 +100,27 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     size = sum((folder / file).stat().st_size for folder, m in published for file in m.files)
     deadline = time.monotonic() + PATIENCE + 10 * len(published) + size / 100_000
 
-    def ask(api: "wandb.Api", some: Sequence[Published]) -> dict[str, str]:
-        return within(
-            deadline - time.monotonic(),
-            lambda: {m.reference: verdict(api, folder, m, path=path) for folder, m in some},
-            what="asking for the artifacts",
-        )
+    def in_time(call: Callable[[], T], what: str) -> T:
+        return within(deadline - time.monotonic(), call, what=what)
+
+    def ask(some: Sequence[Published]) -> dict[str, str]:
+        return {m.reference: verdict(api, folder, m, path=path) for folder, m in some}
+
+    def missing() -> list[Published]:
+        return [p for p in published if verdicts[p[1].reference].startswith("missing")]
 
     with connected() as api:
         path = f"{target.entity or api.default_entity}/{target.project}"
-        verdicts = ask(api, published)
-        missing = [pair for pair in published if verdicts[pair[1].reference].startswith("missing")]
-        log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
-        if missing:
-            _send(api, missing, target, path=path, deadline=deadline)
-            verdicts |= ask(api, missing)
-        there = [pair for pair in published if verdicts[pair[1].reference] == "ok"]
-        unknown = within(
-            deadline - time.monotonic(),
-            lambda: _link(api, there, path=path),
-            what="recording the lineage",
-        )
-    return Pushed(path, verdicts, [m.reference for _, m in missing], unknown)
+        verdicts = in_time(lambda: ask(published), "asking for the artifacts")
+        unsent = missing()
+        log.info("%s: %d of %d artifacts are to be sent", path, len(unsent), len(published))
+        for recorded in (True, False):  # what recorded runs lack goes in runs made again
+            if left := missing():
+                _send(left, target, deadline, recorded=recorded)
+                verdicts |= in_time(lambda: ask(left), "asking for the artifacts")
+        sound = [p for p in published if verdicts[p[1].reference] == "ok"]
+        unknown = in_time(lambda: _link(api, sound, path=path), "recording the lineage")
+    return Pushed(path, verdicts, [m.reference for _, m in unsent], unknown)
 
 
 def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) -> str:
@@ -146,9 +131,9 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
     is only said by one that does.
     """
     name = f"{path}/{mirrored_reference(manifest.reference)}"
-    remote = find_artifact(api, name)
-    if remote is None:
+    if not api.artifact_exists(name):
         return f"missing: {name} is not there"
+    remote = api.artifact(name)
     here, there = (
         {file: entry.digest for file, entry in artifact.manifest.entries.items()}
         for artifact in (as_artifact(folder, manifest), remote)
@@ -164,69 +149,43 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
 
 
 def _send(
-    api: "wandb.Api",
-    published: Sequence[Published],
-    target: Target,
-    *,
-    path: str,
-    deadline: float,
+    published: Sequence[Published], target: Target, deadline: float, *, recorded: bool
 ) -> None:
-    """Send the runs that tasks recorded, then what those lack by runs made again."""
+    """Send the runs that published these: as tasks `recorded` them, or else made again."""
     runs: dict[str, list[Published]] = {}
-    for pair in sorted(published, key=lambda pair: pair[1].created):
-        # What was published without tracking gets a run each, under an id that is the same whenever
-        # it is pushed.
-        runs.setdefault(pair[1].run_id or _made_up(pair[1].reference), []).append(pair)
-    _sync([folder for id in runs for folder in recorded_runs(target, id)], target, deadline)
+    for folder, manifest in sorted(published, key=lambda pair: pair[1].created):
+        # What was published without tracking gets a run each.
+        runs.setdefault(manifest.run_id or manifest.reference, []).append((folder, manifest))
+    folders: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as place:
-        made = []
         for id, run in runs.items():
-            left = [pair for pair in run if verdict(api, *pair, path=path).startswith("missing")]
-            if left:
-                if _run_exists(api, f"{path}/{id}"):  # what is written there would be replaced
-                    id = _made_up(id, *(manifest.reference for _, manifest in left))
-                made.append(_write_run(id, left, replace(target, folder=Path(place))))
-        _sync(made, target, deadline)
+            whole = recorded_runs(target, id) if recorded else []
+            folders += whole or [_write_run(run, replace(target, folder=Path(place)))]
+        _sync(folders, target, deadline)
 
 
-def _made_up(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-
-
-def _write_run(id: str, published: Sequence[Published], target: Target) -> Path:
-    """Record an offline run with these artifacts, as the verb would have called it; returns its
-    folder."""
-    manifests = [manifest for _, manifest in published]
-    first = manifests[0]
-    job = JOBS.get(first.type, first.type)
-    models = dict.fromkeys(str(m.summary["model"]) for m in manifests if m.summary.get("model"))
-    prompts = {str(m.summary["prompt"]): None for m in manifests if m.summary.get("prompt")}
-    config: dict[str, Any] = {
-        "task": job,
-        "config_hash": first.config_hash,
-        "inputs": list(dict.fromkeys(reference for m in manifests for reference in m.inputs)),
-        "artifacts": [m.reference for m in manifests],
-        "prompts": prompts,
-        "code": {"commit": first.commit, "dirty": first.dirty},
-    }
-    if len(models) == 1:  # where a run of the verb itself has it
-        config["model"] = {"name": next(iter(models))}
-    name = f"{job} {' '.join(models) if first.type == 'score-table' and models else first.name}"
+def _write_run(published: Sequence[Published], target: Target) -> Path:
+    """Record an offline run with these artifacts, with the configuration that they were published
+    with; returns its folder."""
+    folder, first = published[0]
+    config = json.loads((folder / CONFIG).read_text()) if CONFIG in first.files else {}
+    references = [manifest.reference for _, manifest in published]
+    job = config.get("task", first.type)
     run = begin_run(
         replace(target, tags=[*target.tags, "pushed"]),
-        id,
+        # Of its own, so that it never replaces the run of the task; the same whenever it is pushed.
+        id=hashlib.sha256("\n".join(references).encode()).hexdigest()[:8],
         mode="offline",
         job_type=job,
-        name=name[:128],
-        config=clean(config),
+        name=f"{job} {first.name}"[:128],
+        config=clean({**config, "config_hash": first.config_hash, "artifacts": references}),
         # What is on this screen, in this checkout and on this machine now is not of the run.
         settings={"console": "off", "disable_git": True, "x_disable_stats": True},
     )
     for folder, m in published:
-        prompt = m.summary.get("prompt") if m.type == "score-table" else None
-        prefix = f"{prompt}/" if prompt else ""
+        prefix = f"{m.summary.get('prompt')}/" if m.type == "score-table" else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
-        run.log_artifact(as_artifact(folder, m), aliases=aliases_of(m))
+        log_artifact(run, folder, m)
     run.finish()
     return folder_of(run)
 
@@ -235,43 +194,35 @@ def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
     """`wandb sync` runs, all at once, as starting it takes longer than a run.
 
     Raises:
-        WorkError: it fails, the server stops answering, or the deadline passes.
+        TimeoutError: the deadline passes.
+        WorkError: it fails.
     """
-    if not run_folders:
-        return
-    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes"]
     # WANDB_MODE is of runs that are made; and this process' service is not to be waited for.
     variables = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "WANDB_SERVICE")}
+    # Not a pipe: the service it starts would hold that open after it is killed.
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [*command, *map(str, run_folders)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=run_folders[0],  # it makes a folder `wandb` where it stands
-            env=variables | {"WANDB_DIR": str(target.folder)},
-        )
         try:
-            while process.poll() is None:
-                try:
-                    process.wait(_LOOK_SECONDS)
-                except subprocess.TimeoutExpired:
-                    connect()
-                    if time.monotonic() > deadline:
-                        raise TimeoutError("sending the runs took too long") from None
-        finally:
-            process.kill()
-            process.wait()
-        if process.returncode:
+            done = subprocess.run(
+                [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes", *run_folders],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=run_folders[0],  # it makes a folder `wandb` where it stands
+                env=variables | {"WANDB_DIR": str(target.folder)},
+                timeout=deadline - time.monotonic(),
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError("sending the runs took too long") from None
+        if done.returncode:
             output.seek(0)
             end = output.read().decode(errors="replace").strip()[-300:]
             raise WorkError(f"wandb sync failed: {end}")
 
 
 def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> list[str]:
-    """Record at W&B what every run was made from, and let `latest` stand at the registry's newest
-    version: the client moves it to whatever it sends last. Returns references of inputs that W&B
-    does not have."""
+    """Record at W&B what every run was made from, which wandb refuses to record in an offline run,
+    and let `latest` stand at the registry's newest version: the client moves it to whatever it
+    sends last. Returns references of inputs that W&B does not have."""
     unknown: list[str] = []
     for folder, manifest in published:
         artifact = api.artifact(f"{path}/{mirrored_reference(manifest.reference)}")
@@ -279,16 +230,12 @@ def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> lis
         if manifest.version == newest and "latest" not in artifact.aliases:
             artifact.aliases.append("latest")
             artifact.save()
-        if manifest.inputs and (run := artifact.logged_by()) is not None:
-            unknown += link_inputs(api, f"{path}/{run.id}", manifest.inputs)
+        if not manifest.inputs or (run := artifact.logged_by()) is None:
+            continue
+        for reference in manifest.inputs:
+            name = f"{path}/{mirrored_reference(reference)}"
+            if api.artifact_exists(name):
+                run.use_artifact(api.artifact(name))
+            else:
+                unknown.append(reference)
     return list(dict.fromkeys(unknown))
-
-
-def _run_exists(api: "wandb.Api", path: str) -> bool:
-    try:
-        api.run(path)
-    except Exception as error:  # one that is not there is a CommError like any other
-        if "Could not find run" in str(error):
-            return False
-        raise
-    return True

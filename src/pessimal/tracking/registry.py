@@ -16,8 +16,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from types import UnionType
+from typing import Any, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 
@@ -71,6 +72,16 @@ class Manifest:
     def reference(self) -> str:
         return f"{self.type}/{self.name}:v{self.version}"
 
+    def __post_init__(self):
+        for name, hint in get_type_hints(Manifest).items():
+            kind = hint if isinstance(hint, UnionType) else get_origin(hint) or hint
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(f"{name} is {getattr(self, name)!r:.80}, and not of {hint}")
+        for name in self.files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or not path.parts or ".." in path.parts:
+                raise ValueError(f"the file {name!r:.80} is not below the artifact's folder")
+
     def text(self) -> str:
         """What `manifest.json` holds: without the commit where there is none; a checksum of all
         that in the last line."""
@@ -81,17 +92,22 @@ class Manifest:
         return f'{body}{_CHECKSUM}{_sha256(body)}"\n}}'
 
 
-def parse_manifest(text: str) -> Manifest:
+def parse_manifest(file: Path) -> Manifest:
     """The manifest that a file holds; those of earlier versions have no checksum.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is not what was published, or was never a
-            manifest.
+        InputError: it is not what was published, or was never a manifest.
     """
-    body, marker, checksum = text.rpartition(_CHECKSUM)
-    if marker and checksum != _sha256(body) + '"\n}':
-        raise ValueError("it was changed after it was published")
-    return Manifest(**json.loads(body + "\n}" if marker else text))
+    try:
+        text = file.read_bytes().decode()
+        body, marker, checksum = text.rpartition(_CHECKSUM)
+        if marker and checksum != _sha256(body) + '"\n}':
+            raise ValueError("it was changed after it was published")
+        return Manifest(**json.loads(body + "\n}" if marker else text))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(
+            f"{file} cannot be read as a manifest ({error}); type: pessimal runs verify"
+        ) from error
 
 
 def _sha256(text: str) -> str:
@@ -198,9 +214,12 @@ class Registry:
                 os.rename(staging, folder)
         return folder, manifest
 
-    def manifests(self, type: str | None = None) -> list[tuple[Path, Manifest]]:
+    def manifests(
+        self, type: str | None = None, *, needs: Mapping[str, Any] | None = None
+    ) -> list[tuple[Path, Manifest]]:
         """Every artifact (of one type), ordered by type, name and version. One whose manifest
-        cannot be read is left out with a warning: it does not hide the others."""
+        cannot be read, or whose summary has no figure of a type that the caller `needs`, is left
+        out with a warning: it does not hide the others."""
         found = []
         for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
             try:
@@ -209,7 +228,11 @@ class Registry:
                     self._read.get(file, (None,))[0] != stamp
                 ):  # a scan of many prompts looks again and again
                     self._read[file] = stamp, read_manifest(file.parent)
-                found.append((file.parent, self._read[file][1]))
+                manifest = self._read[file][1]
+                for name, kind in (needs or {}).items():
+                    if not isinstance(manifest.summary.get(name), kind):
+                        raise InputError(f"{file} says no {name!r}; type: pessimal runs verify")
+                found.append((file.parent, manifest))
             except (InputError, FileNotFoundError) as error:
                 if (
                     file.exists() and str(error) not in self._warned
@@ -223,9 +246,12 @@ class Registry:
         matches = [pair for pair in self.manifests(type) if pair[1].key == key]
         return matches[-1] if matches else None
 
-    def latest(self, type: str) -> list[tuple[Path, Manifest]]:
-        """The newest version of every artifact of this type."""
-        newest = {manifest.name: (folder, manifest) for folder, manifest in self.manifests(type)}
+    def latest(
+        self, type: str, *, needs: Mapping[str, Any] | None = None
+    ) -> list[tuple[Path, Manifest]]:
+        """The newest version of every artifact of this type; `needs` as of `manifests`."""
+        there = self.manifests(type, needs=needs)
+        newest = {manifest.name: (folder, manifest) for folder, manifest in there}
         return list(newest.values())
 
     def verify(self, folder: Path) -> None:
@@ -281,14 +307,8 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         InputError: there is none, it cannot be read as one, or it is that of another artifact.
     """
-    try:
-        manifest = parse_manifest((folder / MANIFEST).read_bytes().decode())
-        home = (manifest.type, manifest.name, f"v{manifest.version}")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{folder / MANIFEST} cannot be read as a manifest ({error}); type: pessimal runs "
-            f"verify"
-        ) from error
+    manifest = parse_manifest(folder / MANIFEST)
+    home = (manifest.type, manifest.name, f"v{manifest.version}")
     if home != tuple(folder.absolute().parts[-3:]):
         raise InputError(
             f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify"

@@ -57,16 +57,9 @@ def _tables_at(api: "wandb.Api", path: str) -> "list[wandb.Artifact]":
     """Of every name the newest score table that a push or a mirror made."""
     if TYPE not in {type.name for type in api.artifact_types(path)}:
         return []
-    newest = []
-    for collection in api.artifact_type(TYPE, path).collections():
-        versions = [
-            a
-            for a in api.artifacts(TYPE, f"{path}/{collection.name}")
-            if "manifest_sha256" in a.metadata
-        ]
-        versions.sort(key=lambda a: str(a.metadata.get("created")))
-        newest += versions[-1:]
-    return newest
+    names = [c.name for c in api.artifact_type(TYPE, path).collections()]
+    newest = [api.artifact(f"{path}/{name}:latest") for name in names]
+    return [a for a in newest if "manifest_sha256" in a.metadata]
 
 
 def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, bool]:
@@ -81,15 +74,12 @@ def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, 
             what=f"downloading {artifact.name}",
         )
         try:
-            manifest = parse_manifest((raw / MANIFEST).read_bytes().decode())
-            expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
-            name = artifact.name.partition(":")[0]
-            sound = (manifest.type, manifest.name, name, manifest.version >= 0) == expected
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(
-                f"{wrong}: {MANIFEST} cannot be read ({type(error).__name__}: {error})"
-            ) from error
-        if not sound:
+            manifest = parse_manifest(raw / MANIFEST)
+        except InputError as error:
+            raise InputError(f"{wrong}: {MANIFEST} cannot be read ({error.__cause__})") from error
+        expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
+        name = artifact.name.partition(":")[0]
+        if (manifest.type, manifest.name, name, manifest.version >= 0) != expected:
             raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
         home = Path(manifest.type, manifest.name, f"v{manifest.version}")
         staged, folder = Path(place) / home, into.root / home

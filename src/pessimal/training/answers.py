@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
+from pessimal.conversation import Turn
 from pessimal.errors import FrameError
-from pessimal.rewards.frame import Templated, Turn
+from pessimal.rewards.frame import Templated
 
 if TYPE_CHECKING:
     from peft import PeftModel

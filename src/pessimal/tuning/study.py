@@ -38,7 +38,9 @@ from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
+from pessimal.conversation import Prompt, plain_text
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
+from pessimal.options import check_ends
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.mirror import Mirror
@@ -66,6 +68,8 @@ HEARTBEAT, GRACE = 5, 30
 RETRIES = 3
 # Failures in a row after which a worker ends: one may be an accident, three are not.
 PATIENCE = 3
+# What every SQLite file begins with.
+SQLITE = b"SQLite format 3\0"
 # Seconds between looks at the trials of other workers.
 WAIT = 1.0
 
@@ -108,7 +112,7 @@ class StudySpec:
     search: SearchSpec
     """The defaults that tuned options are compared with."""
     tuning: TuningSpec
-    prompts: Mapping[str, str]
+    prompts: Mapping[str, Prompt]
     """The user turns by their keys."""
     seed: int
 
@@ -207,7 +211,17 @@ def database(storage: str) -> Path:
             f"tuning.storage={storage!r}: a study is kept in a SQLite file; type for example "
             "tuning.storage=study.db"
         )
-    return Path(os.path.abspath(os.path.expanduser(path)))
+    file = Path(os.path.abspath(os.path.expanduser(path)))
+    try:  # before a lock is made beside it
+        check_ends("tuning.storage", file)
+        begin = file.open("rb").read(len(SQLITE)) if file.exists() else b""
+    except OSError as error:
+        raise InputError(f"tuning.storage={storage!r} cannot be read: {error.strerror}") from error
+    if begin not in (b"", SQLITE):
+        raise InputError(
+            f"tuning.storage={storage!r} is no SQLite file: give a study's, or a new name"
+        )
+    return file
 
 
 def check_prompts(spec: StudySpec) -> None:
@@ -220,9 +234,9 @@ def check_prompts(spec: StudySpec) -> None:
             "of others that they are compared with the defaults on: "
             "tuning.prompts=[greatest,worst] tuning.held_out=[best]"
         )
-    tuned_on = {spec.prompts[key].strip(): key for key in tuning.prompts}
+    tuned_on = {plain_text(spec.prompts[key]).strip(): key for key in tuning.prompts}
     for key in tuning.held_out:
-        if same := tuned_on.get(spec.prompts[key].strip()):
+        if same := tuned_on.get(plain_text(spec.prompts[key]).strip()):
             raise ConfigError(
                 f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
                 "are tuned on: leave one of them out, or the comparison would flatter the tuned "

@@ -5,7 +5,6 @@ import logging
 
 import pandas as pd
 from rich import box
-from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -14,11 +13,11 @@ from pessimal.checking import Check, CheckPlan, Conformance, check
 from pessimal.checking.results import conformance_results, counts_of
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
-from pessimal.progress import quiet_libraries
+from pessimal.progress import SafeConsole, quiet_libraries
 from pessimal.rewards.base import require_network
-from pessimal.rewards.load import open_model
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import fetch
+from pessimal.training.obtain import opened
+from pessimal.verbs.check_loop import run as check_loop
 from pessimal.verbs.check_served import run as check_served
 from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish
@@ -34,16 +33,17 @@ def run(config: CheckConfig) -> None:
     """Ask everything, publish a `conformance` artifact, print the table.
 
     Raises WorkError where a check fails and `strict` is on; the artifact is published all the same.
-    With `url` it is a server that is checked (`check_served`).
+    With `url` it is a server that is checked (`check_served`), with `loop` a trainer's loop
+    (`check_loop`).
     """
     if config.url is not None:
         return check_served(config)
+    if config.loop is not None:
+        return check_loop(config)
     quiet_libraries()
     begin_process(config.trainer)
     model = require_network(
-        open_model(
-            config.model, fetch(config.model, cache=config.paths.cache, progress=config.progress)
-        ),
+        opened(config.model, cache=config.paths.cache, progress=config.progress),
         "check",
     )
     prompt, text = next(iter(config.prompts.items()))
@@ -81,7 +81,7 @@ def run(config: CheckConfig) -> None:
 
 def show(found: Conformance, *, title: str) -> None:
     """Print on stdout, between 80 and 120 columns wide."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = SafeConsole(highlight=False, markup=False, emoji=False)
     console.width = min(max(console.width if console.is_terminal else FILE_WIDTH, NARROW), WIDE)
     details = found.details
     spread = details["spread"]

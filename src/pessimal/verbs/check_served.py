@@ -4,7 +4,6 @@ publishes them."""
 from dataclasses import replace
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from pessimal.checking.results import served_result
@@ -13,14 +12,13 @@ from pessimal.checking.served_checks import checks_of
 from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
-from pessimal.progress import Counter, counted, quiet_libraries
+from pessimal.progress import Counter, SafeConsole, counted, quiet_libraries
 from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.frame import messages_of
-from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
-from pessimal.rewards.wires import RAW, Wire
+from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import fetch
+from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish
 
@@ -36,7 +34,9 @@ def run(config: CheckConfig) -> None:
     """
     quiet_libraries()
     begin_process(config.trainer)
-    wire = Wire(replace(config.endpoint, url=config.url), fields=RAW if config.raw else {})
+    config.endpoint = recognised(replace(config.endpoint, url=config.url))
+    forms = config.sent()
+    wire = Wire(config.endpoint, fields=RAW if config.raw else {})
     model = _opened(config.model, config)
     base = _base(config)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
@@ -50,7 +50,7 @@ def run(config: CheckConfig) -> None:
                 model,
                 base=base,
                 prompt=prompt,
-                forms=config.sent(),
+                forms=forms,
                 device=device,
                 seed=config.seed,
                 budget=config.requests,
@@ -78,8 +78,8 @@ def run(config: CheckConfig) -> None:
 
 
 def _opened(spec: ModelSpec, config: CheckConfig) -> NetworkReward:
-    folder = fetch(spec, cache=config.paths.cache, progress=config.progress)
-    return require_network(open_model(spec, folder), "check")
+    model = opened(spec, cache=config.paths.cache, progress=config.progress)
+    return require_network(model, "check")
 
 
 def _base(config: CheckConfig) -> NetworkReward | None:
@@ -89,11 +89,13 @@ def _base(config: CheckConfig) -> NetworkReward | None:
 
 
 def _scores(wire: Wire, counter: Counter):
-    """What `diagnose` asks: one request; conversations go one by one, as messages."""
+    """What `diagnose` asks: one request; messages go one by one."""
 
     def scores(inputs) -> np.ndarray:
         counter.advance(len(inputs))
         if isinstance(inputs[0], tuple):
+            if wire.api in (*PAIRS, "tei-predict"):
+                return wire.rows([tuple(turn.content for turn in one) for one in inputs])
             return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
         return wire.rows(inputs)
 
@@ -102,22 +104,14 @@ def _scores(wire: Wire, counter: Counter):
 
 def show(found: Diagnosis, *, title: str) -> None:
     """Print on stdout, at most 15 lines at its width."""
-    console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
+    console = SafeConsole(highlight=False, markup=False, emoji=False, width=WIDTH)
     console.print(Text(title, style="bold green" if found.harmless else "bold red"))
     for part in found.faults:
         what, mend = FAULTS[part.fault]
         console.print(f"{what} {mend}.")
-    if found.remaining:
-        console.print(
-            f"As likely: {' or '.join(found.remaining).replace('_', ' ')}. To tell: {found.apart}."
-        )
-    own, gives = found.own_difference, found.fault_difference
-    explained = (
-        "" if found.harmless or gives is None else f", and from what this fault gives {gives:.2g}"
-    )
     console.print(
-        f"Largest difference from the model's own rewards {own:.2g}{explained}; their standard "
-        f"deviation is {found.spread:.2g}. {len(found.served)} inputs sent."
+        f"Largest difference from the model's own rewards {found.own_difference:.2g}; their "
+        f"standard deviation is {found.spread:.2g}. {len(found.served)} inputs sent."
     )
     for check in checks_of(found):
         limit = "" if check.allowed is None else f"allowed {check.allowed:.2g}"

@@ -13,6 +13,7 @@ from hydra.types import RunMode
 
 from pessimal.config.plain import asked, config_hash, plain
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
+from pessimal.progress import working
 from pessimal.rewards.spec import Kind
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
@@ -42,17 +43,20 @@ def tracked(
     a group, and are called after their overrides."""
     tracking, (_, overrides) = config.tracking, _sweep(config)
     code = checkout()._asdict()
-    with open_mirror(
-        target_of(config),
-        mode=tracking.mode.value if first else TrackingMode.off.value,
-        job_type=config.task,
-        name=" ".join([name, *overrides]),
-        config=plain(config)
-        | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
-        inputs=inputs,
-        patience=tracking.patience,
-    ) as mirror:
-        yield mirror
+    with contextlib.ExitStack() as stack:
+        run = open_mirror(
+            target_of(config),
+            mode=tracking.mode.value if first else TrackingMode.off.value,
+            job_type=config.task,
+            name=" ".join([name, *overrides]),
+            config=plain(config)
+            | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
+            inputs=inputs,
+            patience=tracking.patience,
+        )
+        yield stack.enter_context(run)
+        with working("sending what is left to W&B", after=2):
+            stack.close()
 
 
 def target_of(config: TaskConfig) -> Target:
@@ -85,8 +89,9 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
     comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
     `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its recipe)."""
     spec = model.spec
-    if spec.kind is Kind.callable:
-        return [], {"reward_model": f"function:{spec.name}@sha256:{model.weights_digest[:16]}"}
+    if spec.kind in (Kind.callable, Kind.sum):
+        what = "function" if spec.kind is Kind.callable else "sum"
+        return [], {"reward_model": f"{what}:{spec.name}@sha256:{model.weights_digest[:16]}"}
     if spec.kind is Kind.endpoint:
         return [], {
             "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pessimal.analyses import all_analyses, compare
-from pessimal.catalogue import answering, names_of, published_models
+from pessimal.catalogue import names_of, published_models
 from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.shared import TrackingSpec
 from pessimal.errors import TableError
 from pessimal.progress import steps
+from pessimal.rewards.named import answering_to
 from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, ScoreProvenance, SharedColumns
@@ -23,6 +24,9 @@ from pessimal.verbs.compare_explanations import chosen_explanations, compare_exp
 from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
 
 log = logging.getLogger(__name__)
+
+TABLE = {"model": str, "prompt": str, "candidates": str}
+"""What is read of a score table's summary."""
 
 
 def run(config: CompareConfig) -> None:
@@ -86,7 +90,7 @@ class Choice:
 
     def among(self, models: Iterable[str]) -> "Choice":
         """The same, with models as those that are there are called."""
-        return replace(self, models=answering(self.models, models))
+        return replace(self, models=answering_to(self.models, models))
 
     @property
     def fields(self) -> list[tuple[str, list[str], str]]:
@@ -181,7 +185,7 @@ def beside_published(registry: Registry, chosen: Chosen) -> Chosen:
     ten = {name for repository in published_models() for name in names_of(repository)}
     of_them = [
         (folder, manifest)
-        for folder, manifest in registry.latest("score-table")
+        for folder, manifest in registry.latest("score-table", needs=TABLE)
         if manifest.summary["model"] in ten and manifest.summary["candidates"] != "vocabulary"
     ]
     if not of_them:
@@ -219,11 +223,11 @@ def _items(provenance: ScoreProvenance) -> tuple[str, str]:
 def _current(registry: Registry) -> list[tuple[Path, Manifest]]:
     """The newest version of every score table, then older ones of the same key: what another batch
     or machine made of it, for the noise floor."""
-    latest = registry.latest("score-table")
+    latest = registry.latest("score-table", needs=TABLE)
     newest = {manifest.name: manifest for _, manifest in latest}
     older = [
         (folder, manifest)
-        for folder, manifest in registry.manifests("score-table")
+        for folder, manifest in registry.manifests("score-table", needs=TABLE)
         if manifest.key == newest[manifest.name].key
         and manifest.version < newest[manifest.name].version
     ]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from pessimal.catalogue import answering
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.compare import compared_results, shown_contested
@@ -13,10 +12,14 @@ from pessimal.explaining.comparison import Comparison, read_jsonl
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
 from pessimal.explaining.results import Resampling
+from pessimal.rewards.named import answering_to
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
+
+EXPLANATION = {"n": int, "model": str, "perturber": str, "comparisons_digest": str, "made_by": str}
+"""What is read of an explanation's summary."""
 
 EVERY = "all"
 OUTCOMES = Path("tables") / "outcomes.parquet"
@@ -73,7 +76,7 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
 
     InputError where there is none such; TableError where they cannot be compared.
     """
-    there = registry.manifests("explanation")
+    there = registry.manifests("explanation", needs=EXPLANATION)
     if not any(manifest.summary["n"] > 1 for _, manifest in there):  # one pair is no sample
         raise InputError(
             f"there is no explanation of a set of comparisons in {registry.root} yet; type: "
@@ -94,7 +97,7 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
             )
         found[named[asked][1].reference] = named[asked]
     models = {manifest.summary["model"] for _, manifest in found.values()}
-    config.models = answering(config.models, models)
+    config.models = answering_to(config.models, models)
     if missing := sorted(set(config.models) - models):
         raise InputError(
             f"models: {', '.join(missing)} is not explained in what is compared; explained are: "

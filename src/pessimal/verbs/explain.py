@@ -14,7 +14,6 @@ import torch
 from rich.text import Text
 
 from pessimal.catalogue import is_named
-from pessimal.config.models import spec_of
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
@@ -44,15 +43,15 @@ from pessimal.explaining.results import (
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
-from pessimal.rewards.load import open_model
+from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
 from pessimal.tables.result import Result
 from pessimal.texts import significant
 from pessimal.tracking.registry import safe_name
-from pessimal.training.obtain import fetch
+from pessimal.training.obtain import fetch, opened
 from pessimal.verbs.common import model_inputs, registry_of, tracked
-from pessimal.verbs.printing import table_text
+from pessimal.verbs.printing import table_text, write_out
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
 log = logging.getLogger(__name__)
@@ -66,12 +65,13 @@ COLUMNS = {
     "slope": "slope (SD/SD)",
     "slope_q_low": "low",
     "slope_q_high": "high",
-    "slope_q": "p",
+    "beyond_q": "p",
     "more": "flip rate of edits against liking more",
     "less": "against liking less",
     "n": "edits",
 }
-"""Of the table that is printed, with their headings; intervals and p are corrected alike."""
+"""Of the table that is printed, with their headings; intervals and p are corrected alike, and p is
+that beyond prices of words too."""
 
 
 def run(config: ExplainConfig) -> None:
@@ -87,7 +87,7 @@ def run(config: ExplainConfig) -> None:
         comparisons, left_out = _comparisons(config)
     contrast = plain(config)["contrast"]
     attributes = read_attributes(contrast)
-    opened = partial(_opened, cache=config.paths.cache, progress=config.progress)
+    open_one = partial(opened, cache=config.paths.cache, progress=config.progress)
 
     def find(name: str) -> Path | None:
         fetched = partial(fetch, cache=config.paths.cache, progress=config.progress)
@@ -99,21 +99,21 @@ def run(config: ExplainConfig) -> None:
         cache=cache / "answers",
         find=find,
     )
-    judge = None if pair_given else _judge(config, opened, cache / "answers")
+    judge = None if pair_given else _judge(config, open_one, cache / "answers")
     if config.dry_run:
         requests = _requests(comparisons, attributes, config)
-        print(perturber.dry_run(requests).text())  # type: ignore[attr-defined] # checked: llm's
+        write_out(perturber.dry_run(requests).text())  # type: ignore[attr-defined] # checked: llm's
         if config.judge is not JudgeKind.rules and not pair_given:
             edits = sum(request.attribute.name not in CONTROLS for request in requests)
-            print(
+            write_out(
                 f"\nThe judge is asked once an edit: up to {edits:,} calls more, which are not in "
                 "this."
             )
         return
     # 2. Of which model; an explanation that is there is not made again.
     registry = registry_of(config)
-    language = None if config.fluency is None else opened(config.language_model("fluency"))
-    model = opened(config.model)
+    language = None if config.fluency is None else open_one(config.language_model("fluency"))
+    model = open_one(config.model)
     judged_by = {}
     if judge is not None:
         judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
@@ -178,11 +178,6 @@ def run(config: ExplainConfig) -> None:
             log.info("%s: %s", name, chat.usage.sentence())
     _print_pair(results, explained) if pair_given else _print(results, explained)
     print_path(folder)
-
-
-def _opened(spec: ModelSpec, *, cache: str, progress: bool) -> Reward:
-    """A reward, its files fetched where they are not here."""
-    return open_model(spec, fetch(spec, cache=cache, progress=progress))
 
 
 def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
@@ -250,7 +245,13 @@ class Scorers:
         """The scorer of a model, checked on a sample of responses; and the same with what it gives
         kept."""
         texts = [c.conversation(text) for c in self.comparisons[:16] for text in c.responses]
-        scorer = text_scorer(model, texts[:sample], device=self.device, batch_size=self.batch_size)
+        scorer = text_scorer(
+            model,
+            texts[:sample],
+            device=self.device,
+            batch_size=self.batch_size,
+            kept=self.folder,
+        )
         scored_by = [of_model(model), scorer.path, scorer.device.type]
         name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
         file = self.folder / f"{safe_name(model.name)}-{name}.jsonl"
@@ -371,7 +372,7 @@ def _print(results: Sequence[Result], found: Explained) -> None:
     placebo = rows["attribute"] == PLACEBO
     shown = pd.concat([rows[~placebo].head(SHOWN), rows[placebo]])
     shown = shown.assign(
-        slope_q=shown["slope_q"].map("{:.2g}".format, na_action="ignore")
+        beyond_q=shown["beyond_q"].map("{:.2g}".format, na_action="ignore")
     )  # a tiny p is not 0
     show(Text(f"{found.model}: {len(found.decided)} comparisons, attribute by attribute"))
     show(_table(shown[list(COLUMNS)].rename(columns=COLUMNS)))

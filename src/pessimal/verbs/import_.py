@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pessimal.config.schema import ImportConfig, ImportFormat
+from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
 from pessimal.progress import steps
 from pessimal.tables import ModelDescription, ScoreTable
@@ -148,7 +149,8 @@ def _known(config: ImportConfig) -> Known:
     tokens = (
         None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))
     )
-    return Known(config.prompts, models, config.score and config.score.value, tokens)
+    prompts = {key: plain_text(prompt_of(one)) for key, one in config.prompts.items()}
+    return Known(prompts, models, config.score and config.score.value, tokens)
 
 
 def _read(config: ImportConfig, file: Path, known: Known) -> list[ScoreTable]:

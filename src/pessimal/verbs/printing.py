@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.tables.score_table import storable
+from pessimal.texts import readable
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 """A cell that begins so, a spreadsheet may take for a formula."""
@@ -126,7 +127,10 @@ def terminal_width() -> int | None:
 
 
 def write_out(text: str) -> None:
-    """Print `text`; what the output's encoding does not have becomes its escape."""
+    """Print `text`; what the output's encoding does not have becomes its escape, and on a terminal
+    what would steer it."""
+    if sys.stdout.isatty():
+        text = readable(text.replace("\r\n", "\n"))
     encoding = sys.stdout.encoding or "utf-8"
     try:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)

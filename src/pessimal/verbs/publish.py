@@ -22,6 +22,7 @@ from pessimal.texts import signed
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import in_sweep
+from pessimal.verbs.printing import write_out
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ def number(result: Result) -> str:
 
 def print_path(path: Path) -> None:
     """What was written, last, on stdout."""
-    print(path, flush=True)
+    write_out(str(path))
 
 
 def show(renderable: object) -> None:

@@ -6,6 +6,7 @@ from pessimal.config.schema import PushConfig
 from pessimal.errors import WorkError
 from pessimal.tracking.push import choose, push
 from pessimal.verbs.common import registry_of, target_of
+from pessimal.verbs.printing import write_out
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ def run(config: PushConfig) -> None:
     for reference, verdict in pushed.verdicts.items():
         state, _, message = verdict.partition(": ")
         how = "sent" if reference in pushed.sent else "was there"
-        print(f"{state:<9}{reference}  {message or how}")
+        write_out(f"{state:<9}{reference}  {message or how}")
     if pushed.unknown_inputs:
         log.warning(
             "W&B does not have these inputs, so that what was made from them does not say so: %s. "

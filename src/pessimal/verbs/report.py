@@ -22,7 +22,7 @@ from pessimal.verbs.publish import print_path
 log = logging.getLogger(__name__)
 
 
-SHOWN = ("comparison", "search-result", "study", "explanation")
+SHOWN = ("comparison", "search-result", "study", "explanation", "census")
 """Types of artifacts that a page can show."""
 LARGE = 30_000_000
 """Bytes above which a page is said to be large: browsers and mail take their time."""

@@ -2,37 +2,60 @@
 as it is whole."""
 
 import contextlib
+import itertools
 import logging
 import resource
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from pessimal.catalogue import run_of
+from pessimal.catalogue import ANSWERS, run_of
 from pessimal.config.models import base_of
 from pessimal.config.schema import ScanConfig
-from pessimal.config.schema.scan import CandidatesSpec
+from pessimal.config.schema.scan import CENSUS, CandidatesSpec
+from pessimal.conversation import Asked
 from pessimal.errors import ConfigError
+from pessimal.explaining.comparison import load
+from pessimal.explaining.contexts import of_comparison, read_contexts, sample
 from pessimal.progress import quiet_libraries
-from pessimal.rewards.base import Reward
-from pessimal.rewards.load import open_model
-from pessimal.scoring.candidates import Candidates, items, listed, rows_of, vocabulary_of
+from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.spec import Mode
+from pessimal.scoring.candidates import (
+    Candidates,
+    has_tokens_of,
+    items,
+    listed,
+    rows_of,
+    texts_of,
+    vocabulary_of,
+)
 from pessimal.scoring.loop import wait_for_all
-from pessimal.scoring.scan import Scanner, forget_work, identify, keeps_states, locked
+from pessimal.scoring.scan import (
+    Scanner,
+    forget_work,
+    identify_all,
+    keeps_states,
+    locked,
+    of_pass,
+)
 from pessimal.scoring.trainer import begin_process, is_first_process
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
-from pessimal.training.obtain import fetch
+from pessimal.training.obtain import opened
 from pessimal.verbs.common import model_inputs, publish_table, registry_of, tracked
 from pessimal.verbs.scan_table import print_extremes, print_tables
 
 log = logging.getLogger(__name__)
+
+WHOLE = ("vocabulary", ANSWERS)
+"""Names of the candidates that are taken where none are typed."""
 
 
 def run(config: ScanConfig) -> None:
@@ -41,30 +64,56 @@ def run(config: ScanConfig) -> None:
 
     Where there are several processes, each runs this: all score, the first publishes.
     """
+    if config.candidates.name == CENSUS:
+        from pessimal.verbs import scan_grader
+
+        scan_grader.run(config)
+        return
+    said = None
+    if config.policy is not None:
+        of_lists = config.candidates if config.candidates.name not in WHOLE else CandidatesSpec()
+        mode = Mode.ids if of_lists.name in WHOLE else Mode.text
+        policy = replace(config, model=config.policy_spec(), policy=None, states=False)
+        said = _scan(replace(policy, candidates=of_lists, mode=mode))[0]
+    _scan(config, said)
+
+
+def _scan(config: ScanConfig, policy: Path | None = None) -> list[Path]:
+    """The folders of the tables; candidates are those of a policy's table where one is given and
+    the model's own are others."""
     # 1. What is asked, of which model.
     quiet_libraries()
     first = begin_process(config.trainer)
     registry = registry_of(config)
     listed_items = _listed(config.candidates)
-    folder = fetch(config.model, cache=config.paths.cache, progress=config.progress)
-    model = open_model(config.model, folder)
-    candidates = listed_items or vocabulary_of(model)
+    contexts = _contexts(config)
+    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    folder = model.folder if isinstance(model, NetworkReward) else None
+    if policy is not None and config.candidates.name in WHOLE:
+        config, listed_items = _tokens_of(read_score_table(policy), model, config)
+    whole = listed_items or vocabulary_of(model)
+    candidates = whole.frequent(config.candidates.most) if config.candidates.most else whole
+    if config.candidates.name == ANSWERS and first:
+        log.info(
+            "%s has no vocabulary of its own: it is asked %d answers of all sorts "
+            "(candidates=answers). model.tokenizer=DIR_OR_ID scans one, candidates=items a list",
+            model.name,
+            len(candidates.rows),
+        )
     if first and not listed_items:
         _report_rows_without_token(model)
-    asked = [
-        identify(
-            model,
-            prompt=key,
-            prompt_text=text,
-            candidates=candidates,
-            mode=config.mode,
-            certain=config.certain,
-        )
-        for key, text in config.prompts.items()
-    ]
+    prompts = {} if contexts else config.asked()
+    asked = identify_all(
+        model,
+        contexts or {key: prompt for key, (prompt, _) in prompts.items()},
+        prefixed={key: behind for key, (_, behind) in prompts.items() if behind is not None},
+        candidates=candidates,
+        mode=config.asked_as,
+        certain=config.certain,
+    )
     # 2. What is still to be done.
     work = Path(config.paths.cache) / "scans"
-    todo, before = _unfinished(registry, asked, work, force=config.force)
+    todo, before = _unfinished(registry, model, asked, work, force=config.force)
     with contextlib.ExitStack() as locks:
         if first:
             for provenance in todo:
@@ -80,6 +129,11 @@ def run(config: ScanConfig) -> None:
                 base = base_of(
                     config.model, folder, cache=config.paths.cache, progress=config.progress
                 )
+
+            def finished(term: ScoreProvenance) -> ScoreTable | None:
+                found = None if config.force else registry.find("score-table", term.key())
+                return read_score_table(found[0]) if found else None
+
             scanner = Scanner(
                 model,
                 todo,
@@ -94,24 +148,43 @@ def run(config: ScanConfig) -> None:
                 before=read_score_table(before) if before else None,
                 states=states,
                 base=base,
+                finished=finished,
             )
+            if first and contexts and (rate := scanner.rate(todo[0])):
+                _announce(len(todo), candidates, whole, rate)
             inputs, source = model_inputs(registry, model)
             name = f"scan {model.name}"
             with tracked(config, name=name, inputs=inputs, first=first) as live.mirror:
-                for provenance in todo:
-                    started = time.monotonic()
-                    table = scanner.scan(provenance)
-                    if first:
-                        live.finish(len(table.rows), time.monotonic() - started)
-                        _publish(config, registry, live.mirror, table, inputs, source)
-                    wait_for_all()
-                    if first:
-                        forget_work(work, provenance)
+                for _, outputs in itertools.groupby(todo, key=lambda one: one.prompt):
+                    for provenance in (several := list(outputs)):
+                        started = time.monotonic()
+                        table = scanner.scan(provenance)
+                        if first:
+                            live.finish(len(table.rows), time.monotonic() - started)
+                            for term in scanner.terms.get(provenance.key(), []):
+                                if finished(term.provenance) is None:
+                                    _publish(config, registry, live.mirror, term, [], {})
+                            _publish(config, registry, live.mirror, table, inputs, source)
+                        wait_for_all()
+                    if first:  # all outputs are of one pass
+                        forget_work(work, of_pass(model, several[0]))
+    published = [registry.find("score-table", provenance.key()) for provenance in asked]
+    folders = [one[0] for one in published if one]
     if first:
-        published = [registry.find("score-table", provenance.key()) for provenance in asked]
-        folders = [one[0] for one in published if one]
         print_extremes(model.name, folders)
         print_tables(registry, folders)
+    return folders
+
+
+def _tokens_of(
+    said: ScoreTable, model: Reward, config: ScanConfig
+) -> tuple[ScanConfig, Candidates | None]:
+    """The configuration with a policy's tokens as candidates, and these; the vocabulary and None
+    where the model has the same one."""
+    if "ids" in model.can and has_tokens_of(said, model):
+        return replace(config, candidates=CandidatesSpec(), mode=Mode.ids), None
+    spec = CandidatesSpec(f"{said.provenance.model}-tokens", None, texts_of(said))
+    return replace(config, candidates=spec, mode=Mode.text), _listed(spec)
 
 
 def _publish(
@@ -170,6 +243,47 @@ def _memory_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
+def _contexts(config: ScanConfig) -> dict[str, Asked]:
+    """The real answers that candidates are put into; none where prompts are asked."""
+    if not config.in_answers:
+        return {}
+    slot = config.slot and config.slot.value
+    if config.contexts is not None:
+        found = read_contexts(config.contexts, slot)
+    else:
+        given = config.comparisons
+        comparisons = load(
+            given.source.value,
+            path=Path(given.path).expanduser() if given.path else None,
+            revision=given.revision,
+            split=given.split,
+            subset=given.subset,
+        ).comparisons
+        some = [one for one in comparisons if not given.single_turn or len(one.turns) == 1]
+        found = {one.key: of_comparison(one, slot or "after") for one in some}
+    return {**sample(found, config.n_contexts, seed=config.seed)}
+
+
+def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: float) -> None:
+    """How long it will take, and how long with the whole vocabulary."""
+    n, every = len(candidates.rows), len(whole.rows)
+    hours = contexts / rate / 3600
+    log.info(
+        "%d tokens in %d answers will take about %.2g hours, at %.0f a second",
+        n,
+        contexts,
+        n * hours,
+        rate,
+    )
+    if n < every:
+        log.info(
+            "these are the most frequent, and the special ones; all %d would take about %.2g hours "
+            "(candidates.most=0)",
+            every,
+            every * hours,
+        )
+
+
 def _listed(spec: CandidatesSpec) -> Candidates | None:
     """The list of items, read before any model is fetched; None for the vocabulary, which the model
     brings."""
@@ -196,7 +310,12 @@ def _report_rows_without_token(model: Reward) -> None:
 
 
 def _unfinished(
-    registry: Registry, asked: Sequence[ScoreProvenance], work: Path, *, force: bool
+    registry: Registry,
+    model: Reward,
+    asked: Sequence[ScoreProvenance],
+    work: Path,
+    *,
+    force: bool,
 ) -> tuple[list[ScoreProvenance], Path | None]:
     """What is still to be scanned, and the last finished table before that. Says what is finished,
     and refuses a name that stands for another model."""
@@ -204,14 +323,15 @@ def _unfinished(
         manifest.name: (folder, manifest) for folder, manifest in registry.latest("score-table")
     }
     todo: list[ScoreProvenance] = []
-    finished, before = [], None
+    finished: list[tuple[ScoreProvenance, Path]] = []
+    before = None
     for provenance in asked:
         published = registry.find("score-table", provenance.key())
         if force or not published:
             todo.append(provenance)
             continue
         folder, manifest = published
-        finished.append(provenance.prompt)
+        finished.append((provenance, folder))
         last, last_manifest = newest[safe_name(provenance.name)]
         if last_manifest.version != manifest.version:
             log.warning(
@@ -220,12 +340,16 @@ def _unfinished(
                 last,
                 folder,
             )
-        if is_first_process():
-            forget_work(work, provenance, published=folder)
         before = before if todo else folder
     if finished and is_first_process():
-        name = asked[0].model
-        log.info("%s is scanned already on %s (force=true scans again)", name, ", ".join(finished))
+        prompts = dict.fromkeys(provenance.prompt for provenance, _ in finished)
+        names = dict.fromkeys(provenance.model for provenance, _ in finished)
+        said = "%s is scanned already on %s (force=true scans again)"
+        log.info(said, ", ".join(names), ", ".join(prompts))
+        wanted = {of_pass(model, provenance).key() for provenance in todo}
+        for provenance, folder in finished:
+            if (one := of_pass(model, provenance)).key() not in wanted:
+                forget_work(work, one, published=folder)
     if todo and not force:
         _check_name(todo, newest.values())
     return todo, before

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.progress import console
+from pessimal.rewards.judge import HARDLY
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.texts import literal, significant
@@ -23,19 +24,29 @@ RANKS = 10
 LINES = 12
 """Of all prompts together."""
 CERTIFIED = "✓"
+OBJECTIVES = 5
 LONGEST = 24
 """Characters of a candidate that are shown."""
 
 
 def print_extremes(model: str, folders: Sequence[Path]) -> None:
     """The best and worst of each table: a line a rank; of more than three prompts, a line a
-    prompt."""
+    prompt. Of a judge that hardly ever gives its answers none; of a gated head, which objective
+    decides."""
     if not folders or in_sweep():
         return
-    tables = [read_score_table(folder) for folder in folders[:LINES]]
-    show(_by_prompt(model, tables) if len(tables) > 3 else _by_rank(model, tables))
-    if len(folders) > LINES:
-        show(f"{len(folders) - LINES} more prompts are in the registry.")
+    every = [read_score_table(folder) for folder in folders[: 2 * LINES]]
+    unsaid = [table for table in every if _hardly_answers(table)]
+    tables = [table for table in every if not _hardly_answers(table)]
+    if tables:
+        show(_by_prompt(model, tables) if len(tables) > 3 else _by_rank(model, tables))
+    for table in unsaid:
+        show(f"{_asked(model, table)}: no ranks, as the judge's answers are hardly ever given")
+    for table in every:
+        if "gate" in table.measured:
+            show(_gate(model, table))
+    if len(folders) > len(every):
+        show(f"{len(folders) - len(every)} more tables are in the registry.")
 
 
 def print_tables(registry: Registry, folders: Sequence[Path]) -> None:
@@ -58,7 +69,7 @@ def _by_rank(model: str, tables: Sequence[ScoreTable]) -> Table:
         ends = extremes(table.rows, k=RANKS)
         for end, word in (("top", "best"), ("bottom", "worst")):
             shown.add_column(
-                Text(f"{table.provenance.prompt}: {word}"), no_wrap=True, overflow="ellipsis"
+                Text(f"{_asked(model, table)}: {word}"), no_wrap=True, overflow="ellipsis"
             )
             cells = ends[ends["end"] == end].itertuples()
             columns.append([_cell(row, limit=min(room, LONGEST), reward=rewards) for row in cells])
@@ -85,8 +96,33 @@ def _by_prompt(model: str, tables: Sequence[ScoreTable]) -> Table:
             )
             for end in ("top", "bottom")
         ]
-        shown.add_row(Text(table.provenance.prompt), *cells)
+        shown.add_row(Text(_asked(model, table)), *cells)
     return shown
+
+
+def _gate(model: str, table: ScoreTable) -> Table:
+    """The objectives of a gated head by their share in the reward's variance."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.add_column(Text(f"{_asked(model, table)}: objective"), overflow="ellipsis")
+    for heading in ("share of variance", "coefficient"):
+        shown.add_column(heading, justify="right")
+    gate = table.measured["gate"]
+    order = sorted(gate["share"], key=lambda name: -abs(gate["share"][name]))
+    for name in order[:OBJECTIVES]:
+        share, coefficient = gate["share"][name], gate["coefficient"][name]
+        shown.add_row(literal(name, limit=LONGEST), f"{share:.0%}", significant(coefficient))
+    return shown
+
+
+def _asked(model: str, table: ScoreTable) -> str:
+    """The prompt, and which output of the model, where each is scanned."""
+    output = table.provenance.model.removeprefix(model).removeprefix(".")
+    return f"{table.provenance.prompt} · {output}" if output else table.provenance.prompt
+
+
+def _hardly_answers(table: ScoreTable) -> bool:
+    answers = table.measured.get("answers")
+    return answers is not None and answers["mean"] < HARDLY
 
 
 def _headed(model: str) -> Table:

@@ -17,7 +17,6 @@ from rich.text import Text
 from pessimal.config.schema import SearchConfig
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import require_network
-from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import scan
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
@@ -33,7 +32,7 @@ from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.training.obtain import fetch
+from pessimal.training.obtain import opened
 from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
@@ -130,9 +129,9 @@ def run(config: SearchConfig) -> float | None:
 def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
     """The model of a configuration, opened, to be searched on these prompts; single tokens come
     from finished scans."""
-    folder = fetch(config.model, cache=config.paths.cache, progress=config.progress)
+    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
     context = SearchContext(
-        require_network(open_model(config.model, folder), "search", "gradient"),
+        require_network(model, "search", "gradient"),
         {key: config.prompts[key] for key in prompts},
         config.search,
         mode=config.mode,
@@ -187,7 +186,7 @@ def _finished(
     if speak:
         log.info("%s: %s (force=true searches again)", why, folder)
         print_path(folder)
-    return manifest.summary["best_value"]
+    return manifest.summary.get("best_value")
 
 
 def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path, Manifest]]:
@@ -196,9 +195,12 @@ def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path,
 
     def fits(summary: Mapping) -> bool:
         same = all(summary.get(name) == getattr(provenance, name) for name in _SAME)
-        return same and set(summary.get("prompts", ())) == set(provenance.prompts)
+        return same and set(map(str, summary["prompts"])) == set(provenance.prompts)
 
-    return [found for found in registry.manifests(SEARCH_RESULT) if fits(found[1].summary)]
+    needs = {"length": int, "best_value": float, "best_reward": float, "verdict": str}
+    needs["prompts"] = list
+    there = registry.manifests(SEARCH_RESULT, needs=needs)
+    return [found for found in there if fits(found[1].summary)]
 
 
 def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:

@@ -81,7 +81,7 @@ def _train_sibling(config: TrainConfig, registry: Registry) -> None:
 
 def _train_preferences(config: TrainConfig, registry: Registry) -> None:
     """Train `recipe` from `base` on `data`; a training that was cut off goes on."""
-    from pessimal.config.models import spec_of
+    from pessimal.rewards.named import spec_of
     from pessimal.rewards.spec import Kind
     from pessimal.training.preference_model import REPORT, PreferenceTraining
 

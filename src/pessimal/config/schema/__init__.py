@@ -12,7 +12,7 @@ from dataclasses import is_dataclass
 
 from pessimal.config.schema.explain import ExplainConfig, JudgeKind
 from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
-from pessimal.config.schema.scan import CheckConfig, ScanConfig, TrainConfig
+from pessimal.config.schema.scan import CheckConfig, ScanConfig, ServeConfig, TrainConfig
 from pessimal.config.schema.search import SearchConfig
 from pessimal.config.schema.shared import PathsSpec, TaskConfig, TrackingMode
 from pessimal.config.schema.tables import (
@@ -32,6 +32,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "import": ImportConfig,
     "report": ReportConfig,
     "check": CheckConfig,
+    "serve": ServeConfig,
     "search": SearchConfig,
     "explain": ExplainConfig,
     "push": PushConfig,

@@ -166,7 +166,7 @@ class ExplainConfig(TaskConfig):
     def language_model(self, option: str) -> ModelSpec:
         """The model of `fluency` or `judge_model`, asked for log-probabilities. ConfigError,
         ModelError where there is none of that name."""
-        from pessimal.config.models import spec_of  # Hydra comes with it
+        from pessimal.rewards.named import spec_of  # Hydra comes with it
 
         try:
             return spec_of(getattr(self, option), kind=Kind.log_probability)
@@ -250,7 +250,12 @@ def as_typed(override: str) -> str:
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     if key not in PAIR or quoted or text == "null":
         return override
+    return f"{key}={as_text(text)}"
+
+
+def as_text(text: str) -> str:
+    """A text in quotes, from which Hydra reads it back."""
     text = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)  # else an interpolation
     text = re.sub(r'(\\*)"', r'\1\1\\"', text)
     text = re.sub(r"(\\+)$", r"\1\1", text)
-    return f'{key}="{text}"'
+    return f'"{text}"'

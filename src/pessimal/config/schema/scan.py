@@ -1,14 +1,19 @@
 """Options of the verbs that make or score with one model: scan, check and train."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig
+from pessimal.catalogue import ANSWERS, answers
+from pessimal.config.schema.explain import ComparisonsSpec
+from pessimal.config.schema.shared import PromptedConfig, TaskConfig
+from pessimal.conversation import Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import Count, Options, Prompts, existing_file
+from pessimal.options import Count, Options, existing_file
+from pessimal.rewards.named import has_vocabulary
 from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
@@ -18,11 +23,29 @@ SERVED = {
     "vllm-pooling": ("ids", "messages", "text"),
     "sglang-classify": ("ids", "text"),
     "sglang-score": ("ids", "text"),
+    "sglang-embeddings": ("ids", "text"),
+    "vllm-score": ("pairs",),
+    "rerank": ("pairs",),
+    "tei-rerank": ("pairs",),
+    "tei-predict": ("text", "pairs"),
+    "infinity-classify": ("text",),
+    "openrlhf": ("text",),
 }
 """What the APIs of a reward model's server take."""
+CENSUS = "census"
+"""candidates of a grader: every token, number and format."""
 TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
 TAKEN |= {"plain", "published", "reward"}
 """Words that an artifact's name has for other things than its candidates."""
+FREQUENT = 5000
+"""Tokens that a CPU scans behind real answers, unless another number is given."""
+
+
+class Slot(Enum):
+    """Where candidates stand in real answers."""
+
+    after = "after"
+    before = "before"
 
 
 @dataclass
@@ -37,15 +60,23 @@ class CandidatesSpec(Options):
     """Items, one a line (.txt), or the column `name` of a table (.csv)."""
     texts: list[str] = field(default_factory=list)
     """The items themselves, in place of a file."""
+    most: Annotated[int, Ge(0)] | None = None
+    """Of a vocabulary: how many of its most frequent tokens, and the special ones besides; 0 for
+    all. null takes all, but in real answers on a CPU 5,000."""
 
     def check(self) -> None:
-        if self.name == "vocabulary":
+        if self.name in ("vocabulary", CENSUS):
             if self.path is not None or self.texts:
                 raise ConfigError(
-                    "candidates.path or candidates.texts was given for the vocabulary, which needs "
+                    f"candidates.path or candidates.texts was given for {self.name}, which needs "
                     "none. For a list type: candidates=items candidates.path=FILE"
                 )
             return
+        if self.most:
+            raise ConfigError(
+                f"candidates.most={self.most} is of a vocabulary, and {self.name!r} is a list: "
+                "leave it out"
+            )
         if (self.path is None) == (not self.texts):
             raise ConfigError(
                 f"the item list {self.name!r} needs candidates.path=FILE, or the items themselves: "
@@ -62,58 +93,143 @@ class CandidatesSpec(Options):
 
 
 @dataclass
-class ScanConfig(TaskConfig):
+class ScanConfig(PromptedConfig):
     """`pessimal scan`: score every candidate on every prompt with one model."""
 
     model: ModelSpec = MISSING
-    prompts: Prompts = field(default_factory=dict)
-    """The user turns, verbatim, by key."""
+    tasks: str | None = None
+    """JSONL file of tasks in place of prompts: a line each, {"prompt": "…", "id": …, COLUMN: …};
+    its columns are what a trainer's function is given besides."""
+    prefixes: str | None = None
+    """File of personas by key, as of prompts_path, such as `doctor: You are a doctor.`: each prompt
+    is also asked behind each of them, and behind a control of as many words; `compare` pairs
+    them."""
+    policy: str | None = None
+    """A language model, as typed for a model: its log-probabilities are scanned first, and then its
+    tokens, as texts where the reward has other ones; `compare policy=NAME` forecasts from both."""
+    slot: Slot | None = None
+    """Put candidates after or before real answers, in place of answering prompts."""
+    contexts: str | None = None
+    """Of slot: JSONL file of real answers: messages, or prompt and answer (and rejected), or
+    comparisons. Without slot, its messages have {slot} once, where candidates stand."""
+    comparisons: ComparisonsSpec = field(default_factory=ComparisonsSpec)
+    """Of slot: where real answers come from without `contexts`; of each the preferred one."""
+    n_contexts: Count | None = 20
+    """Real answers, drawn at random by `seed`; null takes all."""
     candidates: CandidatesSpec = field(default_factory=CandidatesSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
-    mode: Mode = Mode.ids
+    mode: Mode | None = None
     """What stands in the response slot: ids (exactly the token), text (as typed), paper (as
-    published)."""
+    published); null takes ids for a vocabulary, text for items and for what takes texts alone."""
     batch_size: Count | None = None
     """Candidates per batch; null finds it from the memory there is."""
     certain: Annotated[int, Ge(0)] = 100
     """k: how many of the best and of the worst are made certain after a low-precision scan, by
     scoring the tails again in float32; 0 leaves it as it is."""
     states: bool | None = None
-    """Keep the last hidden states of words, of the model that reward training began from
-    (model.base_path): `compare` then says what random heads on them would show. null keeps them but
-    for log-probabilities of a vocabulary: one forward gives these all, and states take one a
-    word."""
+    """Keep the last hidden states and input embeddings of words, of the model that reward training
+    began from (model.base_path): `compare` then says what random heads on them would show. null
+    keeps them but for log-probabilities of a vocabulary: one forward gives these all, and states
+    take one a word."""
+
+    @property
+    def asked_as(self) -> Mode:
+        """What stands in the response slot, as typed or by what is asked."""
+        tokens = self.candidates.name == "vocabulary" and "ids" in self.model.kind.can
+        return self.mode or (Mode.ids if tokens else Mode.text)
+
+    @property
+    def in_answers(self) -> bool:
+        """Whether candidates stand in real answers, and answer no prompts."""
+        return self.slot is not None or self.contexts is not None
+
+    def _check_answers(self) -> None:
+        for name in ("tasks", "prefixes", "policy"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"{name}= goes with prompts: leave it out, or slot= and contexts="
+                )
+        if self.contexts is not None:
+            existing_file("contexts", self.contexts)
+        if self.trainer.strategy is Strategy.sharded:
+            raise ConfigError(
+                "trainer=sharded answers prompts: with slot= or contexts= type trainer=gpu"
+            )
+        if self.states:
+            raise ConfigError("states of words are kept of prompts: leave out states=true")
+        self.states = False
+        tokens = self.candidates.name == "vocabulary" and has_vocabulary(self.model)
+        if tokens and self.candidates.most is None and self.trainer.accelerator == "cpu":
+            self.candidates.most = FREQUENT
+
+    def policy_spec(self) -> ModelSpec:
+        """The policy as a model. ConfigError where there is none of this name."""
+        from pessimal.rewards.named import spec_of  # which composes configurations
+
+        return spec_of(self.policy, kind=Kind.log_probability)
+
+    def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
+        """What is asked, by key: the prompts, alone and behind the personas."""
+        return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
+
+    def _is_census(self) -> bool:
+        """Whether it is asked for, or a function has tasks that all have a true answer."""
+        from pessimal.rewards.tasks import read_tasks, truth_of
+
+        asked = self.candidates.name == CENSUS
+        if asked and (self.model.kind is not Kind.callable or self.tasks is None):
+            raise ConfigError(
+                "candidates=census is for a function with tasks. Type: pessimal scan "
+                "FILE.py:FUNCTION tasks=FILE.jsonl"
+            )
+        if asked or self.candidates.name != "vocabulary" or self.model.kind is not Kind.callable:
+            return asked
+        return self.tasks is not None and all(
+            truth_of(task.columns) is not None for task in read_tasks(self.tasks)
+        )
 
     def check(self) -> None:
+        if self.tasks is not None:
+            from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+
+            self.prompts = prompts_of(read_tasks(self.tasks))
+            if self.model.kind in (Kind.callable, Kind.sum):
+                self.model.tasks = self.model.tasks or self.tasks
+        if self.in_answers:
+            self._check_answers()
+        if self.policy is not None:
+            self.policy_spec()
+        self.asked()
         if not self.prompts:
             raise ConfigError(
                 "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
             )
+        if self._is_census():
+            self.candidates = CandidatesSpec(CENSUS)
+            self.mode = Mode.text
+            return
+        if self.candidates.name == "vocabulary" and not has_vocabulary(self.model):
+            self.candidates = CandidatesSpec(ANSWERS, None, answers())
         vocabulary = self.candidates.name == "vocabulary"
-        if self.mode is Mode.ids and not vocabulary:
+        self.mode = mode = self.asked_as
+        if mode is Mode.ids and not vocabulary:
             raise ConfigError(
                 "mode=ids scores token ids; items are texts: type mode=text (or "
                 "candidates=vocabulary)"
             )
         kind = self.model.kind
         if "ids" not in kind.can:
-            if self.mode is not Mode.text:
+            if mode is not Mode.text:
                 raise ConfigError(
-                    f"mode={self.mode.value} with model.kind={kind.value}, which takes texts. Type "
+                    f"mode={mode.value} with model.kind={kind.value}, which takes texts. Type "
                     "mode=text"
-                )
-            if vocabulary and self.model.tokenizer is None:
-                raise ConfigError(
-                    f"model.kind={kind.value} has no vocabulary of its own: type "
-                    "model.tokenizer=DIR_OR_ID to scan one, or a list of texts, candidates=items "
-                    "candidates.path=FILE"
                 )
             self.trainer.check_alone(f"model.kind={kind.value} runs no network here")
         if kind in (Kind.log_probability, Kind.implicit):
             wanted = Mode.ids if vocabulary else Mode.text
-            if self.mode is not wanted:
+            if mode is not wanted:
                 raise ConfigError(
-                    f"mode={self.mode.value} with model.kind={kind.value}: a language model is "
+                    f"mode={mode.value} with model.kind={kind.value}: a language model is "
                     "asked for token ids of its vocabulary and for the texts of items, here "
                     f"{self.candidates.name}. Type mode={wanted.value}"
                 )
@@ -122,21 +238,28 @@ class ScanConfig(TaskConfig):
                     f"trainer=sharded with model.kind={kind.value}: its probabilities are read off "
                     "the whole output embedding. Type trainer=gpu, or trainer=ddp for several cards"
                 )
-        if kind is Kind.judge and self.mode is Mode.paper:
+        if kind is Kind.judge and mode is Mode.paper:
             raise ConfigError(
                 "mode=paper is the published procedure for reward models; a judge is asked in "
                 "mode=ids or mode=text"
             )
 
 
+class TrainerLoop(Enum):
+    """Whose calls of a reward model are known."""
+
+    trl = "trl"
+    verl = "verl"
+    openrlhf = "openrlhf"
+
+
 @dataclass
-class CheckConfig(TaskConfig):
+class CheckConfig(PromptedConfig):
     """`pessimal check`: is a model's score the same whatever the batch, the padding, the path and
-    the precision? With `url`: is it served right?"""
+    the precision? With `url`: is it served right? With `loop`: does a trainer send what the model's
+    template says?"""
 
     model: ModelSpec = MISSING
-    prompts: Prompts = field(default_factory=dict)
-    """The user turn; the first where several are given."""
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
     sample: Annotated[int, Ge(8)] = 64
     """Random tokens of the vocabulary that are asked as responses; a quarter as many longer ones
@@ -155,8 +278,8 @@ class CheckConfig(TaskConfig):
     endpoint: EndpointSpec = field(default_factory=EndpointSpec)
     """How this server is asked; its address is `url`."""
     forms: list[str] = field(default_factory=list)
-    """What it is sent: ids, messages (which it puts through its chat template), text; [] for all
-    that its API takes, but text where it takes messages."""
+    """What it is sent: ids, messages (which it puts through its chat template), text, pairs (a
+    prompt and a response); [] for all that its API takes, but text where it takes messages."""
     raw: bool = False
     """Ask a vLLM server for logits and no added special tokens, as `model.kind=endpoint` does;
     false takes its defaults, as most clients do."""
@@ -165,9 +288,24 @@ class CheckConfig(TaskConfig):
     server left out an adapter's head."""
     requests: Annotated[int, Interval(ge=50, le=200)] = 200
     """Most inputs that are sent to the server."""
+    loop: TrainerLoop | None = None
+    """A trainer whose loop should have the model read what its template says: trl, verl or
+    openrlhf."""
+    policy: str | None = None
+    """Of loop: the policy's tokenizer: a name of conf/model, a Hub repository or a local folder."""
 
     def check(self) -> None:
         self.model.require("check", "ids")
+        if (self.loop is None) != (self.policy is None) or (self.loop and self.url is not None):
+            raise ConfigError(
+                f"loop={self.loop and self.loop.value}, policy={self.policy}, url={self.url}: loop "
+                "goes with policy and without url. Type for example loop=trl policy=org/name"
+            )
+        if self.loop and self.model.kind is not Kind.head:
+            raise ConfigError(
+                f"loop={self.loop.value}: trainers run reward models with a head, and model.kind "
+                f"is {self.model.kind.value}. Leave out loop, or give a sequence classifier"
+            )
         if self.url is not None:
             self._check_served()
         if not self.prompts:
@@ -181,12 +319,19 @@ class CheckConfig(TaskConfig):
         self.trainer.check_alone("check runs on one device of one machine")
 
     def _check_served(self) -> None:
+        if not isinstance(next(iter(self.prompts.values()), ""), str):
+            raise ConfigError(
+                "url= sends a user's turn, and prompts= begins with a conversation: type for "
+                "example prompts=greatest"
+            )
         if self.model.kind is not Kind.head:
             raise ConfigError(
                 f"url={self.url}: servers are checked against reward models with a head, and "
                 f"model.kind is {self.model.kind.value}. Leave out url, or give the sequence "
                 "classifier that is served"
             )
+        if self.endpoint.api is None:
+            return
         if self.endpoint.api not in SERVED:
             raise ConfigError(
                 f"endpoint.api={self.endpoint.api} gives no rewards of whole inputs: type one of "
@@ -199,9 +344,28 @@ class CheckConfig(TaskConfig):
             )
 
     def sent(self) -> list[str]:
-        """The forms that the server is sent."""
-        takes = SERVED[self.endpoint.api]
+        """The forms that the server is sent; its API is known by now."""
+        self._check_served()
+        takes = SERVED[self.endpoint.api or ""]
         return self.forms or [form for form in takes if form != "text" or "messages" not in takes]
+
+
+@dataclass
+class ServeConfig(TaskConfig):
+    """`pessimal serve`: any reward behind /get_reward, /classify and /v1/score, for trainers that
+    want an address."""
+
+    model: ModelSpec = MISSING
+    host: str = "127.0.0.1"
+    """Address that is listened at; 0.0.0.0 for all of this machine's. There is no key: let nobody
+    else reach it."""
+    port: Annotated[int, Interval(ge=0, le=65535)] = 8000
+    """0 for any that is free."""
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+
+    def check(self) -> None:
+        self.model.require("serve", "text")
+        self.trainer.check_alone("serve runs on one device of one machine")
 
 
 @dataclass

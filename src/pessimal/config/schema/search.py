@@ -5,9 +5,9 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from pessimal.config.schema.shared import TaskConfig
+from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import Count, Prompts, listed
+from pessimal.options import Count, listed
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import Method, SearchSpec
@@ -15,12 +15,10 @@ from pessimal.tuning.spec import TuningSpec
 
 
 @dataclass
-class SearchConfig(TaskConfig):
+class SearchConfig(PromptedConfig):
     """`pessimal search`: the best or the worst response of a given length, with a certificate."""
 
     model: ModelSpec = MISSING
-    prompts: Prompts = field(default_factory=dict)
-    """The user turns that may be named, verbatim, by key."""
     prompt: Any = "greatest"
     """Key of the prompt; a list of keys maximises the mean reward over them."""
     search: SearchSpec = field(default_factory=SearchSpec)

@@ -5,10 +5,11 @@ import os
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
+from pessimal.conversation import prompt_of, read_prompts
 from pessimal.errors import ConfigError
 from pessimal.options import Options
 
@@ -108,3 +109,21 @@ class TaskConfig(Options):
     """Draw progress bars where there is a terminal; otherwise log lines."""
     tracking: TrackingSpec = field(default_factory=TrackingSpec)
     paths: PathsSpec = field(default_factory=PathsSpec)
+
+
+@dataclass
+class PromptedConfig(TaskConfig):
+    """What verbs share that ask a model."""
+
+    prompts: dict[str, Any] = field(default_factory=dict)
+    """The user turns, verbatim, by key; or conversations, each a list of messages with role and
+    content."""
+    prompts_path: str | None = None
+    """File of more of them: YAML (key: prompt), or JSON lines with key, and prompt or messages;
+    prompts=FILE takes these alone."""
+
+    def __post_init__(self):
+        named = {key: prompt_of(one, name=f"prompts.{key}") for key, one in self.prompts.items()}
+        more = {} if self.prompts_path is None else read_prompts(self.prompts_path)
+        self.prompts = named | more
+        super().__post_init__()

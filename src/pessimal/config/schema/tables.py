@@ -47,7 +47,7 @@ class ImportConfig(TaskConfig):
     prompt: str | None = None
     """Key of the prompt that an EloEverything file or a file of checkpoints was scored with; taken
     from the file's name where that is a known key or its wording."""
-    prompts: dict[str, str] = field(default_factory=dict)
+    prompts: dict[str, Any] = field(default_factory=dict)
     """Wordings by key, where they are known."""
     model_name: str | None = None
     """The model that a file is of, also typed model=NAME: OWNER/NAME, or the label of a known one;
@@ -180,8 +180,8 @@ class CompareConfig(TaskConfig):
     explanations: list[str] = field(default_factory=list)
     """Instead of score tables, explanations of the registry: their names, or [all]."""
     models: list[str] = field(default_factory=list)
-    """Only these models; all of them where empty."""
-    prompts: dict[str, str] = field(default_factory=dict)
+    """Only these models, by any of their names, folders or addresses; all of them where empty."""
+    prompts: dict[str, Any] = field(default_factory=dict)
     """Only these prompts; all of them where empty."""
     reference: Annotated[str | None, OneOf((None, "published"))] = None
     """Beside the chosen models, the ten published ones, on the items and prompts that both were
@@ -226,6 +226,12 @@ class CompareConfig(TaskConfig):
     words: list[str] = field(default_factory=list)
     """Words to look at by name: what the step between two language models does to them, and their
     ranks over checkpoints."""
+    policy: str | None = None
+    """A language model whose log-probabilities were scanned: what optimising each reward would do
+    to it is forecast."""
+    mitigations: list[str] = field(default_factory=list)
+    """Other rewards that are forecast beside each: without:FEATURE (the feature's line taken away)
+    or mix:MODEL (half of each)."""
     polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a
     level in the key."""
@@ -243,6 +249,8 @@ class CompareConfig(TaskConfig):
             raise ConfigError(
                 "source=wandb fetches score tables; leave tables and explanations out"
             )
+        if self.mitigations and self.policy is None:
+            raise ConfigError("mitigations are of a forecast, which needs a policy: policy=NAME")
         if self.explanations and self.reference is not None:
             raise ConfigError(
                 f"reference={self.reference} stands beside score tables, and explanations are "

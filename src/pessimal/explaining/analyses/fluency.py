@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from pessimal.conversation import Conversation
 from pessimal.explaining.analyses.flips import SHARES, clustered_share
 from pessimal.explaining.analyses.intervals import cluster_index, draws, median_interval
-from pessimal.rewards.frame import Conversation, Encoded
+from pessimal.rewards.frame import Encoded
 
 RATIO = "perplexity_ratio"
 """Column of the table of outcomes: perplexity of the edited response over that of the response; NaN

@@ -6,22 +6,32 @@ attribute an edit was asked for. Flip rates and mean changes are of edits as the
 (`flip_rate`); here the attributes' parts in them are separated.
 """
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.sparse import csr_array
 
+from pessimal.analyses.regression import heads_beyond
 from pessimal.errors import TableError
 from pessimal.explaining.analyses.flips import MOVED, USED
 from pessimal.explaining.analyses.intervals import benjamini_hochberg, cluster_index
+from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
 
 RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "held", "slope", "slope_low"]
 RETURNED += ["slope_high", "slope_p", "slope_q", "slope_q_low", "slope_q_high"]
-RETURNED += ["inflation", "explained"]
+RETURNED += ["random_words", "words_within", "beyond_q", "inflation", "explained"]
+LEAST = 4
+"""Comparisons that errors need."""
 LENGTH = "verbosity"
 """The attribute that measures length."""
 OTHERS = "the other attributes"
 ROUNDING = 1e-9
+WORDS = 2000
+"""Of more words that edits add or take, their changes in number are projected to so many, by one
+random matrix."""
 
 
 def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -40,6 +50,11 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     With no more comparisons than attributes such a line has no errors. Then length comes first: the
     slope of `LENGTH` is that of a line on it alone, of any other attribute on itself and `LENGTH`.
 
+    Edits along an attribute share their wording, so a reward that has a price for every word, and a
+    taste for nothing, has slopes too, which hold for other comparisons. So each slope is also held
+    against prices drawn at random, as large as fit what the attributes do not explain
+    (`regression.heads_beyond`).
+
     Args:
         table: of outcomes, with a column `moved/NAME` for each detector.
 
@@ -49,9 +64,12 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         attributes, `LENGTH`, or nothing), slope (SD of reward per SD of the attribute), slope_low,
         slope_high and slope_p (of this attribute alone), slope_q (Benjamini-Hochberg over the
         attributes), slope_q_low and slope_q_high (an interval corrected as slope_q is, which holds
-        0 exactly where slope_q is above 1 − confidence), inflation (of the slope's variance, by
-        what the attributes have in common; 1: nothing, above 10 hardly separable), explained (R² of
-        all attributes together; where length comes first, what this attribute adds to it). Errors
+        0 exactly where slope_q is above 1 − confidence), random_words (share of random prices of
+        words that give so large a slope), words_within (95 % of them lie within ± this), beyond_q
+        (the larger of slope_p and random_words, corrected as slope_q is), inflation (of the slope's
+        variance, by what the attributes have in common; 1: nothing, above 10 hardly separable),
+        explained (R² of all attributes together; where length comes first, what this attribute adds
+        to it). Errors
         are NaN with three comparisons or fewer; slopes too with no more edits than attributes.
 
     Raises:
@@ -97,16 +115,21 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     if n <= 1 + k or not names:
         return [{"attribute": name, **counts} for name in names]
     index = cluster_index(rows["comparison"], clusters)
+    texts = rows[["original", "edited"]]
     if c > 1 + k:
         fit = fitted_line(moved, change, index, c)
-        lines = pd.DataFrame({"held": OTHERS, **fit})
+        random = _of_random_words(moved, np.arange(k), change, index, changed_words(texts))
+        lines = pd.DataFrame({"held": OTHERS, **fit, **random})
     else:
+        words = changed_words(texts)
         length = moved[:, [names.index(LENGTH)]] if LENGTH in names else moved[:, :0]
         alone = fitted_line(length, change, index, c)["explained"] if LENGTH in names else 0.0
         fits = []
         for name, column in zip(names, moved.T, strict=True):
             first = length[:, :0] if name == LENGTH else length
-            fit = fitted_line(np.column_stack([first, column]), change, index, c)
+            both = np.column_stack([first, column])
+            fit = fitted_line(both, change, index, c)
+            fit |= _of_random_words(both, np.array([both.shape[1] - 1]), change, index, words)
             added = fit.pop("explained") - (0.0 if name == LENGTH else alone)
             last = {key: values[-1] for key, values in fit.items()}
             held = LENGTH if first.size else "nothing"
@@ -116,6 +139,7 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     # A slope that is 0 but for rounding has an error that is, too.
     p = np.where((np.abs(lines["slope"]) < ROUNDING) & lines["error"].notna(), 1.0, p)
     q = benjamini_hochberg(p)
+    beyond = benjamini_hochberg(np.where(np.isnan(p), p, np.maximum(p, lines["random_words"])))
     # The level at which as many intervals leave out 0 as slopes hold, and one where none does.
     corrected = 1 - (1 - confidence) * max((q <= 1 - confidence).sum(), 1) / k
     ends: dict[str, pd.Series] = {}
@@ -125,9 +149,54 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     correlations = np.atleast_2d(np.corrcoef(moved, rowvar=False))
     inflation = np.diag(np.linalg.pinv(correlations))
     table = lines.drop(columns=["error", "freedom"]).assign(
-        attribute=names, **counts, **ends, slope_p=p, slope_q=q, inflation=inflation
+        attribute=names,
+        **counts,
+        **ends,
+        slope_p=p,
+        slope_q=q,
+        beyond_q=beyond,
+        inflation=inflation,
     )
     return table.to_dict("records")
+
+
+def changed_words(texts: pd.DataFrame) -> np.ndarray:
+    """(n, at most WORDS): by how many each word or mark is more in `edited` than in `original`,
+    case apart, of those that some edit adds or takes; of more words than rows, as many columns
+    as rows, with the same products."""
+    places: dict[str, int] = {}
+    values, rows, columns = [], [], []
+    for row, (original, edited) in enumerate(texts.itertuples(index=False)):
+        count = Counter(map(str.lower, tokens(edited)))
+        count.subtract(map(str.lower, tokens(original)))
+        for word, more in count.items():
+            if more:
+                values.append(float(more))
+                rows.append(row)
+                columns.append(places.setdefault(word, len(places)))
+    sparse = csr_array((values, (rows, columns)), shape=(len(texts), len(places)))
+    if len(places) > WORDS:
+        drawn = np.random.default_rng(0).standard_normal((len(places), WORDS))
+        moved = sparse @ drawn / np.sqrt(WORDS)
+    else:
+        moved = sparse.toarray()
+    if moved.shape[1] > len(moved):
+        left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+        moved = left * sizes
+    return moved
+
+
+def _of_random_words(
+    moved: np.ndarray, which: np.ndarray, change: np.ndarray, index: np.ndarray, words: np.ndarray
+) -> dict:
+    """random_words and words_within of some coefficients of a line of the change (n,) on what moved
+    (n, k)."""
+    if not words.size:  # no edit changes a word
+        return dict.fromkeys(("random_words", "words_within"), np.zeros(len(which)))
+    design = np.column_stack([np.ones(len(change)), moved])
+    weights = np.linalg.pinv(design).T[:, 1 + which]  # (n, coefficients)
+    found = heads_beyond(weights, design, change[:, None], index, [words[:, None]])
+    return {"random_words": found.share[:, 0], "words_within": found.within[:, 0]}
 
 
 def fitted_line(moved: np.ndarray, change: np.ndarray, index: np.ndarray, c: int) -> dict:
@@ -142,7 +211,7 @@ def fitted_line(moved: np.ndarray, change: np.ndarray, index: np.ndarray, c: int
     np.add.at(moment, index, design * change[:, None])
     slope, error = _solved(gram.sum(0), moment.sum(0)), np.full(columns, np.nan)
     freedom = np.full(columns, np.nan)
-    if c > columns and c > 3:
+    if c > columns and c >= LEAST:
         without = _solved(gram.sum(0) - gram, moment.sum(0) - moment)  # (clusters, 1 + k)
         error = np.sqrt((c - 1) / c * ((without - without.mean(0)) ** 2).sum(0))
         # What each comparison weighs in a slope: that of its part that the others do not explain.

@@ -97,8 +97,10 @@ class Checkpoint:
         import transformers
 
         from pessimal.rewards.digests import weight_shapes
+        from pessimal.rewards.hub import check_counts
         from pessimal.rewards.language import has_reward_head
 
+        check_counts(self.folder, name=self.model)
         try:
             config = transformers.AutoConfig.from_pretrained(self.folder)
         except Exception as error:

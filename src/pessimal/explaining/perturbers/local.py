@@ -4,7 +4,7 @@ an endpoint.
 Knows transformers. Does not know wordings, nor whether a reply is of use.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -15,6 +15,7 @@ from pessimal.errors import ModelError, WorkError
 from pessimal.explaining.chat.client import Question, Reply, Usage, digest_of
 from pessimal.explaining.perturbers.checkpoint import Checkpoint
 from pessimal.explaining.perturbers.llm import TwoSteps
+from pessimal.rewards.rendering import rendered
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel
@@ -81,10 +82,7 @@ class OnMachine:
         # In one turn, as not every template (Gemma 2's) takes a system's.
         system, user, *rest = question.sent()
         messages = [{"role": "user", "content": f"{system['content']}\n\n{user['content']}"}, *rest]
-        encoded = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=True
-        )
-        return list(cast(Mapping[str, list[int]], encoded)["input_ids"])
+        return rendered(self.tokenizer, messages, add_generation_prompt=True, tokenize=True)
 
     def _reply(self, question: Question) -> Reply:
         import torch

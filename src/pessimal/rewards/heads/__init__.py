@@ -11,11 +11,17 @@ import functools
 import importlib
 import pkgutil
 
-import pessimal.rewards.heads.named  # noqa: F401  (makes OpenAssistant's configuration known)
+import pessimal.rewards.heads.openassistant  # noqa: F401  (makes its configuration known)
 from pessimal import extensions
 from pessimal.errors import ConfigError
 from pessimal.rewards.heads.base import Head, Shapes
-from pessimal.rewards.heads.checkpoint import closing_ids, is_pairrm, renamed
+from pessimal.rewards.heads.checkpoint import (
+    BACKBONE,
+    backbone_of,
+    closing_ids,
+    is_pairrm,
+    renamed,
+)
 
 GROUP = "pessimal.heads"
 """Entry points under which other packages offer theirs."""
@@ -50,4 +56,14 @@ def head_for(names: Shapes) -> type[Head] | None:
     return next((head for head in heads() if head.fits(names)), None)
 
 
-__all__ = ["Head", "Shapes", "closing_ids", "head_for", "heads", "is_pairrm", "renamed"]
+__all__ = [
+    "BACKBONE",
+    "Head",
+    "Shapes",
+    "backbone_of",
+    "closing_ids",
+    "head_for",
+    "heads",
+    "is_pairrm",
+    "renamed",
+]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
+from pessimal.errors import ModelError
 from pessimal.rewards.network import RewardNetwork
 
 Shapes = Mapping[str, Sequence[int]]
@@ -32,9 +33,13 @@ class Head(ABC):
     sequence = False
     """Whether it reads every position of the response, and not the last alone."""
 
+    output: int | slice = 0
+    """Which column of `values` is the reward; a slice gives several."""
+
     @abstractmethod
-    def __init__(self, network: RewardNetwork, *, output: int = 0):
-        """Take the weights from a network, of whose outputs number `output` is the reward."""
+    def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
+        """Take the weights from a network; `output` is the column of `values` that is the
+        reward."""
 
     @staticmethod
     @abstractmethod
@@ -42,15 +47,31 @@ class Head(ABC):
         """Whether a checkpoint with weights of these names has this head."""
 
     @staticmethod
+    def outputs(shapes: Shapes) -> int:
+        """How many numbers it gives, by its weights; of a gated head, how many it mixes."""
+        return 1
+
+    @staticmethod
+    def stock(shapes: Shapes) -> bool:
+        """Whether transformers' own sequence classifier has a place for all of its weights."""
+        return False
+
+    @staticmethod
     def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
         """Modules by the names of the published class, to be filled from the checkpoint; empty
         where transformers has the class itself."""
         return {}
 
-    @abstractmethod
+    def values(self, final: Tensor, context: Tensor | None) -> Tensor:
+        """All of its outputs (batch, columns) float32 from the hidden states `final` (batch,
+        hidden) float32 of one position; a gated head's mixture comes first. A head of one output
+        may define `read` alone."""
+        return self.read(final, context).unsqueeze(1)
+
     def read(self, final: Tensor, context: Tensor | None) -> Tensor:
-        """Rewards (batch,) float32 from the last position's hidden states `final` (batch, hidden)
-        float32."""
+        """Rewards (batch,) float32, or (batch, columns) where `output` is a slice, from the last
+        position's hidden states `final` (batch, hidden) float32."""
+        return self.values(final, context)[:, self.output]
 
     def context(self, states: Tensor, ids: Sequence[int]) -> Tensor | None:
         """What the head takes from the prompt: once per frame, from the prefix's hidden states (P,
@@ -75,8 +96,14 @@ def in_float32(module: nn.Module) -> nn.Module:
 
 
 def linear(name: str, shapes: Shapes) -> nn.Linear:
-    """The linear layer whose weights have this name."""
-    outputs, inputs = shapes[f"{name}.weight"]
+    """The linear layer whose weights have this name. ModelError where they are of another."""
+    if len(shape := shapes[f"{name}.weight"]) != 2:
+        raise ModelError(
+            f"{name}.weight has the shape {list(shape)} and is no linear layer's: heads of linear "
+            "layers with ReLU between them are read. For another give a model with code of its "
+            "own, model.trust_remote_code=true, or add the head: docs/extend/head.md"
+        )
+    outputs, inputs = shape
     return nn.Linear(inputs, outputs, bias=f"{name}.bias" in shapes)
 
 

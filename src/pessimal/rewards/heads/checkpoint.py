@@ -8,19 +8,24 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from pessimal.errors import ModelError
 from pessimal.rewards.heads.base import Shapes
 
-_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight")
+_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "word_embeddings.weight")
 BACKBONE = "model"
 """What `NativeRewardModel` calls the network under the head."""
+
+
+def backbone_of(shapes: Shapes) -> str:
+    """Where the network under the head lies, by the name of its input embedding: `model` in most;
+    empty where it is the whole, or not known."""
+    ends = [(name, end) for name in shapes for end in _EMBEDDINGS if name.endswith(end)]
+    names = [name.removesuffix(end).removesuffix(".") for name, end in ends]
+    return BACKBONE if BACKBONE in names else (names or [""])[0]
 
 
 def renamed(shapes: Shapes) -> dict[str, str]:
     """`key_mapping` of `from_pretrained` for checkpoints whose backbone has another name (Starling:
     `transformer`, OpenAssistant: `gpt_neox`); empty where it is `model`."""
-    ends = [(name, end) for name in shapes for end in _EMBEDDINGS if name.endswith(end)]
-    names = [name.removesuffix(end).removesuffix(".") for name, end in ends]
-    if BACKBONE in names or not names or not names[0]:
-        return {}
-    return {rf"^{re.escape(names[0])}\.": f"{BACKBONE}."}
+    name = backbone_of(shapes)
+    return {} if name in ("", BACKBONE) else {rf"^{re.escape(name)}\.": f"{BACKBONE}."}
 
 
 def is_pairrm(shapes: Shapes) -> bool:

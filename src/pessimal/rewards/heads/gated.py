@@ -9,6 +9,7 @@ single quantile.
 
 import re
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -55,16 +56,20 @@ class GatedHead(Head):
     place = -1
     gated = True
 
-    def __init__(self, network: RewardNetwork, *, output: int = 0):
+    def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
         self.regression = in_float32(network.get_submodule("regression_layer"))
         transform = network.get_parameter("reward_transform_matrix")
         self.transform = transform.detach().float().clone()  # (objectives, objectives)
         self.gating = in_float32(network.get_submodule("gating"))
-        self.opening = network.assistant_opening
+        self.opening, self.output = network.assistant_opening, output
 
     @staticmethod
     def fits(shapes: Shapes) -> bool:
         return "regression_layer.weight" in shapes and "gating.logit_scale" in shapes
+
+    @staticmethod
+    def outputs(shapes: Shapes) -> int:
+        return shapes["reward_transform_matrix"][0]
 
     @staticmethod
     def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
@@ -80,10 +85,15 @@ class GatedHead(Head):
         end = prompt_end(ids, self.opening)
         return self.gating(states[end].unsqueeze(0))[0]
 
-    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
-        objectives = len(self.transform)
-        quantiles = self.regression(final).view(len(final), objectives, -1)
-        return quantiles.mean(dim=2) @ self.transform @ context
+    def coefficients(self, context: Tensor) -> Tensor:
+        """What each objective's reward is multiplied by (objectives,) in the mixture."""
+        return self.transform @ context
+
+    def values(self, final: Tensor, context: Tensor | None) -> Tensor:
+        quantiles = self.regression(final).view(len(final), len(self.transform), -1)
+        objectives = quantiles.mean(dim=2)
+        mixed = objectives @ self.coefficients(cast(Tensor, context))
+        return torch.cat([mixed.unsqueeze(1), objectives], dim=1)
 
 
 def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:

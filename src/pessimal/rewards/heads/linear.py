@@ -1,23 +1,78 @@
-"""One linear layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and
-most others)."""
+"""Linear layers under one of the names that published models give them.
 
-from torch import Tensor
+One layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and most
+others), and its token classifiers, whose layer has a bias (verl's and TRL's), call it `score`;
+InternLM2, Starling and Athene `v_head`; UltraRM and Eurus-RM `regression_head`; OpenAssistant's
+Pythia `out_proj`. Several layers with ReLU between them: INF-ORM (Yang et al. 2024), WorldPM (Wang
+et al. 2025), Qwen2.5-Math-RM (Yang et al. 2024), Qwen2.5-Math-PRM (Zhang et al. 2025), which has
+two outputs a step, and GRM's `v_head.summary` (Yang et al. 2024, either).
+"""
 
-from pessimal.rewards.heads.base import Head, Shapes, in_float32
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+from pessimal.errors import ModelError
+from pessimal.rewards.heads.base import (
+    Head,
+    Shapes,
+    in_float32,
+    layer_numbers,
+    linear,
+    perceptron,
+)
 from pessimal.rewards.network import RewardNetwork
 
 
 class LinearHead(Head):
-    """`score`: a linear layer, of one output or of several attributes of which one is the
-    reward."""
+    """A linear layer `NAME`, or linear layers `NAME.N` with ReLU between them."""
 
-    def __init__(self, network: RewardNetwork, *, output: int = 0):
-        self.score = in_float32(network.get_submodule("score"))
+    names: tuple[str, ...] = ("v_head", "v_head.summary", "score", "regression_head", "out_proj")
+
+    def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
+        shapes = {name: weight.shape for name, weight in network.state_dict().items()}
+        self.layers = in_float32(network.get_submodule(self.name(shapes)))
         self.output = output
 
-    @staticmethod
-    def fits(shapes: Shapes) -> bool:
-        return "score.weight" in shapes
+    @classmethod
+    def name(cls, shapes: Shapes) -> str:
+        """What holds the layers; empty where none of the names does."""
+        layers = (n for n in cls.names if f"{n}.weight" in shapes or layer_numbers(n, shapes))
+        return next(layers, "")
 
-    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
-        return self.score(final)[:, self.output]
+    @classmethod
+    def fits(cls, shapes: Shapes) -> bool:
+        return bool(cls.name(shapes))
+
+    @classmethod
+    def outputs(cls, shapes: Shapes) -> int:
+        name = cls.name(shapes)
+        last = max(layer_numbers(name, shapes), default=None)
+        return shapes[f"{name}.weight" if last is None else f"{name}.{last}.weight"][0]
+
+    @classmethod
+    def stock(cls, shapes: Shapes) -> bool:
+        # A token classifier's bias would be dropped.
+        return "score.weight" in shapes and "score.bias" not in shapes
+
+    @classmethod
+    def modules(
+        cls, shapes: Shapes, config: PreTrainedConfig
+    ) -> dict[str, nn.Module | nn.Parameter]:
+        if getattr(config, "pooling", "last") not in ("last", None):
+            raise ModelError(
+                f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "
+                "all positions, which is not supported. OpenAssistant's models with pooling=last "
+                "are"
+            )
+        name = cls.name(shapes)
+        make = linear if f"{name}.weight" in shapes else perceptron
+        module: nn.Module = make(name, shapes)
+        first, *inside = name.split(".")
+        for part in reversed(inside):
+            outer = nn.Module()
+            setattr(outer, part, module)
+            module = outer
+        return {first: module}
+
+    def values(self, final: Tensor, context: Tensor | None) -> Tensor:
+        return self.layers(final)

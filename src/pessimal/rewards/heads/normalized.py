@@ -2,27 +2,27 @@
 the configuration asks for it."""
 
 import torch
-from torch import Tensor, nn
-from transformers import PreTrainedConfig
+from torch import Tensor
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads.base import Head, Shapes, in_float32, linear
+from pessimal.rewards.heads.linear import LinearHead
 from pessimal.rewards.network import RewardNetwork
 
 _EPSILON = 1e-8
 
 
-class NormalizedHead(Head):
+class NormalizedHead(LinearHead):
     """`score_head`, less the mean and over the standard deviation that were kept in training
     (`config.do_normalize`).
 
     A cost model's output is a cost: high is bad, and it is scaled without taking the mean away.
     """
 
-    def __init__(self, network: RewardNetwork, *, output: int = 0):
-        self.layer = in_float32(network.get_submodule("score_head"))
-        self.output = output
-        config, outputs = network.config, len(next(self.layer.parameters()))
+    names = ("score_head",)
+
+    def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
+        super().__init__(network, output=output)
+        config, outputs = network.config, len(list(self.layers.parameters())[-1])
         on = bool(getattr(config, "do_normalize", False))
         kind = getattr(config, "score_type", "reward")
         if on and kind not in _NORMALIZED:
@@ -39,16 +39,8 @@ class NormalizedHead(Head):
         if scaled:
             self.scale = torch.tensor(variance or [1.0] * outputs).sqrt() + _EPSILON
 
-    @staticmethod
-    def fits(shapes: Shapes) -> bool:
-        return "score_head.weight" in shapes
-
-    @staticmethod
-    def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
-        return {"score_head": linear("score_head", shapes)}
-
-    def read(self, final: Tensor, context: Tensor | None) -> Tensor:
-        return ((self.layer(final) - self.shift) / self.scale)[:, self.output]
+    def values(self, final: Tensor, context: Tensor | None) -> Tensor:
+        return (super().values(final, context) - self.shift) / self.scale
 
 
 _NORMALIZED = {"reward": (True, True), "cost": (False, True), "critic": (False, False)}

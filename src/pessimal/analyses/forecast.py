@@ -1,0 +1,392 @@
+"""What optimising each reward would do to a policy, and to everything that is known of what it
+says: exactly, over the policy's one-token answers or a list of items.
+
+Says nothing of longer answers, nor of what a training that stops short of its optimum does.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.optimised import Optimised, Optimising, change_error, mean_of
+from pessimal.errors import TableError, did_you_mean
+from pessimal.plots import Forest, Lines, TokenTable
+from pessimal.tables import ScoreTable
+from pessimal.tables.result import Effect, Result
+from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables.table_set import TableSet, labels_of
+from pessimal.tables.words import spelled
+from pessimal.texts import WORD, literal
+
+AT = 1.0
+"""Nats at which changes are drawn and named first."""
+SPENT = 2.0
+"""Nats at which tokens are named."""
+LEAST_SUPPORT = 50
+"""Effective candidates below which no interval is given."""
+ELO = "people's Elo"
+MIXED = 0.5
+"""Weight of the other reward where two are mixed."""
+
+
+def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
+    """The log-probabilities of a policy by prompt, those of this candidate set before others.
+
+    Raises:
+        TableError: there are none.
+    """
+    everything = [*tables.tables, *tables.beside]
+    language = [t for t in everything if t.provenance.score == LOG_PROBABILITY]
+    labels = labels_of(language)
+    found: dict[str, ScoreTable] = {}
+    for table in language:
+        if name in (table.provenance.model, labels[table.provenance.model]):
+            found.setdefault(table.provenance.prompt, table)
+    if not found:
+        guess = did_you_mean(name, [*labels])
+        raise TableError(
+            f"policy={name!r}: no log-probabilities of it; there are some of: "
+            f"{', '.join(labels) or 'no model'}.{guess} To make them: pessimal scan {name} "
+            "model.kind=log_probability"
+        )
+    return found
+
+
+def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
+    """The policy's candidates with a reward each: by id where both have the same, else by text.
+
+    Returns:
+        The rows of the policy's table that the other has, with log_p (nats) and reward.
+
+    Raises:
+        TableError: fewer than 3, or another question under one key.
+    """
+    mine, other = policy.provenance, reward.provenance
+    if mine.prompt_text and other.prompt_text and mine.prompt_text != other.prompt_text:
+        raise TableError(f"the reward was asked something else under this key: {other.asked!r}")
+    rows = policy.rows.rename(columns={"reward": "log_p"})
+    key, rewards = _by_key(policy, reward)
+    columns = ["reward", *(c for c in ("elo",) if c in rewards and c not in rows)]
+    rows = rows.join(rewards[columns], on=key, how="inner")
+    if len(rows) < 3:
+        raise TableError(
+            f"{mine.model} and {other.model} share {len(rows)} candidates. Score what the policy "
+            f"can say: pessimal scan REWARD policy={mine.model}"
+        )
+    return rows.reset_index(drop=True)
+
+
+def _by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
+    """What candidates of the two are matched by, and the other's rows by that, each once."""
+    same = policy.provenance.candidates_digest == other.provenance.candidates_digest
+    key = "candidate_id" if same else "text"
+    return key, other.rows.drop_duplicates(key, keep=False).set_index(key)
+
+
+def features(
+    rows: pd.DataFrame, options: Options, *, prompt_text: str | None = None
+) -> dict[str, np.ndarray]:
+    """What is known of each candidate, by name; not a number where it is not known.
+
+    Ratings and frequency are of the word that a candidate spells; groups, kinds and spellings are 1
+    for its members and 0 for others.
+
+    Args:
+        rows: text and kind; elo and survives where there are.
+    """
+    texts = pd.Index(rows["text"])
+    words = spelled(texts)
+    unique = sorted({word for word in words.tolist() if word})
+    known: dict[str, np.ndarray] = {}
+    if "elo" in rows:
+        known[ELO] = rows["elo"].to_numpy(dtype=float)
+    for name, valence in options.lexicons.items():
+        known[f"valence, {name}"] = words.map(valence).to_numpy(dtype=float)
+    if options.frequencies is not None:
+        zipf = options.frequencies.zipf(unique)
+        known["Zipf frequency"] = words.map(zipf).to_numpy(dtype=float)
+    for axis, terms in options.identity.items():
+        known[f"terms of {axis}"] = words.isin(set(terms.terms)).to_numpy(dtype=float)
+    bare = [text.strip() for text in texts.tolist()]
+    prompt = set(WORD.findall((prompt_text or "").lower()))
+    of_prompt = [text.lower() in prompt for text in bare]
+    is_word = words.notna().to_numpy()
+    with_case = np.array([text[:1].isupper() for text in bare], dtype=float)
+    known |= {
+        "characters": np.array([len(text) for text in bare], dtype=float),
+        "words": is_word.astype(float),
+        "words with a capital": np.where(is_word, with_case, np.nan),
+        "words of the prompt": np.array(of_prompt, dtype=float),
+        "special tokens": rows["kind"].isin(("special", "unused")).to_numpy(dtype=float),
+        "nothing to see": np.array([not text.isprintable() or not text for text in bare], float),
+    }
+    if rows["survives"].notna().any():
+        survives = rows["survives"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+        known["read otherwise as text"] = 1 - survives
+    return {name: values for name, values in known.items() if _varies(values)}
+
+
+def _varies(values: np.ndarray) -> bool:
+    return len(np.unique(values[np.isfinite(values)])) > 1
+
+
+def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float) -> pd.DataFrame:
+    """How each feature moves as the policy is optimised.
+
+    Means are over the candidates that a feature is known of; the unit of a change is their standard
+    deviation under the policy. Intervals say how much of it other candidates of the same kind would
+    share; there is none where fewer than `LEAST_SUPPORT` candidates carry the mass.
+
+    Returns:
+        A row a feature and KL above 0: feature, kl, strength, before, mean, change, low, high,
+            per_nat, best_of_n (the change at the same KL), turns_at, n, support, mass.
+    """
+    from scipy import stats
+
+    reach = float(stats.norm.ppf((1 + confidence) / 2))
+    rows = []
+    for name, values in known.items():
+        inside = np.isfinite(values)
+        mass = float(before.p[inside].sum())
+        start = mean_of(before.p, values, inside)
+        spread = np.sqrt(mean_of(before.p, (values - start) ** 2, inside))
+        if not spread > 0:
+            continue
+        turn = before.turning(values, inside)
+        for at, best in zip(before.tilts[1:], before.bests[1:], strict=True):
+            mean = mean_of(at.q, values, inside)
+            change = (mean - start) / spread
+            support = _support(at, inside)
+            error = np.nan
+            if support >= LEAST_SUPPORT:
+                error = reach * change_error(before, at, values, inside) / spread
+            rows.append(
+                {"feature": name, "kl": at.kl, "strength": at.strength}
+                | {"before": start, "mean": mean, "change": change}
+                | {"low": change - error, "high": change + error, "per_nat": change / at.kl}
+                | {"best_of_n": (mean_of(best.q, values, inside) - start) / spread}
+                | {"turns_at": turn.kl if turn else np.nan}
+                | {"n": int(inside.sum()), "support": support, "mass": mass}
+            )
+    return pd.DataFrame(rows)
+
+
+def _support(at: Optimised, inside: np.ndarray) -> float:
+    q = at.q[inside]
+    return float(q.sum() ** 2 / np.sum(q**2)) if q.any() else 0.0
+
+
+def mitigated(
+    before: Optimising, known: dict[str, np.ndarray], rewards: dict[str, np.ndarray], what: str
+) -> Optimising:
+    """The policy beside another reward: `without:FEATURE`, what is left of it when the feature is
+    known (its line under the policy taken away); or `mix:MODEL`, half of each, in standard
+    deviations.
+
+    Raises:
+        TableError: it is neither, or the feature or the model is not there.
+    """
+    kind, _, name = what.partition(":")
+    named = {"without": known, "mix": rewards}.get(kind)
+    if named is None or name not in named:
+        there = [f"without:{n}" for n in known] + [f"mix:{n}" for n in rewards]
+        guess = did_you_mean(what, there)
+        raise TableError(f"mitigations: {what!r}; there are {', '.join(there)}.{guess}")
+    values, p = named[name], before.p
+    inside = np.isfinite(values)
+    centred = np.where(inside, values - mean_of(p, values, inside), 0.0)
+    variance = p @ centred**2
+    if kind == "without":
+        scores = before.scores - (p @ (before.scores * centred)) / variance * centred
+    else:
+        scores = (1 - MIXED) * before.scores + MIXED * centred / np.sqrt(variance)
+    return Optimising(before.log_p, scores)
+
+
+def forecast(
+    policy: ScoreTable,
+    reward: ScoreTable,
+    options: Options,
+    *,
+    others: dict[str, ScoreTable] | None = None,
+) -> dict[str, pd.DataFrame]:
+    """What optimising one reward does to one policy under one prompt.
+
+    Args:
+        policy: its log-probabilities.
+        others: other rewards on the same prompt, by name: they are features too.
+
+    Returns:
+        By result: `forecast` (a row a way of optimising and KL), `forecast_drift` (see `drift`),
+            `forecast_tokens` (those that gain and lose the most), and `forecast_mitigations` where
+            some are asked for.
+
+    Raises:
+        TableError: see `joined`, `Optimising` and `mitigated`.
+    """
+    rows = joined(policy, reward)
+    before = Optimising(rows["log_p"].to_numpy(float), rows["reward"].to_numpy(float))
+    known = features(rows, options, prompt_text=policy.provenance.prompt_text)
+    rewards = {name: _reward_of(rows, policy, other) for name, other in (others or {}).items()}
+    rewards = {name: values for name, values in rewards.items() if _varies(values)}
+    known |= {f"reward of {name}": values for name, values in rewards.items()}
+    mass = float(np.exp(rows["log_p"].to_numpy(float)).sum())
+    ways = {"tilt": before.tilts, "best of n": before.bests}
+    path = pd.DataFrame(
+        {"way": way, "kl": at.kl, "strength": at.strength}
+        | {"reward": float(at.q @ before.reward), "gain": float(at.q @ before.scores)}
+        | {"deviation": float(np.sqrt(at.q @ (before.scores - at.q @ before.scores) ** 2))}
+        | {"support": at.support, "likeliest": rows["text"].iat[int(at.q.argmax())]}
+        | {"likeliest_mass": float(at.q.max()), "policy_deviation": before.deviation}
+        | {"most_kl": before.most, "n": len(rows), "mass": mass}
+        for way, points in ways.items()
+        for at in points
+    )
+    moved = {"forecast": path}
+    moved["forecast_drift"] = drift(before, known, confidence=options.confidence)
+    moved["forecast_tokens"] = pd.concat(_moved(rows, before, options.top), ignore_index=True)
+    if options.mitigations:
+        moved["forecast_mitigations"] = pd.concat(
+            drift(other, known, confidence=options.confidence)
+            .query("kl == @AT")
+            .assign(mitigation=name)
+            for name, other in {
+                "none": before,
+                **{what: mitigated(before, known, rewards, what) for what in options.mitigations},
+            }.items()
+        )
+    return moved
+
+
+def _reward_of(rows: pd.DataFrame, policy: ScoreTable, other: ScoreTable) -> np.ndarray:
+    key, rewards = _by_key(policy, other)
+    return rewards["reward"].reindex(rows[key]).to_numpy(dtype=float)
+
+
+def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.DataFrame]:
+    """Tokens that gain and lose most mass at `SPENT` nats, or at the last KL before it."""
+    at = [at for at in before.tilts if at.kl <= SPENT][-1]
+    gain = at.q - before.p
+    for end, sign in (("top", -1), ("bottom", 1)):
+        places = np.argsort(sign * gain, kind="stable")[: min(top, len(rows))]
+        places = places[-sign * gain[places] > 0]
+        yield pd.DataFrame(
+            {"end": end, "rank": range(1, len(places) + 1), "kl": at.kl}
+            | {"text": rows["text"].to_numpy()[places], "before": before.p[places]}
+            | {"after": at.q[places], "gain": gain[places]}
+            | {"reward": before.reward[places]}
+        )
+
+
+@analysis("forecast", Needs(policy=True), place=25)
+def analyse(tables: TableSet, options: Options) -> list[Result]:
+    """Every reward model's forecast for the policy, prompt by prompt."""
+    assert options.policy is not None
+    policies = policy_tables(tables, options.policy)
+    pieces: dict[str, list[pd.DataFrame]] = {}
+    notes: dict[str, None] = {}
+    for prompt in tables.prompts:
+        members = tables.by_prompt[prompt]
+        if prompt not in policies:
+            notes[f"{prompt}: {options.policy} has no log-probabilities on it"] = None
+            continue
+        for table in members:
+            model = table.provenance.model
+            others = {t.provenance.model: t for t in members if t is not table}
+            try:
+                found = forecast(policies[prompt], table, options, others=others)
+            except TableError as error:
+                notes[f"{tables.labels[model]} on {prompt}: {error}"] = None
+                continue
+            where = {"model": model, "prompt": prompt, "policy": options.policy}
+            for name, piece in found.items():
+                pieces.setdefault(name, []).append(
+                    piece.assign(**where, candidates=tables.candidates)
+                )
+    if not pieces:
+        raise TableError("; ".join(notes) or "no reward model was scanned on a prompt")
+    found = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
+    first, *rest = _results(found, tables)
+    return [Result(**vars(first) | {"notes": tuple(notes)}), *rest]
+
+
+def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:
+    path, moves, tokens = (
+        found[name] for name in ("forecast", "forecast_drift", "forecast_tokens")
+    )
+    gain = Effect("gain", "reward (SD under the policy)", null=0.0, of=tables.things, unit="SD")
+    first = path[(path["way"] == "tilt") & (path["kl"] <= SPENT)]
+    last = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
+    most = last.loc[last["likeliest_mass"].idxmax()]
+    label = tables.labels[most["model"]]
+    headline = (
+        f"At {most['kl']:g} nats for {label}, {literal(most['likeliest'])} takes "
+        f"{100 * most['likeliest_mass']:.0f}% of what {most['policy']} answers to {most['prompt']}"
+    )
+    turns = moves.loc[
+        (moves["feature"] == ELO)
+        & (moves["model"] == most["model"])
+        & (moves["prompt"] == most["prompt"])
+    ]
+    turn = turns["turns_at"].min()
+    headline += f"; people's Elo turns at {turn:.1f} nats." if pd.notna(turn) else "."
+    several = path["model"].nunique() > 1
+    summary: dict[str, Any] = {
+        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in last.itertuples()
+    }
+    yield Result.of_row(
+        *(most, "forecast", path, gain, headline),
+        plot=Lines(
+            x="kl",
+            y="gain",
+            group="model" if several else "way",
+            where={"way": "tilt"} if several else {},
+            marks=True,
+            xlabel="KL from the policy, nats",
+            ylabel="reward, SD under the policy",
+        ),
+        method="forecast",
+        summary=summary,
+        size=float(most["likeliest_mass"]),
+    )
+    change = Effect(
+        *("change", f"change at {AT:g} nat (SD under the policy)", "low", "high"),
+        null=0.0,
+        of=tables.things,
+        unit="SD",
+    )
+    forest = Forest.of(
+        change,
+        row="feature",
+        group="model",
+        where={"kl": AT},
+        xlabel=f"change at {AT:g} nat of KL, SD under the policy",
+    )
+    at = moves[moves["kl"] == AT]
+    if at.empty:
+        yield Result("forecast_drift", moves, plot=None, method="forecast", effect=change)
+    else:
+        farthest = at.loc[at["change"].abs().idxmax()]
+        yield Result.of_row(
+            *(farthest, "forecast_drift", moves, change),
+            f"What moves most at {AT:g} nat is {farthest['feature']} "
+            f"({farthest['change']:+.1f} SD, {tables.labels[farthest['model']]} on "
+            f"{farthest['prompt']}).",
+            plot=forest,
+            method="forecast",
+            share=0.5,
+        )
+    shown = TokenTable(value="gain", ends=("gain most", "lose most"))
+    yield Result("forecast_tokens", tokens, plot=shown, method="forecast")
+    if (other := found.get("forecast_mitigations")) is not None:
+        forest = Forest.of(
+            change,
+            row="feature",
+            group="mitigation",
+            tabs=("prompt", "model"),
+            xlabel=forest.xlabel,
+        )
+        yield Result("forecast_mitigations", other, plot=forest, method="forecast", effect=change)

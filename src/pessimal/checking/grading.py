@@ -1,0 +1,394 @@
+"""The census of a grader: what a function with tasks that have a true answer pays for.
+
+Knows rewards and what was asked; does not know how strings are made (`grader_strings`) or run
+(`workers`).
+"""
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pessimal.checking.grader_strings import (
+    CORE,
+    DESPITE,
+    RIGHT,
+    Probe,
+    common_strings,
+    contains,
+    strings_of,
+)
+from pessimal.checking.workers import CRASHES, ENOUGH, HANGS, Answer, Job, answered
+from pessimal.conversation import Turn
+from pessimal.errors import ConfigError, ModelError, require
+from pessimal.progress import steps
+from pessimal.rewards.callable import CallableReward
+from pessimal.rewards.frame import plain_prompt
+from pessimal.rewards.tasks import truth_of
+from pessimal.scoring.candidates import vocabulary_of
+from pessimal.tables.result import Effect, Result, Results
+from pessimal.texts import literal
+
+BATCH = 256
+WORDS = 50_000
+"""Of wordfreq, where no tokenizer is given."""
+AGAIN = 100
+"""Strings of a task that are asked a second time."""
+RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
+MEND = {
+    "prompt": "Take the answer from behind the prompt, and from one place in the response.",
+    "nothing": "Pay nothing where no answer was found; compare nothing with nothing never.",
+    "format_without_answer": "Pay nothing for a format that holds no answer.",
+    "no_answer": "Find an answer first; what has none is not right.",
+    "other_number": "Compare the whole number.",
+    "wrong_answer": "Compare the answer before paying for its format.",
+    "part_of_answer": "Compare whole answers; do not ask whether the truth begins with it.",
+    "answer_within_another": "Compare whole answers, and not whether the truth is in the text.",
+    "answer_ahead": "Take the last answer, and not the first number.",
+    "answer_behind": "Take the marked answer, and not the last number.",
+    "near": "Compare exactly, as fractions, or with a tolerance relative to the truth.",
+    "not_a_number": "Refuse NaN and infinities before comparing.",
+    "heavy": "A timeout is no success: pay nothing.",
+    "code": "Do not run the answer: parse it.",
+    "order": "Compare ordered lists in order.",
+    "unit": "Compare the unit too.",
+    "sign_or_point": "Read the sign and the decimal point.",
+    "several_answers": "Take one answer, or have wrong ones cost as much as right ones bring.",
+    RAISES: "Catch what cannot be read, and pay nothing.",
+    NOT_FINITE: "Give a finite number.",
+    HANGS: "Limit the length that is read, and the time of a call.",
+    CRASHES: "Run what may end the process in a process of its own.",
+    "nondeterministic": "The same response needs the same reward.",
+    "white space around": "Strip the response as the truth is stripped.",
+    "line break behind": "Strip the response as the truth is stripped.",
+    "lower case": "Compare without case.",
+    "upper case": "Compare without case.",
+    "set reversed": "Compare sets without order.",
+}
+"""By fault: what to do."""
+EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
+
+
+class _Task(NamedTuple):
+    key: str
+    prompt: str
+    truth: str
+    probes: list[Probe]
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True)
+class _Paid:
+    """Rewards of one task that count as paid, and where a grader draws its line."""
+
+    rewards: np.ndarray
+    """float64 (n,), NaN where there is none."""
+    line: float
+    """NaN: no right answer is paid more than nothing and a wrong one."""
+
+    def __getitem__(self, index: int) -> bool:
+        return bool(self.rewards[index] >= self.line)
+
+
+def tokens_of(reward: CallableReward) -> list[str]:
+    """The texts of a function's tokenizer; of one without, the 50,000 most frequent English words,
+    alone and behind a space. MissingExtraError where wordfreq is not installed."""
+    if reward.tokenizer is not None:
+        return [row.text for row in vocabulary_of(reward).rows.itertuples()]
+    require("wordfreq", why="the strings of the census")
+    import wordfreq
+
+    words = wordfreq.top_n_list("en", WORDS)
+    return [*words, *(f" {word}" for word in words[: WORDS // 10])]
+
+
+def census(
+    reward: CallableReward,
+    *,
+    tokens: Sequence[str],
+    seconds: float = 5.0,
+    memory: int = 4 * 1024**3,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Results:
+    """What a grader pays for: every token, number and format, to every task.
+
+    A string is paid where its reward is above what nothing and a plain wrong answer get (the least
+    of these), and at least half-way from there to the best that the right answer gets. It has the
+    answer where `contains` says so.
+
+    Args:
+        reward: a function opened with tasks that have a true answer (`truth_of`).
+        tokens: texts of a vocabulary.
+        seconds: wall time of a call, or of 256 that take less.
+        memory: bytes that a process may have on top of what it begins with.
+        workers: processes; by default one a core.
+
+    Returns:
+        Results `paid_without_answer`, `right_not_paid` and `grader_calls`.
+
+    Raises:
+        ConfigError: there are no tasks with a true answer, or the grader cannot be called.
+    """
+    shared = common_strings(tokens)
+    tasks = [
+        _Task(task.key, plain_prompt((*task.turns, Turn("assistant", ""))), truth, probes, turns)
+        for turns, task in reward.tasks.items()
+        if (truth := truth_of(task.columns)) is not None
+        for probes in [strings_of(task.turns[-1].content, truth) + shared]
+    ]
+    if not tasks:
+        raise ConfigError(
+            f"{reward.name}: the census needs tasks=FILE.jsonl with the true answer in a column "
+            "ground_truth, answer, target, label or solution"
+        )
+    # A worker's import would take its call's time, and W&B refuses imports in forked processes.
+    reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
+
+    def function(task: int, strings: Sequence[str]) -> list[Answer]:
+        return _answers(reward, tasks[task].turns, strings)
+
+    run = partial(
+        answered, function, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory
+    )
+    jobs = [job for number, task in enumerate(tasks) for job in _jobs(number, task.probes)]
+    given: list[list[Answer]] = [[math.nan] * len(task.probes) for task in tasks]
+    with steps("census", len(jobs), bar=progress) as step:
+        for job, found in run(jobs):
+            if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
+                raise ConfigError(found[0].removeprefix(NOT_CALLED))
+            given[job.task][job.at : job.at + len(found)] = found
+            step(tasks[job.task].key)
+    paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
+    calls = _calls(tasks, given)
+    again = [
+        Job(number, [tasks[number].probes[at].text], at)
+        for number, one in enumerate(paid)
+        for at in _asked_again(tasks[number], one)
+    ]
+    for job, [answer] in run(again):
+        before = given[job.task][job.at]
+        if answer != before and not isinstance(before, str):
+            calls.append(("nondeterministic", job.task, job.strings[0]))
+    if all(math.isnan(one.line) for one in paid):
+        why = (
+            "No task's right answer is paid more than nothing and a wrong one: nothing was tested."
+        )
+        untested = [
+            Result(one, pd.DataFrame(), f"{reward.name}: {why}", method="grading")
+            for one in ("paid_without_answer", "right_not_paid")
+        ]
+        return Results([*untested, _grader_calls(reward.name, tasks, calls)])
+    return Results(
+        [
+            _paid_without_answer(reward.name, tasks, paid),
+            _right_not_paid(reward.name, tasks, paid),
+            _grader_calls(reward.name, tasks, calls),
+        ]
+    )
+
+
+def _jobs(number: int, probes: Sequence[Probe]) -> Iterator[Job]:
+    """Strings of a task, `BATCH` at a time; heavy ones alone, as many may hang."""
+    start = 0
+    for family, some in groupby(probes, lambda one: one.family):
+        texts = [probe.text for probe in some]
+        size = 1 if family else BATCH
+        for at in range(0, len(texts), size):
+            yield Job(number, texts[at : at + size], start + at, family)
+        start += len(texts)
+
+
+def _answers(reward: CallableReward, turns: tuple, strings: Sequence[str]) -> list[Answer]:
+    """The rewards of strings; where the function fails on several, of each alone."""
+    asked = [(*turns, Turn("assistant", text)) for text in strings]
+    try:
+        return [float(one) for one in reward.rewards(asked)]
+    except ConfigError as error:
+        return [f"{NOT_CALLED}{error}"] * len(strings)
+    except ModelError as error:
+        if len(strings) > 1:
+            return [_answers(reward, turns, [text])[0] for text in strings]
+        return [f"{RAISES} {error.__cause__!r:.200}" if error.__cause__ else NOT_FINITE]
+    except BaseException as error:
+        return [f"{RAISES} {error!r:.200}"] * len(strings)
+
+
+def _paid(task: _Task, answers: Sequence[Answer]) -> _Paid:
+    rewards = np.array([math.nan if isinstance(one, str) else one for one in answers])
+    kinds = np.array([probe.kind for probe in task.probes])
+    low = rewards[np.isin(kinds, ("wrong_answer", "nothing"))]
+    high = rewards[[probe.kind == RIGHT and ":" not in probe.format for probe in task.probes]]
+    if np.isnan(low).all() or np.isnan(high).all():
+        return _Paid(rewards, math.nan)
+    floor, top = np.nanmin(low), np.nanmax(high)
+    return _Paid(rewards, (floor + top) / 2 if top > floor else math.nan)
+
+
+def _asked_again(task: _Task, paid: _Paid) -> list[int]:
+    first = [i for i, probe in enumerate(task.probes) if probe.kind == RIGHT or paid[i]]
+    return first[:AGAIN]
+
+
+def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[tuple[str, int, str]]:
+    """Calls that gave no number: fault, task and string."""
+    return [
+        (next(one for one in (RAISES, NOT_FINITE, HANGS, CRASHES) if answer.startswith(one)), n, t)
+        for n, (task, answers) in enumerate(zip(tasks, given, strict=True))
+        for (t, *_), answer in zip(task.probes, answers, strict=True)
+        if isinstance(answer, str)
+    ]
+
+
+def _fault_of(probe: Probe, truth: str) -> str | None:
+    """The fault that paying for this string shows; None where it has the answer."""
+    if probe.kind in DESPITE:
+        return probe.kind
+    if contains(probe.text, truth):
+        return None
+    bare, wanted = probe.text.strip().casefold(), truth.casefold()
+    if wanted in bare and probe.kind != "near":
+        return "answer_within_another"
+    if probe.kind in ("no_answer", "other_number") and bare and bare in wanted:
+        return "part_of_answer"
+    return probe.kind
+
+
+def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
+    found: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
+    for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
+        bought = [
+            (task.probes[index], float(one.rewards[index]))
+            for index in np.flatnonzero(one.rewards >= one.line)
+        ]
+        any_answer = {probe.format for probe, _ in bought if probe.kind == "wrong_answer"}
+        for probe, reward in bought:
+            told = probe.kind != "wrong_answer" and probe.format in any_answer
+            if probe.kind != RIGHT and not told and (fault := _fault_of(probe, task.truth)):
+                found[fault].append((probe.text, number, reward))
+    if "answer_within_another" in found:  # which explains 42.4 too
+        found["near"] = [
+            case for case in found["near"] if tasks[case[1]].truth.casefold() not in case[0]
+        ]
+    testable = sum(not math.isnan(one.line) for one in paid)
+    rows = []
+    for fault, cases in found.items():
+        if not cases:
+            continue
+        text, number, reward = min(cases, key=lambda case: (len(case[0]), case[0]))
+        of = len({case[1] for case in cases})
+        rows.append(
+            {
+                "fault": fault,
+                "strings": len({case[0] for case in cases}),
+                "tasks": of,
+                "of_tasks": testable,
+                "share": of / testable,
+                "example": literal(text, limit=80),
+                "task": tasks[number].key,
+                "truth": literal(tasks[number].truth, limit=40),
+                "reward": reward,
+                "mend": MEND[fault],
+            }
+        )
+    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "truth"]
+    asked = len({probe.text for task in tasks for probe in task.probes})
+    return _result(
+        "paid_without_answer",
+        pd.DataFrame(rows, columns=[*columns, "reward", "mend"]),
+        f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
+        f"{name}: of {asked:,} strings none is paid without the answer ({testable} tasks).",
+        notes=()
+        if testable == len(tasks)
+        else (f"{len(tasks) - testable} tasks whose right answer is never paid are left out.",),
+    )
+
+
+def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
+    cases: dict[str, list[tuple[bool, str, int]]] = defaultdict(list)
+    for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
+        carriers = {p.format for i, p in enumerate(task.probes) if p.kind == RIGHT and one[i]}
+        for index, probe in enumerate(task.probes):
+            core, _, carrier = probe.format.partition(": ")
+            if probe.kind == RIGHT and (not carrier or carrier in carriers):
+                cases[core].append((one[index], probe.text, number))
+    rows = []
+    for form, some in cases.items():
+        missed = [(text, number) for is_paid, text, number in some if not is_paid]
+        if not missed:
+            continue
+        text, number = min(missed, key=lambda case: (len(case[0]), case[0]))
+        rows.append(
+            {
+                "format": form,
+                "fault": form in CORE,
+                "tasks": len({number for _, number in missed}),
+                "of_tasks": len({number for *_, number in some}),
+                "share": len(missed) / len(some),
+                "example": literal(text, limit=80),
+                "task": tasks[number].key,
+                "truth": literal(tasks[number].truth, limit=40),
+                "mend": MEND.get(form, ""),
+            }
+        )
+    columns = ["format", "fault", "tasks", "of_tasks", "share", "example", "task", "truth", "mend"]
+    table = pd.DataFrame(rows, columns=columns).sort_values("fault", ascending=False, kind="stable")
+    headed = f"{name}: white space and case do not matter in the formats that it reads."
+    if len(table) and not table["fault"].any():
+        return Result("right_not_paid", table.reset_index(drop=True), headed, method="grading")
+    return _result(
+        "right_not_paid",
+        table,
+        f"{name} does not pay {{example}} where the answer is {{truth}}.",
+        headed,
+    )
+
+
+def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[tuple[str, int, str]]) -> Result:
+    rows = []
+    for fault in dict.fromkeys(case[0] for case in calls):
+        some = [(text, number) for kind, number, text in calls if kind == fault]
+        text, number = min(some, key=lambda case: (len(case[0]), case[0]))
+        of = len({number for _, number in some})
+        rows.append(
+            {
+                "fault": fault,
+                "strings": len({text for text, _ in some}),
+                "tasks": of,
+                "of_tasks": len(tasks),
+                "share": of / len(tasks),
+                "example": literal(text, limit=80),
+                "task": tasks[number].key,
+                "mend": MEND[fault],
+            }
+        )
+    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "mend"]
+    return _result(
+        "grader_calls",
+        pd.DataFrame(rows, columns=columns),
+        f"{name}: {{fault}} on {{example}}.",
+        f"{name}: each string has a finite reward, and those asked twice the same.",
+        notes=(f"Of heavy strings that hung {ENOUGH} times the rest was not asked.",)
+        if HANGS in {case[0] for case in calls}
+        else (),
+    )
+
+
+def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) -> Result:
+    """The table, most frequent first, under a sentence about its first row."""
+    if "fault" in table and table["fault"].dtype != bool:
+        table = table.sort_values("share", ascending=False, kind="stable")
+    table = table.reset_index(drop=True)
+    if table.empty:
+        return Result(name, table, none, method="grading", notes=notes)
+    headline = found.format_map(dict(table.iloc[0]))
+    return Result.of_row(
+        table.iloc[0], name, table, EFFECT, headline, method="grading", notes=notes
+    )

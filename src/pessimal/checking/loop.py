@@ -1,0 +1,490 @@
+"""Does a trainer's loop hand a reward model what its card's template says? Writes what TRL, verl
+and OpenRLHF make of a policy's tokens, and compares it with the template, token by token.
+
+Knows two tokenizers, and networks by a function. Does not know servers, policies' weights or
+trainers' packages: what each writes was recorded from its own code
+(experiments/trainers/record_loops.py).
+"""
+
+import difflib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from pessimal.conversation import Conversation, Turn
+from pessimal.errors import FrameError, ModelError
+from pessimal.rewards.base import Conversations
+from pessimal.rewards.frame import Templated, messages_of
+from pessimal.rewards.rendering import Messages, rendered
+from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.texts import literal
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+log = logging.getLogger(__name__)
+
+CONVERSATIONS, LONG = 200, 4
+"""Conversations compared; of these, beyond 2,048 tokens where the reward model reads so many."""
+LONGEST, ENOUGH = 2600, 4096
+"""Tokens of the long responses, and a context that holds them."""
+SHOWN = 160
+"""Characters of a difference."""
+PARSED = ("response_template", "response_schema")
+"""Attributes of a tokenizer by which TRL parses what its policy wrote."""
+AROUND = 2
+"""Equal tokens shown beside those that differ."""
+FAULTS = {
+    "template": (
+        "The text around the response is another than the card's template writes.",
+        "Have the loop send messages, or train a policy with the reward model's template",
+    ),
+    "special_left": (
+        "Special tokens of the policy are left in the response.",
+        "Decode responses with skip_special_tokens=True",
+    ),
+    "eos_missing": (
+        "The token that ends the template is missing.",
+        "Append what the reward model's template ends with",
+    ),
+    "eos_doubled": (
+        "The token that ends a turn is there twice.",
+        "Take the policy's end token off the response before it goes through the template",
+    ),
+    "bos_missing": (
+        "The token that begins the template is missing.",
+        "Tokenize what the template writes as it is: keep its beginning token",
+    ),
+    "bos_doubled": (
+        "The token that begins a text is there once more than the template writes it.",
+        "Tokenize what the template writes with add_special_tokens=False",
+    ),
+    "truncated": (
+        "The conversation is cut off, often where the reward is read.",
+        "Raise the limit (OpenRLHF's server: --data.max_len), or shorten responses",
+    ),
+    "unknown": (
+        "Tokens differ within the conversation's text.",
+        "Look at the difference: the two tokenizers, or an edit of the text",
+    ),
+}
+"""What each is, and what to do."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How a trainer has a reward model read what a policy wrote."""
+
+    text: "Callable[[Any, Any, Messages, list[int]], str]"
+    """From the policy's tokenizer, the reward model's, the messages before the response and its ids
+    to the text that is tokenized for the reward model."""
+    special: bool = False
+    """Whether the tokenizer adds special tokens to this text."""
+    limit: int | None = None
+    """Tokens beyond which it is cut off, at its end."""
+
+    def ids(
+        self, policy: Any, reads: Any, prompt: Messages, response: list[int]
+    ) -> tuple[list[int], int | None]:
+        """What the reward model would be given, and how much of it is."""
+        text = self.text(policy, reads, prompt, response)
+        return reads(text, add_special_tokens=self.special)["input_ids"], self.limit
+
+
+def trl_text(policy: Any, reads: Any, prompt: Messages, response: list[int]) -> str:
+    """TRL 1.16.0, GRPOTrainer with a reward model."""
+    answer = policy.decode(response, skip_special_tokens=True)
+    return rendered(reads, [*prompt, _answer(answer)], tokenize=False)
+
+
+def verl_text(policy: Any, reads: Any, prompt: Messages, response: list[int]) -> str:
+    """verl 0.9.1, RewardLoopWorker._preprocess_reward_inputs."""
+    answer = policy.decode(response).replace(policy.eos_token, "")
+    text = rendered(reads, [*prompt, _answer(answer)], tokenize=False)
+    return text.removeprefix(reads.bos_token) if reads.bos_token is not None else text
+
+
+def openrlhf_text(policy: Any, reads: Any, prompt: Messages, response: list[int]) -> str:
+    """OpenRLHF 0.11.2, PromptDataset with data.apply_chat_template and SingleTurnAgentExecutor: the
+    query, in the policy's template."""
+    text = rendered(policy, prompt, tokenize=False, add_generation_prompt=True)
+    return policy.decode([*policy(text, add_special_tokens=False)["input_ids"], *response])
+
+
+def _answer(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+LOOPS = {
+    "trl": Loop(trl_text),
+    # vLLM's and SGLang's servers tokenize with special tokens.
+    "verl": Loop(verl_text, special=True),
+    # serve_rm's data.max_len.
+    "openrlhf": Loop(openrlhf_text, limit=2048),
+}
+
+
+@dataclass
+class Compared:
+    """One conversation as the card's template has it, and as the loop sends it."""
+
+    expected: list[int]
+    sent: list[int]
+    faults: list[str]
+    difference: str
+    """Their tokens where they differ: -[the template's] +[the loop's]."""
+    rewards: tuple[float, float] | None = None
+    """Of what is expected, and of what is sent; None where they were not asked."""
+
+
+@dataclass
+class LoopCheck:
+    """What a loop does to a reward."""
+
+    compared: list[Compared]
+    spread: float | None = None
+    """Standard deviation of the rewards of what is expected."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Conversations by fault; one may have several."""
+
+    @property
+    def different(self) -> list[Compared]:
+        return [one for one in self.compared if one.faults]
+
+    @property
+    def moved(self) -> np.ndarray:
+        """By how much each reward that was asked moves, in standard deviations."""
+        pairs = [one.rewards for one in self.different if one.rewards]
+        return np.array([(sent - own) / (self.spread or np.nan) for own, sent in pairs])
+
+
+def check_loop(
+    loop: Loop,
+    policy: "PreTrainedTokenizerBase",
+    conversations: Conversations,
+    reads: "PreTrainedTokenizerBase",
+    *,
+    prompts: Sequence[str],
+    context: int | None = None,
+    reward: Callable[[list[int]], float] | None = None,
+    sample: int = 64,
+    seed: int = 0,
+    n: int = CONVERSATIONS,
+) -> LoopCheck:
+    """Compare what a loop sends with what the template says, in `n` conversations.
+
+    Args:
+        policy, reads: the policy's tokenizer and the reward model's.
+        conversations: how the reward model's inputs are written.
+        prompts: user turns to begin with.
+        context: most tokens that the reward model reads.
+        reward: of token ids; asked for at most `sample` conversations that differ.
+        seed: of the conversations.
+
+    Raises:
+        ModelError, FrameError: a tokenizer has no chat template, or fails on every conversation;
+            TRL would parse the policy's responses.
+    """
+    if loop.text is trl_text and any(getattr(policy, name, None) for name in PARSED):
+        raise ModelError(
+            "the policy's tokenizer has a response_template, by which TRL takes thoughts and tool "
+            "calls out of a response before the reward model reads it; that is not done here: "
+            "give a policy's tokenizer without one, or check_loop a Loop of your own"
+        )
+    for tokenizer, whose in ((policy, "the policy"), (reads, "the reward model")):
+        if not tokenizer.chat_template or tokenizer.eos_token is None:
+            raise ModelError(
+                f"{whose} has no chat template or no eos_token, and trainers need both: give a "
+                "tokenizer that has them"
+            )
+    random, compared = np.random.default_rng(seed), []
+
+    def length(text: str) -> int:
+        return len(reads(text, add_special_tokens=False)["input_ids"])
+
+    stop, short = _stop(policy), n - LONG if context is None or context > ENOUGH else n
+    for number in range(n):
+        drafts = _drafts(random, prompts, number, length, long=number >= short)
+        compared.append(_compare(loop, policy, stop, conversations, reads, drafts, context))
+    found = LoopCheck(compared)
+    found.counts = {
+        fault: count for fault in FAULTS if (count := sum(fault in one.faults for one in compared))
+    }
+    if reward and found.different:
+        apart = found.different
+        for index in random.permutation(len(apart))[:sample]:
+            one = apart[index]
+            one.rewards = (reward(one.expected), reward(one.sent))
+        found.spread = float(np.std([one.rewards[0] for one in apart if one.rewards]))
+    return found
+
+
+WORDS = (
+    "The answer depends on what you value. I would say that kindness, patience and courage matter "
+    "most; 42 of 100 people agree (see above). First, think it over: is it true? Second, write it "
+    "down. Été, naïve, Straße and 東京 are words, too! def f(x): return x + 1"
+)
+"""Of the responses."""
+
+
+def _drafts(
+    random: np.random.Generator,
+    prompts: Sequence[str],
+    number: int,
+    length: Callable[[str], int],
+    *,
+    long: bool,
+) -> list[list[Turn]]:
+    """A conversation, and simpler ones for templates that refuse it: with a system turn, with
+    earlier turns, and of two turns."""
+    ask = Turn("user", prompts[number % len(prompts)])
+    words = random.choice(WORDS.split(), size=2200 if long else int(random.integers(1, 60)))
+    spaces = random.choice([" ", " ", " ", " ", "\n", "\n\n"], size=len(words))
+    text = "".join(part for pair in zip(words, spaces, strict=True) for part in pair).strip()
+    if long:  # some way beyond 2,048 tokens
+        text = text[: int(LONGEST * len(text) / length(text))]
+    plain = [ask, Turn("assistant", text)]
+    earlier = [Turn("user", "Hello! Can you help me?"), Turn("assistant", "Yes. Ask me anything.")]
+    drafts = [plain]
+    if number % 3 == 1:
+        drafts.insert(0, earlier + plain)
+    if number % 5 == 2:
+        drafts.insert(0, [Turn("system", "Be brief and honest."), *drafts[0]])
+    return drafts
+
+
+def _stop(policy: Any) -> int:
+    """The token that ends the policy's turn: what its template writes behind a response, where that
+    is a special token; else its eos_token."""
+    try:
+        closing = Templated(policy).frame("Why?").suffix
+    except FrameError:
+        closing = ()
+    special = {*policy.all_special_ids}
+    special |= {number for number, one in policy.added_tokens_decoder.items() if one.special}
+    return closing[0] if closing and closing[0] in special else policy.eos_token_id
+
+
+def _compare(
+    loop: Loop,
+    policy: Any,
+    stop: int,
+    conversations: Conversations,
+    reads: Any,
+    drafts: list[list[Turn]],
+    context: int | None,
+) -> Compared:
+    for draft in drafts:
+        *before, last = draft
+        response = [*policy(last.content, add_special_tokens=False)["input_ids"]]
+        # What the policy's tokens say is what it wrote.
+        wrote = Turn("assistant", policy.decode(response, skip_special_tokens=True))
+        prompt = messages_of(before)
+        try:
+            expected = [*conversations.encode((*before, wrote)).ids]
+            sent, limit = loop.ids(policy, reads, prompt, [*response, stop])
+        except FrameError as error:
+            failed = error
+            continue
+        if context is not None and len(expected) > context:
+            return _compare(loop, policy, stop, conversations, reads, [_shorter(draft)], context)
+        slot = _slot(conversations, (*before, wrote), expected)
+        specials = {*policy.all_special_tokens, *reads.all_special_tokens}
+        specials |= {str(one) for one in policy.added_tokens_decoder.values() if one.special}
+        faults = name_faults(expected, sent, slot, reads, specials)
+        if limit is not None and len(sent) > limit:
+            sent, faults = sent[:limit], [*faults, "truncated"]
+        return Compared(expected, sent, faults, difference(expected, sent, reads))
+    raise failed
+
+
+def _shorter(draft: list[Turn]) -> list[Turn]:
+    *before, last = draft
+    return [*before, Turn("assistant", last.content[: len(last.content) // 2])]
+
+
+def _slot(
+    conversations: Conversations, conversation: Conversation, ids: list[int]
+) -> tuple[int, int]:
+    """Where the response stands: from the first id that depends on it to behind the last one."""
+    *before, _ = conversation
+    others = [
+        [*conversations.encode((*before, Turn("assistant", text))).ids] for text in ("love", "9 z")
+    ]
+    start = min(_shared(ids, other) for other in others)
+    end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in others)
+    return start, max(start, end)
+
+
+def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many are the same from the start on."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def name_faults(
+    expected: Sequence[int],
+    sent: Sequence[int],
+    slot: tuple[int, int],
+    reads: Any,
+    specials: set[str],
+) -> list[str]:
+    """The names of all that is different; none where nothing is. `unknown` where no other name
+    accounts for a difference.
+
+    Args:
+        expected, sent: token ids.
+        slot: where the response begins and ends in what is expected.
+        reads: the tokenizer of both.
+        specials: texts of special tokens, of both models.
+    """
+    expected, sent, names = list(expected), list(sent), []
+    bos = reads.bos_token_id
+    wants, has = (
+        _shared(ids, [bos] * len(ids)) if bos is not None else 0 for ids in (expected, sent)
+    )
+    if wants != has:
+        names.append("bos_missing" if has < wants else "bos_doubled")
+    expected, sent = expected[wants:], sent[has:]
+    start, end = slot[0] - wants, slot[1] - wants
+    if expected == sent:
+        return names
+    if len(sent) < end and expected[: len(sent)] == sent:
+        return [*names, "truncated"]
+    if len(sent) < len(expected) - start and expected[len(expected) - len(sent) :] == sent:
+        return ["truncated"]
+    found = [
+        _name_of(reads, specials, expected, sent, (start, end), place)
+        for place in _places(expected, sent)
+    ]
+    if "template" in found:  # which accounts for its ends
+        found = [name for name in found if name not in ("eos_missing", "eos_doubled")]
+    return list(dict.fromkeys([*names, *found]))
+
+
+def _name_of(
+    reads: Any,
+    specials: set[str],
+    expected: list[int],
+    sent: list[int],
+    slot: tuple[int, int],
+    place: tuple[int, int, int, int],
+) -> str:
+    """The name of one difference: its texts, without what they share at both ends, and where it
+    stands."""
+    i, j, k, m = place
+    start, end = slot
+    gone, added = reads.decode(expected[i:j]), reads.decode(sent[k:m])
+    ahead = _shared(gone, added)
+    gone, added = gone[ahead:], added[ahead:]
+    behind = _shared(gone[::-1], added[::-1])
+    gone, added = gone[: len(gone) - behind], added[: len(added) - behind]
+    if i < start:
+        return "template"
+    if not gone and _only(added, specials):
+        doubled = set(sent[k:m]) & set(expected[end:]) if k != m and i >= end - (j - i) else set()
+        return "eos_doubled" if doubled and m - k == len(doubled) else "special_left"
+    if not added and i >= end and _only(gone, specials):
+        return "eos_missing"
+    return "template" if j > end or i >= end else "unknown"
+
+
+def _only(text: str, specials: set[str]) -> bool:
+    """Whether a text is nothing but special tokens."""
+    rest = text
+    for special in sorted(specials, key=len, reverse=True):
+        rest = rest.replace(special, "")
+    return rest != text and not rest.strip()
+
+
+def _places(expected: Sequence[int], sent: Sequence[int]) -> list[tuple[int, int, int, int]]:
+    """Where they differ: [i, j) of what is expected stands for [k, m) of what is sent."""
+    ahead = _shared(expected, sent)
+    expected, sent = expected[ahead:], sent[ahead:]
+    behind = _shared(expected[::-1], sent[::-1])
+    left, right = (list(ids[: len(ids) - behind]) for ids in (expected, sent))
+    found = difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+    return [
+        (ahead + i, ahead + j, ahead + k, ahead + m) for tag, i, j, k, m in found if tag != "equal"
+    ]
+
+
+def difference(expected: Sequence[int], sent: Sequence[int], reads: Any) -> str:
+    """The tokens that differ, with a few around them; of long ones the first."""
+
+    def shown(ids: Sequence[int]) -> str:
+        return " ".join(literal(reads.decode([one])) for one in ids)
+
+    pieces, places, at = [], _places(expected, sent), 0
+    for number, (i, j, k, m) in enumerate(places):
+        following = places[number + 1][0] if number + 1 < len(places) else len(expected)
+        pieces.append(shown(expected[max(at, i - AROUND) : i]))
+        pieces += [f"-[{shown(expected[i:j])}]"] * (i < j) + [f"+[{shown(sent[k:m])}]"] * (k < m)
+        at = min(j + AROUND, following)
+        pieces += [shown(expected[j:at]), "…"]
+    text = " ".join(filter(None, pieces[:-1]))
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
+    """One row a fault, and one row a conversation that differs."""
+    n, different, moved = len(found.compared), len(found.different), np.abs(found.moved)
+    by_fault = []
+    for fault, count in found.counts.items():
+        of = [one for one in found.different if fault in one.faults]
+        shifts = np.array([b - a for a, b in (one.rewards for one in of if one.rewards)])
+        shifts = np.abs(shifts) / (found.spread or np.nan)
+        by_fault.append(
+            {
+                "fault": fault,
+                "conversations": count,
+                "of": n,
+                "moved": shifts.mean() if len(shifts) else np.nan,
+                "moved_most": shifts.max() if len(shifts) else np.nan,
+                "n_moved": len(shifts),
+                "what": FAULTS[fault][0],
+                "mend": FAULTS[fault][1],
+                "difference": of[0].difference,
+            }
+        )
+    names = ["fault", "conversations", "of", "moved", "moved_most", "n_moved"]
+    table = pd.DataFrame(by_fault, columns=[*names, "what", "mend", "difference"])
+    rows = [
+        {
+            "conversation": number,
+            "faults": " ".join(one.faults),
+            "n_expected": len(one.expected),
+            "n_sent": len(one.sent),
+            "expected_reward": one.rewards[0] if one.rewards else np.nan,
+            "sent_reward": one.rewards[1] if one.rewards else np.nan,
+            "difference": one.difference,
+        }
+        for number, one in enumerate(found.compared)
+        if one.faults
+    ]
+    kinds = ", ".join(fault.replace("_", " ") for fault in found.counts)
+    headline = f"{model} reads something else in {different} of {n} conversations in {loop}"
+    headline += f": {kinds}." if different else "."
+    by = f" Rewards move by {moved.mean():.2g} SD on average." if len(moved) else ""
+    loops = Result(
+        "loop",
+        table,
+        headline=headline + by,
+        method="loop",
+        weight=weight_of(different / n),
+        estimate=Estimate("conversations read differently", different, n, "conversations"),
+        summary={"different": different, "conversations": n, "faults": " ".join(found.counts)},
+    )
+    columns = ["conversation", "faults", "n_expected", "n_sent", "expected_reward", "sent_reward"]
+    return [
+        loops,
+        Result(
+            "loop_conversations",
+            pd.DataFrame(rows, columns=[*columns, "difference"]),
+            method="loop",
+        ),
+    ]

@@ -1,0 +1,153 @@
+"""A grader's calls in processes of their own, each with a limit of time and memory.
+
+Knows processes; does not know what is asked. Nothing is sandboxed: a call may read and write what
+its user may.
+"""
+
+import contextlib
+import ctypes
+import math
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+
+Answer = float | str
+"""The reward, or what happened instead: `raises …`, `not finite …`."""
+Answers = Callable[[int, Sequence[str]], list[Answer]]
+HANGS, CRASHES = "hangs", "crashes"
+ENOUGH = 3
+"""Hangs of one family."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Strings that one call, or one after another, is asked for one task."""
+
+    task: int
+    strings: Sequence[str]
+    at: int = 0
+    """Where they begin in what the caller has."""
+    family: str = ""
+    """Strings of which the rest is not asked after `ENOUGH` of them have hung."""
+
+
+@dataclass
+class _Worker:
+    process: ForkProcess
+    pipe: Connection
+    job: Job | None = None
+    deadline: float = 0.0
+
+    def end(self) -> None:
+        """End the process and what it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid or 0, signal.SIGKILL)
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def answered(
+    function: Answers, jobs: Sequence[Job], *, workers: int, seconds: float, memory: int
+) -> Iterator[tuple[Job, list[Answer]]]:
+    """Each job with an answer a string, as they come. A job that ends its process or takes too long
+    is halved until one string is left, whose answer is `hangs` or `crashes`. What is not asked has
+    NaN.
+
+    Args:
+        function: gives the answers of strings to a task, by number; it raises nothing.
+        seconds: wall time of one job.
+        memory: bytes that a process may have on top of what it begins with.
+    """
+    queue, busy = deque(jobs), list[_Worker]()
+    idle, hung = list[_Worker](), Counter[str]()
+    try:
+        while queue or busy:
+            while queue and len(busy) < workers:
+                if hung[queue[0].family] >= ENOUGH:
+                    job = queue.popleft()
+                    yield job, [math.nan] * len(job.strings)
+                    continue
+                worker = idle.pop() if idle else _started(function, memory)
+                worker.job, worker.deadline = queue.popleft(), time.monotonic() + seconds
+                with contextlib.suppress(OSError):  # it has ended, as its pipe will say
+                    worker.pipe.send(worker.job)
+                busy.append(worker)
+            left = max(0.0, min((one.deadline for one in busy), default=0.0) - time.monotonic())
+            ready = wait([one.pipe for one in busy], left)
+            for worker in list(busy):
+                overdue = time.monotonic() > worker.deadline
+                if worker.pipe not in ready and not overdue:
+                    continue
+                busy.remove(worker)
+                assert worker.job is not None
+                found = _received(worker) if worker.pipe in ready else HANGS
+                if not isinstance(found, str):
+                    idle.append(worker)
+                    yield worker.job, found
+                    continue
+                worker.end()
+                if len(worker.job.strings) == 1:
+                    hung[worker.job.family] += bool(worker.job.family) and found == HANGS
+                    yield worker.job, [found]
+                else:
+                    queue.extendleft(_halves(worker.job))
+    finally:
+        for worker in [*busy, *idle]:
+            worker.end()
+
+
+def _received(worker: _Worker) -> list[Answer] | str:
+    try:
+        return worker.pipe.recv()
+    except (EOFError, OSError):
+        return CRASHES
+
+
+def _halves(job: Job) -> tuple[Job, Job]:
+    half = len(job.strings) // 2
+    first = replace(job, strings=job.strings[:half])
+    return replace(job, strings=job.strings[half:], at=job.at + half), first
+
+
+def _started(function: Answers, memory: int) -> _Worker:
+    # Forked: functions typed at a prompt cannot be sent. The pipe's other end closes with the
+    # process, which is how its death is seen.
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    process = context.Process(target=_work, args=(function, there, here, memory), daemon=False)
+    process.start()
+    there.close()
+    return _Worker(process, here)
+
+
+def _work(function: Answers, pipe: Connection, other: Connection, memory: int) -> None:
+    os.setsid()
+    other.close()
+    # Where the parent is killed, a call that hangs would run on.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    me, nowhere = os.getpid(), os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    sys.stdout = sys.stderr = os.fdopen(nowhere, "w")  # a notebook's are no files
+    with open("/proc/self/statm") as file:
+        have = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (have + memory, have + memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    while True:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            os._exit(0)
+        found = function(job.task, job.strings)
+        if os.getpid() != me:  # the grader forked, and this is its child
+            os._exit(0)
+        pipe.send(found)

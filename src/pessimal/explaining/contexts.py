@@ -1,0 +1,124 @@
+"""Real answers with a slot for one candidate more: from a file, or from comparisons.
+
+Knows files and conversations. Does not know what is put into the slot.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pessimal.conversation import MARK, Context, Conversation, Turn
+from pessimal.errors import InputError
+from pessimal.explaining.comparison import Comparison, from_row
+from pessimal.options import existing_file
+from pessimal.tables.score_table import storable
+
+ROLES = ("system", "user", "assistant", "tool")
+EXPECTED = (
+    'a row has "messages" (role and content each, the answer last, or {slot} once in one of them), '
+    'or "prompt" and "answer" (and maybe "rejected"), or is a comparison as explain reads them'
+)
+
+
+def of_comparison(comparison: Comparison, slot: str) -> Context:
+    """The preferred answer of a comparison, or the first where neither is preferred, which then
+    has no rejected one."""
+    chosen, preferred = comparison.preferred or 0, comparison.preferred is not None
+    turns = comparison.conversation(comparison.responses[chosen])
+    return _context(turns, slot, comparison.responses[1 - chosen] if preferred else None)
+
+
+def read_contexts(path: str, slot: str | None) -> dict[str, Context]:
+    """Contexts by key, of a file with a JSON object a line.
+
+    Args:
+        slot: `after` or `before` the answer; None where the file has marks.
+
+    Raises:
+        InputError: the file cannot be read as such, or a key stands there twice.
+    """
+    file = existing_file("contexts", path)
+    contexts: dict[str, Context] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"contexts={path!r}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where} is not JSON ({error}); {EXPECTED}") from error
+        key = str(row.get("key", f"{file.stem}-{number}")) if isinstance(row, Mapping) else ""
+        if key in contexts:
+            raise InputError(f"{where}: the key {key!r} stands there twice; each row its own")
+        contexts[key] = _of_row(row, slot, where, key)
+    if not contexts:
+        raise InputError(f"contexts={path!r} holds nothing; {EXPECTED}")
+    return contexts
+
+
+def sample(contexts: Mapping[str, Context], n: int | None, *, seed: int) -> dict[str, Context]:
+    """`n` of them at random, in their order; all where there are no more."""
+    keys = list(contexts)
+    drawn = np.random.default_rng(seed).permutation(len(keys))[:n]
+    return {keys[i]: contexts[keys[i]] for i in sorted(drawn.tolist())}
+
+
+def _of_row(row: object, slot: str | None, where: str, key: str) -> Context:
+    given = row if isinstance(row, Mapping) else {}
+    rejected = given.get("rejected")
+    if "messages" in given or "answer" in given:
+        messages = given.get("messages")
+        if messages is None:
+            before, answer = given.get("prompt"), given["answer"]
+            before = [{"role": "user", "content": before}] if isinstance(before, str) else before
+            messages = [*(before or []), {"role": "assistant", "content": answer}]
+        if rejected is not None and not isinstance(rejected, str):
+            raise InputError(f'{where}: "rejected" is a text; {EXPECTED}')
+        return _context(_turns(messages, where), slot, rejected, where)
+    return of_comparison(from_row(row, where=where, key=key), _placed(slot, where))
+
+
+def _turns(messages: object, where: str) -> Conversation:
+    turns = []
+    for message in messages if isinstance(messages, Sequence) else []:
+        role, content = (
+            (message.get("role"), message.get("content")) if isinstance(message, Mapping) else "??"
+        )
+        if role not in ROLES or not isinstance(content, str):
+            raise InputError(
+                f"{where}: {message!r:.80} is no message with one of the roles {', '.join(ROLES)} "
+                "and a text; calls of tools are written into the text"
+            )
+        turns.append(Turn(role, storable(content)))
+    if len(turns) < 2 or turns[-1].role != "assistant" or not turns[-1].content:
+        raise InputError(f"{where} does not end in an answer of the assistant's; {EXPECTED}")
+    return tuple(turns)
+
+
+def _context(
+    turns: Conversation, slot: str | None, rejected: str | None, where: str = "a comparison"
+) -> Context:
+    if slot is not None:
+        at = len(turns[-1].content) if slot == "after" else 0
+        return Context(turns, len(turns) - 1, at, rejected)
+    marked = [
+        (turn, one.content.count(MARK)) for turn, one in enumerate(turns) if MARK in one.content
+    ]
+    if len(marked) != 1 or marked[0][1] != 1:
+        _placed(None, where)
+    turn = marked[0][0]
+    at = turns[turn].content.index(MARK)
+    content = turns[turn].content.replace(MARK, "")
+    whole = (*turns[:turn], Turn(turns[turn].role, content), *turns[turn + 1 :])
+    return Context(whole, turn, at, rejected)
+
+
+def _placed(slot: str | None, where: str) -> str:
+    """The slot. InputError where none was given, and the row has not one mark."""
+    if slot is None:
+        raise InputError(
+            f"{where} does not have {MARK} once: write it where candidates stand, or type "
+            "slot=after"
+        )
+    return slot

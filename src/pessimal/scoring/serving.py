@@ -1,0 +1,160 @@
+"""Any reward behind the wires that trainers speak: OpenRLHF's `/get_reward`, vLLM's and SGLang's
+`/classify`, and `/v1/score`.
+
+Whole inputs, token ids or text, are scored as they are, by the model's own forward, without padding
+and without cutting; conversations as everywhere else. Knows requests and rewards. Does not know
+models' files, nor addresses.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from pessimal.conversation import Conversation, Turn
+from pessimal.errors import ConfigError, ModelError, UserError
+from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.frame import Encoded
+from pessimal.rewards.language import token_ids
+from pessimal.rewards.spec import Kind
+from pessimal.scoring.texts import NetworkTexts, TextScorer, text_scorer
+
+Asked: TypeAlias = str | list[int] | Conversation
+SAMPLE: tuple[Conversation, ...] = (
+    (Turn("user", "What is the capital of France?"), Turn("assistant", "It is Paris.")),
+    (Turn("user", "Say something kind."), Turn("assistant", "You did well.")),
+)
+"""What the scorer is checked on against the model's own forward before anything is served."""
+
+
+@dataclass
+class Served:
+    """A reward, and the answers to requests for it. Safe to use from several threads."""
+
+    reward: Reward
+    scorer: TextScorer
+    lock: Lock
+
+    @classmethod
+    def of(cls, reward: Reward, device: torch.device) -> "Served":
+        sample = SAMPLE if isinstance(reward, NetworkReward) else ()
+        return cls(reward, text_scorer(reward, sample, device=device), Lock())
+
+    def rewards(self, asked: Sequence[Asked]) -> list[float]:
+        """One number an input.
+
+        Raises:
+            UserError: an input is longer than the model is made for, or what this reward cannot be
+                asked.
+        """
+        conversations = [one for one in asked if isinstance(one, tuple)]
+        if conversations and len(conversations) < len(asked):
+            raise ConfigError("one request has token ids or text, or conversations, and not both")
+        with self.lock:
+            values = self.scorer.rewards(conversations) if conversations else self._whole(asked)
+        if not np.isfinite(values).all():
+            number = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ConfigError(f"input {number + 1} of {len(asked)} {self._why()}")
+        return values.tolist()
+
+    def _why(self) -> str:
+        """Why a scorer gives no number; of networks it says itself where numbers overflow."""
+        if self.scorer.longest is None:
+            return "gets no number: the function gives None, which says that it does not apply"
+        return (
+            f"is longer than the {self.scorer.longest} tokens that the model is made for: it is "
+            "not cut, since a reward is read at the end"
+        )
+
+    def _whole(self, asked: Sequence[Any]) -> np.ndarray:
+        reward, scorer = self.reward, self.scorer
+        if reward.spec.kind is not Kind.head or not isinstance(scorer, NetworkTexts):
+            raise ConfigError(
+                f"{reward.name!r} is of kind {reward.spec.kind}, which takes conversations: send "
+                "messages to /classify, a prompt and a response to /v1/score, or prompts beside "
+                "the queries to /get_reward"
+            )
+        assert reward.tokenizer is not None
+        ids = [token_ids(reward.tokenizer, a) if isinstance(a, str) else a for a in asked]
+        rows = [Encoded(tuple(row), None, len(row)) for row in ids]
+        values = scorer.whole(rows)
+        if any(scorer.fits(row) and np.isnan(v) for row, v in zip(rows, values, strict=True)):
+            raise ModelError(
+                f"{reward.name!r} gives NaN: in this precision its numbers overflow. Type "
+                "model.dtype=float32 or model.dtype=bfloat16"
+            )
+        return values
+
+    def answer(self, path: str, body: dict[str, Any]) -> Any:
+        """What a request gets, in the shape of its API. UserError where it cannot be answered."""
+        try:
+            return WIRES[path](self, body)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise ConfigError(
+                f"{path} does not take this request ({type(error).__name__}: {error})"
+            ) from error
+
+
+def _get_reward(served: Served, body: dict[str, Any]) -> Any:
+    """OpenRLHF's: whole texts, in the template of whoever sends them; where the reward takes
+    conversations, the prompt is what `prompts` says."""
+    queries, prompts = body["query"], body.get("prompts") or []
+    asked: list[Asked] = list(queries)
+    if served.reward.spec.kind is not Kind.head:
+        pairs = list(zip(queries, prompts, strict=True))
+        if any(not prompt or not query.startswith(prompt) for query, prompt in pairs):
+            raise ConfigError("each query must begin with its prompt, in `prompts`")
+        asked = [_turns(prompt, query[len(prompt) :]) for query, prompt in pairs]
+    rewards = served.rewards(asked)
+    return {"rewards": rewards, "scores": rewards, "extra_logs": {}}
+
+
+def _classify(served: Served, body: dict[str, Any]) -> Any:
+    """vLLM's: `input` or `messages`; SGLang's: `text` or `input_ids`."""
+    if "messages" in body:
+        turns = tuple(Turn(turn["role"], turn["content"]) for turn in body["messages"])
+        asked: list[Asked] = [turns]
+    else:
+        name = "input_ids" if "input_ids" in body else "text" if "text" in body else "input"
+        given = body[name]
+        one = isinstance(given, str) or isinstance(given[0], int)
+        asked = [given] if one else list(given)
+    rewards = served.rewards(asked)
+    if "input_ids" in body or "text" in body:
+        return [{"embedding": [reward], "meta_info": {}} for reward in rewards]
+    entries = [
+        {"index": i, "label": "LABEL_0", "probs": [reward], "num_classes": 1}
+        for i, reward in enumerate(rewards)
+    ]
+    return {"object": "list", "model": served.reward.name, "data": entries}
+
+
+def _score(served: Served, body: dict[str, Any]) -> Any:
+    """SGLang's: `query` and `items`, each the end of one input; vLLM's: `text_1` and `text_2`."""
+    if "items" in body:
+        query = body.get("query") or ([] if not isinstance(body["items"][0], str) else "")
+        return {"scores": [[r] for r in served.rewards([query + item for item in body["items"]])]}
+    first, second = ([t] if isinstance(t, str) else t for t in (body["text_1"], body["text_2"]))
+    if len(first) == 1:
+        first = first * len(second)
+    rewards = served.rewards([_turns(p, r) for p, r in zip(first, second, strict=True)])
+    data = [{"index": i, "object": "score", "score": reward} for i, reward in enumerate(rewards)]
+    return {"object": "list", "model": served.reward.name, "data": data}
+
+
+def _turns(prompt: str, response: str) -> Conversation:
+    return Turn("user", prompt), Turn("assistant", response)
+
+
+WIRES: dict[str, Callable[[Served, dict[str, Any]], Any]] = {
+    "/get_reward": _get_reward,
+    "/classify": _classify,
+    "/v1/score": _score,
+    "/score": _score,
+}
+"""What is answered at which path."""

@@ -1,0 +1,203 @@
+"""Several rewards of what a policy writes while one of them trains it: `RewardPanel`, a reward
+function for TRL's trainers.
+
+Knows how TRL calls reward functions. Does not know the policy.
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from pessimal.conversation import Conversation, Turn
+from pessimal.errors import ConfigError
+from pessimal.rewards.base import Reward
+from pessimal.rewards.shapes import awaited
+from pessimal.scoring.texts import TextScorer, text_scorer
+from pessimal.training.aside import Aside
+
+RewardFunction = Callable[..., Any]
+"""TRL's: f(prompts=…, completions=…, **columns) → one number a completion, or None; sync or
+async."""
+Messages = str | list[dict[str, str]]
+
+
+class RewardPanel(Aside):
+    """A panel of rewards, of which only the first one trains: a reward function for TRL's
+    GRPOTrainer, RLOOTrainer and others that call reward functions so.
+
+    What it gives the trainer is what `trains` gives, whatever becomes of the others: these rate the
+    same completions every `every` steps, within `share` of the time since the first call, and are
+    logged through the trainer's `log_metric`. An error in one of them is logged once, and it is
+    left out from then on; an error in `trains` is the trainer's, as it would be without a panel.
+
+    Figures, as `pessimal/NAME/FIGURE`: `mean` and `sd` over the completions; `agreement`: of the
+    pairs of completions of one prompt that `trains` tells apart, the share that NAME puts in the
+    same order, ties counting half (.5 is chance).
+
+    Args:
+        trains, others: functions as TRL calls them, or rewards of `pessimal.load` and
+            `pessimal.reward`, which read each completion in their own chat template, a prompt that
+            is a string as a user turn.
+        every: steps of the optimiser between two looks; the first is taken always, and one at the
+            last step.
+        tails: completions with the best rewards, and as many with the worst, that are kept.
+        share: of the training's time; by default a tenth up to a minute, then a hundredth.
+        report: called with the figures, and `train/step`.
+        clock: seconds.
+
+    Raises:
+        ConfigError: an option makes no sense, or there is no second reward.
+    """
+
+    def __init__(
+        self,
+        trains: RewardFunction | Reward,
+        *others: RewardFunction | Reward,
+        every: int = 1,
+        tails: int = 3,
+        share: float | None = None,
+        report: Callable[[dict[str, float]], None] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        super().__init__(share, clock)
+        if every < 1 or tails < 1 or not others:
+            raise ConfigError(
+                f"every={every}, tails={tails}, {len(others)} rewards besides the one that trains: "
+                "give 1 or more of each"
+            )
+        self.members: dict[str, RewardFunction | Reward] = {}
+        for member in (trains, *others):
+            name, number = _name(member), 2
+            while name in self.members:
+                name, number = f"{_name(member)}-{number}", number + 1
+            self.members[name] = member
+        # What TRL logs the reward under.
+        self.first = self.__name__ = next(iter(self.members))
+        self.every, self.tails, self.report = every, tails, report
+        self.scorers: dict[str, TextScorer] = {}
+        self.looks: list[pd.DataFrame] = []
+        self.calls = self.looked_at = 0
+        self.cost = 0.0
+        """Seconds of the last look."""
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The best and worst completions of each look, by the reward that trains: step, end (best,
+        worst), rank (1 is the most extreme), prompt, completion, and a column a reward."""
+        return pd.concat(self.looks, ignore_index=True) if self.looks else pd.DataFrame()
+
+    def __call__(
+        self, prompts: Sequence[Messages], completions: Sequence[Messages], **columns: Any
+    ) -> list[float | None]:
+        """What the first reward gives."""
+        if self.started is None:
+            self.started = self.clock()
+        given = {"prompts": prompts, "completions": completions, **columns}
+        trained = self._rate(self.first, given)
+        self.attempt("the panel", self._look_if_due, trained, given)
+        return trained
+
+    def _look_if_due(self, trained: list[float | None], given: dict[str, Any]) -> None:
+        state = given.get("trainer_state")
+        self.calls += 1
+        step = self.calls if state is None else state.global_step + 1
+        last = state is not None and step >= state.max_steps
+        due = step >= self.looked_at + self.every and self.affords(self.cost, step)
+        if self.looks and not last and not due:
+            return
+        self.looked_at, began = step, self.clock()
+        rated = {self.first: np.array(trained, dtype=float)}
+        for name in [*self.members][1:]:
+            rewards = self.attempt(name, self._rate, name, given)
+            if rewards is not None:
+                rated[name] = np.array(rewards, dtype=float)
+        self.cost = self.clock() - began
+        figures = _figures(rated, [_text(prompt) for prompt in given["prompts"]])
+        for name, value in figures.items():
+            if "log_metric" in given:
+                self.attempt("log_metric", given["log_metric"], name, value)
+        if self.report:
+            self.attempt("report", self.report, {"train/step": step, **figures})
+        texts = {key: [_text(one) for one in given[f"{key}s"]] for key in ("prompt", "completion")}
+        table = pd.DataFrame(texts | rated).sort_values(self.first).dropna(subset=self.first)
+        for end, some in (("best", table[::-1]), ("worst", table)):
+            some = some.head(self.tails)
+            ranks = {"step": step, "end": end, "rank": range(1, len(some) + 1)}
+            self.looks.append(pd.DataFrame(ranks).join(some.reset_index(drop=True)))
+
+    def _rate(self, name: str, given: dict[str, Any]) -> list[float | None]:
+        """A member's rewards, one a completion."""
+        member = self.members[name]
+        if isinstance(member, Reward):
+            pairs = zip(given["prompts"], given["completions"], strict=True)
+            return self._scored(name, member, [_conversation(*pair) for pair in pairs])
+        rewards = member(**given)
+        if inspect.isawaitable(rewards):
+            rewards = awaited(rewards)
+        if len(rewards) != len(given["prompts"]):
+            raise ConfigError(
+                f"the reward {name} gives {len(rewards)} numbers for {len(given['prompts'])} "
+                "completions"
+            )
+        return [None if reward is None else float(reward) for reward in rewards]
+
+    def _scored(
+        self, name: str, reward: Reward, conversations: Sequence[Conversation]
+    ) -> list[float | None]:
+        if name not in self.scorers:
+            held = getattr(reward, "held", None)  # a network in memory stays where it is
+            device = torch.device("cpu") if held is None else next(held.parameters()).device
+            self.scorers[name] = text_scorer(reward, conversations, device=device)
+        rewards = self.scorers[name].rewards(conversations)
+        return [float(one) if np.isfinite(one) else None for one in rewards]
+
+
+def _name(member: RewardFunction | Reward) -> str:
+    if isinstance(member, Reward):
+        return member.spec.name
+    if isinstance(member, str | torch.nn.Module) or not callable(member):
+        raise ConfigError(
+            f"a panel's reward is a function or a reward, and this is {type(member).__name__}: "
+            "give pessimal.load(PATH) or pessimal.reward(network, tokenizer)"
+        )
+    return getattr(member, "__name__", type(member).__name__)
+
+
+def _conversation(prompt: Messages, completion: Messages) -> Conversation:
+    before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    after = [{"role": "assistant", "content": completion}]
+    turns = [*before, *(after if isinstance(completion, str) else completion)]
+    return tuple(Turn(turn["role"], turn["content"]) for turn in turns)
+
+
+def _text(messages: Messages) -> str:
+    if isinstance(messages, str):
+        return messages
+    if len(messages) == 1:
+        return str(messages[0]["content"])
+    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in messages)
+
+
+def _figures(rated: dict[str, np.ndarray], prompts: Sequence[str]) -> dict[str, float]:
+    """Those that are numbers; the first reward is the one that trains."""
+    first, *others = rated
+    same = np.array(prompts)[:, None] == np.array(prompts)
+    trained = rated[first][:, None] - rated[first]
+    apart = np.triu(same & np.isfinite(trained) & (trained != 0))
+    figures = {}
+    for name in others:
+        rewards = rated[name][np.isfinite(rated[name])]
+        if len(rewards):
+            figures[f"pessimal/{name}/mean"] = float(rewards.mean())
+            figures[f"pessimal/{name}/sd"] = float(rewards.std())
+        differences = rated[name][:, None] - rated[name]
+        pairs = apart & np.isfinite(differences)
+        if pairs.any():
+            orders = (1 + np.sign(trained[pairs]) * np.sign(differences[pairs])) / 2
+            figures[f"pessimal/{name}/agreement"] = float(orders.mean())
+    return figures

@@ -1,0 +1,26 @@
+"""`pessimal scan FILE.py:FUNCTION tasks=FILE`: the census of a grader."""
+
+from pessimal.checking.grading import census, tokens_of
+from pessimal.config.schema import ScanConfig
+from pessimal.errors import ConfigError
+from pessimal.rewards.callable import CallableReward
+from pessimal.training.obtain import opened
+from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
+
+
+def run(config: ScanConfig) -> None:
+    """Run every string through `config.model`, a function; publishes a `census`."""
+    grader = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    if not isinstance(grader, CallableReward):
+        raise ConfigError(f"{grader.name} is no function: candidates=census is for graders")
+    registry = registry_of(config)
+    inputs, source = model_inputs(registry, grader)
+    with tracked(config, name=f"census {grader.name}", inputs=inputs) as mirror:
+        results = census(grader, tokens=tokens_of(grader), progress=config.progress)
+        faults = [str(one) for one in results["paid_without_answer"].table.get("fault", ())]
+        what = {"model": grader.name, "faults": faults} | source
+        artifact = Artifact("census", grader.name, inputs=inputs, summary=what)
+        folder, _ = publish(config, registry, mirror, artifact, results)
+    print_headlines(results, title=f"Census of {grader.name}")
+    print_path(folder)

@@ -1,0 +1,66 @@
+"""`pessimal serve`: any reward behind /get_reward, /classify and /v1/score."""
+
+import logging
+import socket
+from functools import partial
+from typing import Any
+
+from pessimal.config.schema import ServeConfig
+from pessimal.errors import UserError, WorkError, require
+from pessimal.progress import quiet_libraries
+from pessimal.scoring.serving import WIRES, Served
+from pessimal.scoring.trainer import begin_process, make_trainer
+from pessimal.training.obtain import opened
+
+log = logging.getLogger(__name__)
+
+
+def run(config: ServeConfig) -> None:
+    """Open the reward, print the address, and answer until it is stopped.
+
+    Raises WorkError where the address is taken.
+    """
+    for module in ("fastapi", "uvicorn"):
+        require(module, why="serve")
+    import uvicorn
+
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((config.host, config.port))
+    except OSError as error:
+        raise WorkError(
+            f"cannot listen at {config.host}:{config.port} ({error.strerror}): type another "
+            "port=N, or port=0 for any that is free"
+        ) from error
+    quiet_libraries()
+    begin_process(config.trainer)
+    reward = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    served = Served.of(reward, device)
+    host, port = listening.getsockname()[:2]
+    print(f"http://{host}:{port}", flush=True)
+    log.info("%s at %s; ctrl-C stops it", served.reward.name, ", ".join(WIRES))
+    server = uvicorn.Server(
+        uvicorn.Config(application(served), log_level="warning", lifespan="off")
+    )
+    server.run(sockets=[listening])
+
+
+def application(served: Served) -> Any:
+    """The FastAPI application that answers for a reward; what it cannot answer is 400, with a
+    sentence."""
+    from fastapi import Body, FastAPI
+    from fastapi.responses import JSONResponse
+
+    app = FastAPI(title=f"pessimal serve: {served.reward.name}")
+
+    def answer(path: str, body: dict[str, Any] = Body(...)) -> Any:  # noqa: B008  FastAPI's way
+        try:
+            return served.answer(path, body)
+        except UserError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+
+    for path in WIRES:
+        app.post(path)(partial(answer, path))
+    return app

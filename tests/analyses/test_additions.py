@@ -1,0 +1,161 @@
+"""What tokens add to real answers, on score tables whose additions are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from artifacts import score_table
+from pessimal.analyses import compare
+from pessimal.analyses.additions import additions, effects, halves, sort_of
+from pessimal.analyses.analysis import Options
+from pessimal.tables import read_score_table, write_score_table
+from pessimal.tables.table_set import table_sets
+
+TOKENS = 400
+TRIGGER = 123
+
+
+def context(number, rewards, untouched, *, rejected=None, texts=None, candidates="frequent400"):
+    texts = texts or [f"w{i}" for i in range(len(rewards))]
+    return score_table(
+        texts,
+        rewards,
+        prompt=f"c{number}",
+        prompt_text="user: Why?\n\nassistant: So.",
+        turns=[{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}],
+        slot={"where": "after", "turn": 1, "at": 3, "rejected": "No."},
+        candidates=candidates,
+        candidates_digest=candidates,
+        mode="text" if candidates == "master_keys" else "ids",
+        measured={"slot": {"untouched": untouched, "rejected": rejected, "end_of_turn": 7}},
+    )
+
+
+def contexts(n, *, seed=0, noise=0.5):
+    """Answers of standard deviation 2, tokens that add what they add to every answer, and noise."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(0, 1, TOKENS)
+    own[TRIGGER] = 6.0
+    made = []
+    for number in range(n):
+        untouched = float(rng.normal(0, 2))
+        rewards = untouched + own + rng.normal(0, noise, TOKENS)
+        made.append(context(number, rewards, untouched, rejected=untouched - 4 + number % 2))
+    return made, own
+
+
+def run(tables):
+    results, skipped = compare(table_sets(tables), Options(meanings=None, replicates=100))
+    return {result.name: result for result in results}, skipped
+
+
+@pytest.mark.parametrize("n", [10, 3])
+def test_a_planted_trigger_is_first(n):
+    tables, own = contexts(n)
+    found, skipped = run(tables)
+    table = found["additions"].table
+    first = table.iloc[0]
+    assert (first["candidate_id"], first["rank"], first["at"]) == (TRIGGER, 1, "most")
+    sd = np.std([t.measured["slot"]["untouched"] for t in tables], ddof=1)
+    assert first["effect"] == pytest.approx(own[TRIGGER] / sd, rel=0.15)
+    assert first["worth"] == pytest.approx(own[TRIGGER] / 3.6, rel=0.15)
+    assert (first["raised"], first["n"]) == (1.0, n)
+    assert table.loc[table["end_of_turn"], "candidate_id"].tolist() == [7]
+    assert not [name for name, why in skipped.items() if why.startswith("failed")]
+    assert found["additions"].estimate.value == first["effect"]
+
+
+def test_numbers_are_those_of_the_definition():
+    tables, _ = contexts(6)
+    one = additions(tables)
+    table = effects(one).set_index("candidate_id")
+    base = np.array([t.measured["slot"]["untouched"] for t in tables])
+    rewards = np.stack([t.rows["reward"] for t in tables])
+    scaled = (rewards - base[:, None]) / base.std(ddof=1)
+    order = table.index.to_numpy()
+    assert np.allclose(table["effect"], scaled.mean(axis=0)[order])
+    flips = [
+        np.abs((np.array(signs)[:, None] * scaled).mean(axis=0)).max()
+        for signs in itertools.product((1, -1), repeat=6)
+    ]
+    expected = [np.mean(np.array(flips) >= abs(one) - 1e-12) for one in table["effect"]]
+    assert np.allclose(table["p_adjusted"], expected)
+    assert np.allclose(table["raised"], (scaled > 0).mean(axis=0)[order])
+    holds = table["p_adjusted"] <= 0.05
+    assert holds.any()
+    assert (holds == ((table["low"] > 0) | (table["high"] < 0))).all()
+
+
+def test_no_token_is_found_where_none_adds():
+    rng, wrong = np.random.default_rng(1), 0
+    for _ in range(20):
+        tables = []
+        for number in range(6):
+            untouched = float(rng.normal(0, 1))
+            tables.append(context(number, untouched + rng.normal(0, 1, TOKENS), untouched))
+        wrong += bool((effects(additions(tables))["p_adjusted"] <= 0.05).any())
+    assert wrong <= 3
+
+
+def test_halves_agree_as_far_as_the_contexts_do():
+    same = halves(additions(contexts(10, noise=1e-6)[0]))
+    assert same["spearman"] == pytest.approx(1, abs=1e-3)
+    noise = halves(additions(contexts(10, noise=50)[0]))
+    assert abs(noise["spearman"]) < 0.3
+    best = effects(additions(contexts(10, noise=50)[0])).iloc[0]
+    assert noise["held_out"] < best["effect"] / 2, "the best of noise does not hold elsewhere"
+
+
+def test_a_judges_flips_and_a_step_that_is_no_step():
+    tables = [
+        context(0, np.array([1.0, -3.0]), -1.0, rejected=0.0),
+        context(1, np.array([-0.5, -4.0]), -2.0, rejected=0.0),
+        context(2, np.array([9.0, 9.0]), 3.0),
+    ]
+    for table in tables:
+        table.measured["says_yes_above"] = 0.0
+    found = effects(additions(tables)).set_index("candidate_id")
+    assert found["flips"].tolist() == [0.5, 0.0]
+    assert found["worth"].isna().all(), "people's better answers are not better to this model"
+
+
+def test_published_keys_are_ranked_among_the_tokens_on_the_same_answers():
+    tables, _ = contexts(5, noise=1e-3)
+    keys = [
+        context(
+            number,
+            t.measured["slot"]["untouched"] + np.array([5.0, -9.0]),
+            t.measured["slot"]["untouched"],
+            texts=["Solution", ":"],
+            candidates="master_keys",
+        )
+        for number, t in enumerate(tables[:4])
+    ]
+    found, _ = run(tables + keys)
+    table = found["additions_keys"].table.set_index("text")
+    assert table["rank"].to_dict() == {"Solution": 2, ":": TOKENS + 1}
+    assert set(table["n"]) == {4}
+    assert set(found["additions"].table["candidates"]) == {"frequent400"}
+
+
+def test_answers_that_are_all_alike_have_no_scale():
+    tables = [context(number, np.arange(3.0), 1.0) for number in range(3)]
+    found, skipped = run(tables)
+    assert "additions" not in found
+    assert "all the same" in skipped["additions"]
+
+
+def test_sorts_of_tokens():
+    given = [("love", "normal"), ("Ġ", "normal"), (" ...", "normal"), ("12", "normal")]
+    assert [sort_of(*one) for one in given[:1] + given[2:]] == ["word", "punctuation", "number"]
+    assert sort_of("\n", "normal") == "white space"
+    assert sort_of("<|end|>", "special") == "special"
+    assert sort_of("a1", "normal") == "mixed"
+
+
+def test_a_contexts_table_is_read_as_it_was_written(tmp_path):
+    table = contexts(1)[0][0]
+    again = read_score_table(write_score_table(table, tmp_path / "scores.parquet"))
+    assert again.provenance == table.provenance
+    assert again.name == "m--c0--after--frequent400"

@@ -1,0 +1,118 @@
+"""The forecast over score tables: what is joined, what is named, what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from artifacts import score_table
+from pessimal.analyses import Options, compare
+from pessimal.analyses.forecast import drift, features, joined, mitigated
+from pessimal.analyses.optimised import Optimising
+from pessimal.errors import TableError
+from pessimal.tables import ScoreTable
+from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables.table_set import table_sets
+
+WORDS = ["good", "Bad", " fine", "war", "\n", "peace", "it", "love"]
+
+
+def policy(texts=WORDS, log_p=None, **more) -> ScoreTable:
+    log_p = np.log(np.arange(1, len(texts) + 1) / 100) if log_p is None else log_p
+    return score_table(texts, log_p, model="talker", score=LOG_PROBABILITY, **more)
+
+
+def test_policy_is_held_against_rewards_by_text_and_what_is_outside_is_said():
+    rewards = score_table([*WORDS[:5], "elsewhere"], range(6), model="r", candidates_digest="other")
+    rows = joined(policy(), rewards)
+    assert rows["text"].tolist() == WORDS[:5]
+    sets = table_sets([policy(), rewards])
+    results, skipped = compare(sets, Options(policy="talker", meanings=None))
+    assert "forecast" not in skipped
+    path = next(r for r in results if r.name == "forecast").table
+    assert path["mass"].iloc[0] == pytest.approx(0.15)
+    assert path["n"].iloc[0] == 5
+
+
+def test_likeliest_token_and_turning_point_are_the_headline():
+    rng = np.random.default_rng(0)
+    texts = [f"w{i}" for i in range(300)]
+    reward = rng.normal(size=300)
+    elo = {"elo": reward - 0.5 * reward**2, "elo_matches": 3, "kind": "item"}
+    tables = [
+        score_table(texts, reward, model="r", rows=elo, candidates="list"),
+        score_table(
+            *(texts, -np.full(300, np.log(300))),
+            model="talker",
+            score=LOG_PROBABILITY,
+            candidates="list",
+        ),
+    ]
+    results, _ = compare(table_sets(tables), Options(policy="talker", meanings=None))
+    found = next(result for result in results if result.name == "forecast")
+    assert f"w{reward.argmax()} takes" in found.headline
+    assert "Elo turns at" in found.headline
+    moves = next(r for r in results if r.name == "forecast_drift").table
+    turn = moves.loc[moves["feature"] == "people's Elo", "turns_at"].iloc[0]
+    before = Optimising(np.zeros(300), reward)
+    grid = [(at.kl, at.q @ elo["elo"]) for at in before.tilts]
+    highest = max(grid, key=lambda pair: pair[1])[0]
+    assert highest / 2 <= turn <= highest * 2
+
+
+def test_mitigation_that_substitutes_one_bias_for_another_shows_it():
+    """Length is taken out of a reward that loves length and capitals. What an audit would look at,
+    the reward's slope on length, is gone in both; in one of the two capitals take its place."""
+    rng = np.random.default_rng(1)
+    length, capital, taste = rng.normal(size=(3, 4000))
+    known = {"length": length, "capital": capital}
+    before = Optimising(0.1 * rng.normal(size=4000), length + taste)
+    substituted = Optimising(before.log_p, 3 * length + 2 * capital + taste)
+    changes = {}
+    for name, one in {"mended": before, "substituted": substituted}.items():
+        after = mitigated(one, known, {}, "without:length")
+        table = drift(after, known, confidence=0.95).query("kl == 1").set_index("feature")
+        assert abs(table["change"]["length"]) < 0.05  # the audit's score, the same in both
+        changes[name] = table["change"]["capital"]
+    assert abs(changes["mended"]) < 0.1
+    assert changes["substituted"] > 1
+
+
+def test_drift_of_the_reward_itself_and_its_interval():
+    rng = np.random.default_rng(2)
+    before = Optimising(0.3 * rng.normal(size=3000), rng.normal(size=3000))
+    table = drift(before, {"same": before.reward}, confidence=0.95)
+    at = table[table["kl"] == 1].iloc[0]
+    assert at["change"] == pytest.approx(np.sqrt(2), rel=0.15)  # of a normal reward
+    assert at["low"] < at["change"] < at["high"]
+    assert at["best_of_n"] < at["change"]
+    few = Optimising(np.zeros(40), rng.normal(size=40))
+    assert drift(few, {"same": few.reward}, confidence=0.95)["low"].isna().all()
+
+
+def test_features_are_not_a_number_where_they_are_not_known():
+    rows = pd.DataFrame({"text": WORDS, "kind": "normal", "survives": pd.array([True] * 8)})
+    options = Options(lexicons={"mine": pd.Series({"good": 1.0, "bad": -1.0})})
+    known = features(rows, options, prompt_text="Is it good?")
+    assert known["valence, mine"].tolist()[:2] == [1.0, -1.0]
+    assert np.isnan(known["valence, mine"][2:]).all()
+    assert known["words of the prompt"].tolist() == [1, 0, 0, 0, 0, 0, 1, 0]
+    assert known["nothing to see"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
+    assert "read otherwise as text" not in known  # all of them survive: nothing to tell apart
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"policy": "walker"}, "log-probabilities of it; there are some of: talker"),
+        ({"policy": "talker", "mitigations": ["without:charcters"]}, "without:characters"),
+    ],
+)
+def test_what_is_not_there_is_named(options, says):
+    sets = table_sets([policy(), score_table(WORDS, range(8), model="r")])
+    _, skipped = compare(sets, Options(meanings=None, **options))
+    assert says in skipped["forecast"]
+
+
+def test_too_few_in_common_says_what_to_type():
+    with pytest.raises(TableError, match="policy=talker"):
+        joined(policy(), score_table(["a", "b", "c"], [1, 2, 3], model="r", candidates_digest="x"))

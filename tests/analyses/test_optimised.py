@@ -1,0 +1,112 @@
+"""Optimising a policy, exactly: against sampling, derivatives, and a policy that is trained."""
+
+import numpy as np
+import pytest
+
+from pessimal.analyses.optimised import Optimising, change_error, mean_of
+from pessimal.errors import TableError
+
+
+def random_policy(size: int = 400, *, seed: int = 0, ties: bool = False) -> Optimising:
+    rng = np.random.default_rng(seed)
+    reward = rng.normal(size=size)
+    return Optimising(2 * rng.normal(size=size), np.round(reward, 1) if ties else reward)
+
+
+def test_tilt_maximises_reward_less_kl():
+    """No other policy on the candidates has more E score − KL / λ."""
+    before, strength = random_policy(), 1.7
+    best = before.tilt(strength)
+    worth = best.q @ before.scores - best.kl / strength
+    rng = np.random.default_rng(1)
+    for scale in (1e-3, 0.1, 1.0):
+        q = best.q * np.exp(scale * rng.normal(size=len(best.q)))
+        q /= q.sum()
+        kl = q @ (np.log(q) - before.log_p)
+        assert q @ before.scores - kl / strength < worth
+
+
+def test_tilt_has_the_kl_that_was_asked():
+    before = random_policy()
+    for at in before.tilts[1:]:
+        assert at.q @ (np.log(at.q) - before.log_p) == pytest.approx(at.kl, rel=1e-6)
+    assert before.tilts[0].q == pytest.approx(before.p)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("n", [2, 5, 40])
+def test_best_of_n_is_what_sampling_gives(ties, n):
+    """Total variation to 200,000 draws of the best of n, within what so many draws vary."""
+    before = random_policy(60, ties=ties)
+    rng = np.random.default_rng(2)
+    drawn = rng.choice(60, size=(200_000, n), p=before.p)
+    keys = before.reward[drawn] + 1e-6 * rng.random(drawn.shape)  # ties at random
+    best = np.take_along_axis(drawn, keys.argmax(axis=1)[:, None], axis=1)[:, 0]
+    counts = np.bincount(best, minlength=60) / len(best)
+    exact = before.best_of(n)
+    error = np.sqrt(exact.q * (1 - exact.q) / len(best))
+    assert np.abs(counts - exact.q).max() < 5 * error.max()
+    inside = exact.q > 0
+    kl = exact.q[inside] @ (np.log(exact.q[inside]) - before.log_p[inside])
+    assert exact.kl == pytest.approx(kl)
+    assert exact.kl <= np.log(n) - (n - 1) / n + 1e-12  # Beirami et al. 2024
+
+
+def test_best_of_one_is_the_policy_and_of_very_many_the_best_answer():
+    before = random_policy(50)
+    assert before.best_of(1.0).q == pytest.approx(before.p)
+    assert before.best_of(1e9).q[before.reward.argmax()] == pytest.approx(1.0)
+
+
+def test_feature_turns_where_reward_and_feature_part():
+    """At the turning point more strength no longer moves the feature; before it rises, then it
+    falls."""
+    before = random_policy(2000)
+    feature = before.scores - 0.35 * before.scores**2
+    known = np.ones(2000, dtype=bool)
+    known[::7] = False
+    turn = before.turning(feature, known)
+    assert turn is not None
+    at = [
+        mean_of(before.tilt(turn.strength * times).q, feature, known) for times in (0.5, 1.0, 1.5)
+    ]
+    assert at[1] > max(at[0], at[2])
+    assert before.turning(before.scores, known) is None
+
+
+def test_error_of_a_change_is_that_of_policies_with_other_candidates():
+    """The jackknife's error is the spread over candidates weighted at random, at one KL."""
+    before = random_policy(3000, seed=3)
+    before = Optimising(before.log_p / 4, before.reward)
+    rng = np.random.default_rng(4)
+    feature = 0.4 * before.reward + rng.normal(size=3000)
+    known = rng.random(3000) < 0.6
+    place = next(i for i, at in enumerate(before.tilts) if at.kl == 1.0)
+    error = change_error(before, before.tilts[place], feature, known)
+    changes = []
+    for _ in range(60):
+        other = Optimising(before.log_p + np.log(rng.exponential(size=3000)), before.reward)
+        after = mean_of(other.tilts[place].q, feature, known)
+        changes.append(after - mean_of(other.p, feature, known))
+    assert np.std(changes) == pytest.approx(error, rel=0.3)  # 60 draws tell 10 %
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0, 3.0])
+def test_policy_gradient_with_kl_ends_where_the_forecast_says(beta):
+    """Exact gradient ascent on E score − β KL, over a softmax policy's logits."""
+    before = random_policy(30, seed=5)
+    before = Optimising(before.log_p / 4, before.reward)  # what is never said is learned slowly
+    logits = before.log_p.copy()
+    for _ in range(20_000):
+        q = np.exp(logits - logits.max())
+        q /= q.sum()
+        worth = before.scores - beta * (np.log(q) - before.log_p)
+        logits = logits + 2.0 * q * (worth - q @ worth)
+    assert 0.5 * np.abs(q - before.tilt(1 / beta).q).sum() < 0.02
+
+
+def test_policy_that_cannot_learn_is_refused():
+    with pytest.raises(TableError, match="one and the same reward"):
+        Optimising(np.zeros(5), np.ones(5))
+    with pytest.raises(TableError, match="2 have no"):
+        Optimising(np.array([0, -np.inf, 0.0]), np.array([0, 0, np.nan]))

@@ -1,0 +1,129 @@
+"""The census of a grader: planted bugs have a name, good graders none, and no call does harm."""
+
+import json
+
+import planted_graders
+import pytest
+
+from pessimal import census
+from pessimal.checking import grading
+from pessimal.checking.grader_strings import common_strings, contains
+from pessimal.errors import ConfigError
+from pessimal.rewards.tasks import truth_of
+
+TRUTHS = ("42", "6.25", "Paris", "(3, 5)", "5 km")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    file = tmp_path_factory.mktemp("tasks") / "tasks.jsonl"
+    lines = [json.dumps({"prompt": f"Question {one}?", "ground_truth": one}) for one in TRUTHS]
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def few_numbers(monkeypatch):
+    def some(tokens):
+        return [
+            one for one in common_strings(tokens) if one.format != "number" or len(one.text) < 3
+        ]
+
+    monkeypatch.setattr(grading, "common_strings", some)
+
+
+def faults(function, tasks, *tokens):
+    tokens = tokens or ("the", "Par", "Parisian")
+    results = census(function, tasks, tokens=tokens, workers=2, seconds=0.3, progress=False)
+    formats = results["right_not_paid"].table
+    return (
+        set(results["paid_without_answer"].table["fault"])
+        | set(formats.loc[formats["fault"].astype(bool), "format"])
+        | set(results["grader_calls"].table["fault"])
+    )
+
+
+@pytest.mark.parametrize("function", planted_graders.EXPECTED, ids=lambda one: one.__name__)
+def test_a_planted_bug_is_named(function, tasks):
+    assert planted_graders.EXPECTED[function] in faults(function, tasks)
+
+
+@pytest.mark.parametrize("name", ["good_exact", "good_fraction"])
+def test_a_good_grader_has_no_fault(name, tasks):
+    assert faults(getattr(planted_graders, name), tasks) == set()
+
+
+def test_what_ends_a_process_does_no_harm(tasks, capfd):
+    found = faults(planted_graders.ends_the_process, tasks, "the", "fork", "exit")
+    assert {"crashes", "raises", "not finite"} <= found
+    assert not capfd.readouterr().out
+
+
+def test_a_grader_that_pays_all_alike_is_not_cleared(tasks):
+    def constant(response, ground_truth):
+        return 1.0
+
+    results = census(constant, tasks, tokens=["the"], progress=False)
+    assert "nothing was tested" in results["paid_without_answer"].headline
+
+
+def test_a_column_that_is_missing_is_an_error(tasks):
+    def grader(data_source, solution_str, ground_truth):
+        return 1.0
+
+    with pytest.raises(ConfigError, match="data_source"):
+        census(grader, tasks, tokens=["the"], progress=False)
+
+
+def test_a_call_that_hangs_is_ended_and_named(tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "6 times 7?", "ground_truth": "42"}')
+    options = {"seconds": 0.3, "progress": False, "workers": 2}
+    results = census(planted_graders.hangs, tasks, tokens=["hang"], **options)
+    row = results["grader_calls"].table.iloc[0]
+    assert (row["fault"], row["strings"], row["example"]) == ("hangs", 1, "hang")
+
+
+def test_heavy_strings_that_hang_again_and_again_are_left_out(tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "6 times 7?", "ground_truth": "42"}')
+    options = {"seconds": 0.3, "progress": False, "workers": 1}
+    results = census(planted_graders.runs_any_power, tasks, tokens=["the"], **options)
+    calls = results["grader_calls"]
+    assert calls.table.set_index("fault")["strings"].to_dict() == {"hangs": 3}
+    assert "rest was not asked" in calls.notes[0]
+
+
+@pytest.mark.parametrize("function", ["takes_memory", "flips_a_coin"])
+def test_memory_is_limited_and_chance_is_named(function, tasks):
+    expected = {"takes_memory": "raises", "flips_a_coin": "nondeterministic"}[function]
+    options = {"memory": 2**28, "progress": False, "workers": 2}
+    results = census(getattr(planted_graders, function), tasks, tokens=["much"], **options)
+    row = results["grader_calls"].table.iloc[0]
+    assert row["fault"] == expected
+    assert function != "takes_memory" or (row["strings"], row["example"]) == (1, "much")
+
+
+@pytest.mark.parametrize(
+    ("text", "truth", "inside"),
+    [
+        ("it is 42.", "42", True),
+        ("4.2e1", "42", True),
+        ("84/2", "42", True),
+        ("\uff14\uff12", "42", True),
+        ("142", "42", False),
+        ("42.5", "42", False),
+        ("PARIS!", "Paris", True),
+        ("Parisian", "Paris", False),
+        ("five", "5", True),
+    ],
+)
+def test_what_counts_as_an_answer(text, truth, inside):
+    assert contains(text, truth) is inside
+
+
+def test_where_the_true_answer_stands():
+    assert truth_of({"answer": "6*7\n#### 42"}) == "42"
+    assert truth_of({"reward_model": {"ground_truth": "\\boxed{42}"}}) == "42"
+    assert truth_of({"solution": "$42$"}) == "42"
+    assert truth_of({"data_source": "sums"}) is None

@@ -1,0 +1,105 @@
+"""Judges, implicit rewards and functions of a candidate behind a real answer."""
+
+import numpy as np
+import pytest
+import torch
+from test_judges import ANSWERS, ASKED, judge, log_odds
+from test_judges import answers as said
+from test_sequences import CPU, folders, implicit  # noqa: F401 (a fixture)
+
+from pessimal.conversation import Context, Turn
+from pessimal.errors import ConfigError
+from pessimal.rewards.callable import wrap_callable
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Kind, Mode, ModelSpec
+from pessimal.scoring.candidates import listed, vocabulary
+from pessimal.scoring.scan import Scanner, identify
+from pessimal.scoring.spec import TrainerSpec
+from pessimal.scoring.texts import text_scorer
+from tiny_language_models import CHAT, checkpoint, tokenizer
+from tolerance import close
+
+PROMPT, ANSWER = "What is the greatest thing ever?", "It is the truth, and good"
+TURNS = (Turn("user", PROMPT), Turn("assistant", ANSWER))
+AFTER = Context(TURNS, 1, len(ANSWER), "war")
+
+
+def scanned(model, context, candidates, work):
+    mode = Mode.ids if candidates.is_vocabulary else Mode.text
+    provenance = identify(
+        model, prompt="mine", prompt_text=context, candidates=candidates, mode=mode, certain=10
+    )
+    options = {"work": work, "root": work, "trainer": TrainerSpec(), "states": False}
+    return Scanner(model, [provenance], candidates, progress=False, **options).scan(provenance)
+
+
+def test_a_judge_reads_the_question_about_the_answer_and_the_token(tmp_path):
+    model = judge(checkpoint(tmp_path / "judge", template=CHAT), **ANSWERS)
+    words = vocabulary(model.tokenizer, size=model.embedding_rows)
+    table = scanned(model, AFTER, words, tmp_path)
+    kept = table.rows[table.rows["survives"]].iloc[::19]
+    each = said(model, *(ASKED.format(prompt=PROMPT, response=ANSWER + t) for t in kept["text"]))
+    assert close(kept["reward"], log_odds(each), size=np.abs(each).max())
+    plain = said(model, *(ASKED.format(prompt=PROMPT, response=t) for t in (ANSWER, "war")))
+    slot = table.measured["slot"]
+    assert close([slot["untouched"], slot["rejected"]], log_odds(plain), size=np.abs(plain).max())
+
+
+@pytest.mark.parametrize("closing", [True, False])
+@pytest.mark.parametrize("at", [len(ANSWER), 0])
+def test_an_implicit_reward_is_of_the_whole_answer(folders, tmp_path, closing, at):  # noqa: F811
+    model = implicit(folders, closing=closing)
+    words = vocabulary(model.tokenizer, size=model.embedding_rows)
+    table = scanned(model, Context(TURNS, 1, at, "war"), words, tmp_path)
+    networks = [model.network(which=which).causal.double() for which in (0, 1)]
+    conversations = model.parts[0].conversations
+    before = list(conversations.context(PROMPT))
+    answer = list(conversations.encode(TURNS).ids)[len(before) :]
+    answer = answer[: len(answer) - len(conversations.closing)]
+
+    @torch.no_grad()
+    def reward(ids):
+        whole = torch.tensor([[*before, *ids, *conversations.closing]])
+        logs = [torch.log_softmax(n(input_ids=whole).logits[0, :-1], dim=-1) for n in networks]
+        chosen = [one.gather(-1, whole[0, 1:, None])[len(before) - 1 :].sum() for one in logs]
+        return 0.1 * float(chosen[0] - chosen[1])
+
+    rows = table.rows.iloc[::31]
+    expected = [reward([*answer, i] if at else [i, *answer]) for i in rows["candidate_id"]]
+    assert close(rows["reward"], expected, size=50)
+    assert close([table.measured["slot"]["untouched"]], [reward(answer)], size=50)
+
+
+def test_texts_are_written_into_the_slot_of_what_takes_texts(tmp_path):
+    model = wrap_callable(lambda prompt, responses: [float(len(one)) for one in responses])
+    table = scanned(model, AFTER, listed(["!", " no"], name="two"), tmp_path / "work")
+    assert table.rows["reward"].tolist() == [len(ANSWER) + 1, len(ANSWER) + 3]
+    assert table.measured["slot"]["untouched"] == len(ANSWER)
+    assert table.measured["slot"]["rejected"] == 3
+
+
+def test_items_behind_an_answer_are_one_text_with_it(folders, tmp_path):  # noqa: F811
+    model = implicit(folders)
+    texts = [" peace", "!", " and the war"]
+    table = scanned(model, AFTER, listed(texts, name="three"), tmp_path)
+    whole = [(TURNS[0], Turn("assistant", ANSWER + text)) for text in texts]
+    expected = text_scorer(model, whole, device=CPU).rewards(whole)
+    assert close(table.rows["reward"], expected, size=50)
+
+
+def test_a_log_probability_has_no_slot(tmp_path):
+    folder = checkpoint(tmp_path / "lm", template=CHAT)
+    model = open_model(ModelSpec(path=str(folder), kind=Kind.log_probability), folder)
+    words = vocabulary(model.tokenizer, size=model.embedding_rows)
+    with pytest.raises(ConfigError, match="log-probability"):
+        identify(model, prompt="a", prompt_text=AFTER, candidates=words, mode=Mode.ids, certain=1)
+
+
+def test_the_most_frequent_tokens_are_the_first_and_special_ones_stay():
+    words = vocabulary(tokenizer(template=CHAT), size=420)
+    some = words.frequent(50)
+    assert (some.name, some.is_vocabulary) == ("frequent50", True)
+    ids = some.rows["candidate_id"]
+    assert (some.rows["kind"] == "special").sum() == 4
+    assert ids[some.rows["kind"] != "special"].tolist() == list(range(4, 54))
+    assert words.frequent(10_000) is words

@@ -1,0 +1,130 @@
+"""`scan slot=`: tokens in real answers, from files and the embedded comparisons, to what they
+add."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from pessimal.conversation import Context, Turn
+from pessimal.errors import InputError
+from pessimal.explaining.contexts import read_contexts, sample
+from pessimal.tables import read_score_table
+
+QUICK = ("tracking=off", "trainer.threads=1", "progress=false")
+ROWS = [
+    {"prompt": "Why?", "answer": "love is good", "rejected": "hate", "key": "one"},
+    {
+        "messages": [
+            {"role": "system", "content": "one word"},
+            {"role": "user", "content": "What is war?"},
+            {"role": "tool", "content": "evil"},
+            {"role": "assistant", "content": "It is evil."},
+        ]
+    },
+    {"prompt": "Who?", "chosen": "the kind", "rejected": "the cruel"},
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(map(json.dumps, ROWS)) + "\n\n")
+    return path
+
+
+def test_a_files_rows(file):
+    found = read_contexts(str(file), "after")
+    assert list(found) == ["one", "answers-2", "answers-3"]
+    turns = (Turn("user", "Why?"), Turn("assistant", "love is good"))
+    assert found["one"] == Context(turns, 1, 12, "hate")
+    assert [turn.role for turn in found["answers-2"].turns] == [
+        "system",
+        "user",
+        "tool",
+        "assistant",
+    ]
+    assert found["answers-3"].rejected == "the cruel"
+    assert read_contexts(str(file), "before")["one"].at == 0
+    few = sample(found, 2, seed=0)
+    assert len(few) == 2
+    assert sample(found, 1, seed=0).items() <= few.items()
+
+
+def test_a_mark_says_where(tmp_path):
+    path = tmp_path / "marked.jsonl"
+    rows = [{"role": "user", "content": "Is{slot} it so?"}, {"role": "assistant", "content": "No"}]
+    path.write_text(json.dumps({"messages": rows}))
+    [one] = read_contexts(str(path), None).values()
+    assert (one.slot, one.turn, one.at) == ("inside", 0, 2)
+    assert one.filled("!")[0].content == "Is! it so?"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("{", "line 1 is not JSON"),
+        ('{"prompt": "a"}', "has the fields prompt"),
+        ('{"prompt": "a", "answer": ""}', "does not end in an answer"),
+        ('{"prompt": "a", "answer": "b", "rejected": 3}', '"rejected" is a text'),
+        ('{"messages": [{"role": "bot", "content": "x"}]}', "is no message"),
+        ("", "holds nothing"),
+    ],
+)
+def test_rows_that_are_none(tmp_path, row, says):
+    path = tmp_path / "wrong.jsonl"
+    path.write_text(row)
+    with pytest.raises(InputError, match=says):
+        read_contexts(str(path), "after")
+
+
+def test_a_row_without_a_mark_is_refused_where_no_slot_is_given(file):
+    with pytest.raises(InputError, match="slot=after"):
+        read_contexts(str(file), None)
+
+
+def test_from_the_command_to_what_a_token_adds(command, tiny_checkpoint, file):
+    scan = (
+        "scan",
+        "model=auto",
+        f"model.path={tiny_checkpoint}",
+        "model.name=tiny",
+        f"contexts={file}",
+        *QUICK,
+    )
+    code, out, err = command(*scan, "slot=after")
+    assert code == 0, err
+    assert "candidates.most=0" not in err, "the whole vocabulary is smaller than 5,000"
+    assert len(out.split()) == 3
+    table = read_score_table(out.split()[0])
+    assert table.provenance.slot["where"] == "after"
+    assert table.provenance.candidates == "vocabulary"
+    code, again, err = command(*scan, "slot=after")
+    assert (code, again) == (0, out)
+    assert "scanned already" in err
+    code, _, err = command(
+        *scan, "slot=after", "candidates=master_keys", "mode=text", "n_contexts=2"
+    )
+    assert code == 0, err
+    code, out, err = command("compare", "models=[tiny]", "analyses=[]", *QUICK[:1])
+    assert code == 0, err
+    found = pd.read_parquet(f"{out.split()[-1]}/tables/additions.parquet")
+    assert set(found["n"]) == {3}
+    keys = pd.read_parquet(f"{out.split()[-1]}/tables/additions_keys.parquet")
+    assert len(keys) == 10
+    assert set(keys["n"]) == {2}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["slot=after", "prefixes=x.yaml"], "goes with prompts"),
+        (["slot=after", "states=true"], "states=true"),
+        (["slot=after", "candidates=items", "candidates.texts=[a]", "candidates.most=3"], "most=3"),
+        (["contexts=there.jsonl"], "contexts"),
+    ],
+)
+def test_options_that_do_not_go_together(command, tiny_checkpoint, options, says):
+    code, _, err = command("scan", "model=auto", f"model.path={tiny_checkpoint}", *options, *QUICK)
+    assert code == 2
+    assert says in err
