@@ -1,11 +1,11 @@
 """`pessimal`, and at the end a line with the bytes it held once the network was loaded, and the
 most it ever held.
 
-A script for `test_scale.py`, for Linux: memory is read from /proc.
+A script for `test_scale.py`, for Linux: memory is read from /proc. (The `ru_maxrss` of a process
+that was started by vfork is at least that of the one that started it.)
 """
 
 import re
-import resource
 import sys
 from pathlib import Path
 
@@ -15,10 +15,13 @@ from pessimal.rewards.head import RewardModel
 network, loaded = RewardModel.network, []
 
 
+def memory(field):
+    return 1024 * int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
 def measured(self, dtype=None, which=0):
     made = network(self, dtype, which)
-    status = Path("/proc/self/status").read_text()
-    loaded.append(1024 * int(re.search(r"VmRSS:\s+(\d+)", status)[1]))
+    loaded.append(memory("VmRSS"))
     return made
 
 
@@ -28,4 +31,4 @@ try:
 except SystemExit as stop:
     if stop.code:
         sys.exit(stop.code)
-print(loaded[0], 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(loaded[0], memory("VmHWM"))

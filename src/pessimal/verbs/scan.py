@@ -4,6 +4,7 @@ as it is whole."""
 import contextlib
 import itertools
 import logging
+import re
 import resource
 import sys
 import time
@@ -239,6 +240,10 @@ def _memory_gb() -> float:
     machine."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 1e9
+    status = Path("/proc/self/status")
+    if status.exists() and (most := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        return int(most[1]) * 1024 / 1e9
+    # On Linux this is at least that of the process that started this one.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
