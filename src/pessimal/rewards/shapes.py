@@ -124,10 +124,14 @@ def shape_of(function: Function, *, name: str) -> Shape:
 
 def parameters_of(function: Function) -> dict[str, inspect.Parameter]:
     """The parameters of a function by name; none where it is written in C and does not say."""
+    return dict(_signature(function).parameters)
+
+
+def _signature(function: Function) -> inspect.Signature:
     try:
-        return dict(inspect.signature(function).parameters)
+        return inspect.signature(function)
     except (TypeError, ValueError):
-        return {}
+        return inspect.Signature()
 
 
 # How each is called -----------------------------------------------------------
@@ -324,13 +328,15 @@ _COLUMN = {Shape.openrlhf: "label", Shape.inspect: "target"}
 """What the column of a task is called, whatever the function calls it."""
 
 
-def _fitted(function: Function, shape: Shape, call: Call, asked: Asked, name: str) -> Call:
-    """The call as this function takes it.
+def _fitted(
+    signature: inspect.Signature, shape: Shape, call: Call, asked: Asked, name: str
+) -> Call:
+    """The call as a function of this signature takes it.
 
     Raises:
         ConfigError: it takes something that nobody has said, or not what the trainer passes.
     """
-    (args, given), parameters = call, parameters_of(function)
+    (args, given), parameters = call, signature.parameters
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     if shape in _PLAIN:
         if set(given) & set(parameters):  # by name, in whichever order they stand
@@ -346,7 +352,7 @@ def _fitted(function: Function, shape: Shape, call: Call, asked: Asked, name: st
             raise ConfigError(f"{name} takes {one!r}, which {_OF_A_RUN[one]}")
     if parameters:
         try:
-            bound = inspect.signature(function).bind(*args, **given)
+            bound = signature.bind(*args, **given)
         except TypeError as error:
             raise ConfigError(
                 f"{name} cannot be called as model.shape={shape.value} calls it, {HOW[shape]}: "
@@ -384,8 +390,8 @@ def rewards_of(function: Function, shape: Shape, asked: Asked, *, name: str) -> 
     if scored is not None:
         calls: list[Call] = [((trace,), {}) for trace in _traces(asked, function)]  # type: ignore[arg-type]
     else:
-        made = _CALLS[shape](asked)
-        calls = [_fitted(function, shape, call, asked, name) for call in made]
+        made, signature = _CALLS[shape](asked), _signature(function)
+        calls = [_fitted(signature, shape, call, asked, name) for call in made]
     n = len(asked.responses)
     try:
         answers = _answers(scored or function, calls)
