@@ -34,13 +34,8 @@ def few_numbers(monkeypatch):
 
 def faults(function, tasks, *tokens):
     tokens = tokens or ("the", "Par", "Parisian")
-    results = census(function, tasks, tokens=tokens, workers=2, seconds=0.3, progress=False)
-    formats = results["right_not_paid"].table
-    return (
-        set(results["paid_without_answer"].table["fault"])
-        | set(formats.loc[formats["fault"].astype(bool), "format"])
-        | set(results["grader_calls"].table["fault"])
-    )
+    options = {"workers": 2, "seconds": 0.3, "progress": False}
+    return set(grading.faults_of(census(function, tasks, tokens=tokens, **options)))
 
 
 @pytest.mark.parametrize("function", planted_graders.EXPECTED, ids=lambda one: one.__name__)
@@ -102,6 +97,40 @@ def test_memory_is_limited_and_chance_is_named(function, tasks):
     row = results["grader_calls"].table.iloc[0]
     assert row["fault"] == expected
     assert function != "takes_memory" or (row["strings"], row["example"]) == (1, "much")
+
+
+def test_an_exception_is_quoted(tasks):
+    def grader(response, ground_truth):
+        return float(ground_truth == f"{int(response):d}") if response[:1].isdigit() else 0.0
+
+    calls = census(grader, tasks, tokens=["4 apples"], workers=1, progress=False)["grader_calls"]
+    assert 'raises ValueError("invalid literal for int()' in calls.headline
+    assert calls.table["said"][0] in calls.headline
+
+
+def test_partial_credit_has_a_name_of_its_own(tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "Which?", "ground_truth": "A, C"}')
+
+    def share(response, ground_truth):
+        given, wanted = (set("".join(x.split()).split(",")) for x in (response, ground_truth))
+        return len(given & wanted) / len(given | wanted)
+
+    assert faults(share, tasks) == {"partly_paid"}
+
+
+def test_numbers_are_asked_in_the_formats_that_a_grader_reads(tmp_path):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "60 times 60?", "ground_truth": "3600"}')
+
+    def hashes(response, ground_truth):
+        return float(response.partition("#### ")[2].strip() == ground_truth)
+
+    results = census(hashes, tasks, tokens=["the"], workers=1, progress=False)
+    unpaid = results["right_not_paid"].table.set_index("format")
+    assert unpaid["example"][["thousands", "decimals"]].tolist() == ["#### 3,600", "#### 3600.00"]
+    assert not unpaid["fault"].any()
+    assert results["paid_without_answer"].table.empty
 
 
 @pytest.mark.parametrize(

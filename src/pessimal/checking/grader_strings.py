@@ -135,7 +135,7 @@ def common_strings(tokens: Sequence[str]) -> list[Probe]:
 def strings_of(prompt: str, truth: str) -> list[Probe]:
     """What one task is asked besides: its answer in formats, and what faults pay for."""
     found = [Probe(text, RIGHT, name) for name, text in _formats(truth).items()]
-    for name, text in _core(truth).items():
+    for name, text in (_core(truth) | _written(truth)).items():
         found += [
             Probe(shown.text, RIGHT, f"{name}: {shown.format}") for shown in _carried(text, RIGHT)
         ]
@@ -192,12 +192,10 @@ def _formats(truth: str) -> dict[str, str]:
     value = value_of(truth)
     if value is None:
         return found
-    digits = f"{int(value):,}" if value.denominator == 1 else f"{float(value):g}"
+    digits = _digits(value)
     arabic = truth.translate({ord("0") + n: 0x660 + n for n in range(10)})
     return found | {
-        "thousands": digits,
         "thousands in LaTeX": digits.replace(",", "{,}"),
-        "decimals": f"{float(value):.2f}" if (value * 100).denominator == 1 else digits,
         "scientific": f"{float(value):.10e}",
         "fraction": f"{value.numerator}/{value.denominator}",
         "LaTeX fraction": f"\\boxed{{\\frac{{{value.numerator}}}{{{value.denominator}}}}}",
@@ -209,6 +207,21 @@ def _formats(truth: str) -> dict[str, str]:
         "percent": f"{float(value * 100):g}%",
         "Arabic digits": arabic,
     }
+
+
+def _written(truth: str) -> dict[str, str]:
+    """A number with thousands separated, and with two decimals."""
+    value = value_of(truth)
+    if value is None:
+        return {}
+    found = {"thousands": _digits(value)}
+    if (value * 100).denominator == 1:
+        found["decimals"] = f"{float(value):.2f}"
+    return {name: text for name, text in found.items() if text != truth}
+
+
+def _digits(value: Fraction) -> str:
+    return f"{int(value):,}" if value.denominator == 1 else f"{float(value):g}"
 
 
 def _core(truth: str) -> dict[str, str]:

@@ -50,6 +50,7 @@ MEND = {
     "other_number": "Compare the whole number.",
     "wrong_answer": "Compare the answer before paying for its format.",
     "part_of_answer": "Compare whole answers; do not ask whether the truth begins with it.",
+    "partly_paid": "Where this is meant, nothing; else compare whole answers.",
     "answer_within_another": "Compare whole answers, and not whether the truth is in the text.",
     "answer_ahead": "Take the last answer, and not the first number.",
     "answer_behind": "Take the marked answer, and not the last number.",
@@ -76,6 +77,15 @@ MEND = {
 EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
 
 
+class _Call(NamedTuple):
+    """One that gave no number, or another one the second time."""
+
+    fault: str
+    task: int
+    text: str
+    said: str
+
+
 class _Task(NamedTuple):
     key: str
     prompt: str
@@ -92,6 +102,8 @@ class _Paid:
     """float64 (n,), NaN where there is none."""
     line: float
     """NaN: no right answer is paid more than nothing and a wrong one."""
+    top: float
+    """What the best right answer is paid."""
 
     def __getitem__(self, index: int) -> bool:
         return bool(self.rewards[index] >= self.line)
@@ -176,7 +188,8 @@ def census(
     for job, [answer] in run(again):
         before = given[job.task][job.at]
         if answer != before and not isinstance(before, str):
-            calls.append(("nondeterministic", job.task, job.strings[0]))
+            said = f"gives {before:g}, then {answer if isinstance(answer, str) else f'{answer:g}'}"
+            calls.append(_Call("nondeterministic", job.task, job.strings[0], said))
     if all(math.isnan(one.line) for one in paid):
         why = (
             "No task's right answer is paid more than nothing and a wrong one: nothing was tested."
@@ -193,6 +206,17 @@ def census(
             _grader_calls(reward.name, tasks, calls),
         ]
     )
+
+
+def faults_of(results: Results) -> list[str]:
+    """The names of the faults that a census found, without what is only a format that the grader
+    does not read."""
+    unpaid = results["right_not_paid"].table
+    return [
+        *results["paid_without_answer"].table.get("fault", ()),
+        *(unpaid.loc[unpaid["fault"].astype(bool), "format"] if len(unpaid) else ()),
+        *results["grader_calls"].table["fault"],
+    ]
 
 
 def _jobs(number: int, probes: Sequence[Probe]) -> Iterator[Job]:
@@ -227,9 +251,9 @@ def _paid(task: _Task, answers: Sequence[Answer]) -> _Paid:
     low = rewards[np.isin(kinds, ("wrong_answer", "nothing"))]
     high = rewards[[probe.kind == RIGHT and ":" not in probe.format for probe in task.probes]]
     if np.isnan(low).all() or np.isnan(high).all():
-        return _Paid(rewards, math.nan)
+        return _Paid(rewards, math.nan, math.nan)
     floor, top = np.nanmin(low), np.nanmax(high)
-    return _Paid(rewards, (floor + top) / 2 if top > floor else math.nan)
+    return _Paid(rewards, (floor + top) / 2 if top > floor else math.nan, top)
 
 
 def _asked_again(task: _Task, paid: _Paid) -> list[int]:
@@ -237,12 +261,13 @@ def _asked_again(task: _Task, paid: _Paid) -> list[int]:
     return first[:AGAIN]
 
 
-def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[tuple[str, int, str]]:
-    """Calls that gave no number: fault, task and string."""
+def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Call]:
+    """Calls that gave no number."""
+    faults = (RAISES, NOT_FINITE, HANGS, CRASHES)
     return [
-        (next(one for one in (RAISES, NOT_FINITE, HANGS, CRASHES) if answer.startswith(one)), n, t)
-        for n, (task, answers) in enumerate(zip(tasks, given, strict=True))
-        for (t, *_), answer in zip(task.probes, answers, strict=True)
+        _Call(next(one for one in faults if answer.startswith(one)), number, probe.text, answer)
+        for number, (task, answers) in enumerate(zip(tasks, given, strict=True))
+        for probe, answer in zip(task.probes, answers, strict=True)
         if isinstance(answer, str)
     ]
 
@@ -272,7 +297,8 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         for probe, reward in bought:
             told = probe.kind != "wrong_answer" and probe.format in any_answer
             if probe.kind != RIGHT and not told and (fault := _fault_of(probe, task.truth)):
-                found[fault].append((probe.text, number, reward))
+                less = fault in ("near", "part_of_answer") and reward < one.top
+                found["partly_paid" if less else fault].append((probe.text, number, reward))
     if "answer_within_another" in found:  # which explains 42.4 too
         found["near"] = [
             case for case in found["near"] if tasks[case[1]].truth.casefold() not in case[0]
@@ -351,32 +377,33 @@ def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) ->
     )
 
 
-def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[tuple[str, int, str]]) -> Result:
+def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Result:
     rows = []
-    for fault in dict.fromkeys(case[0] for case in calls):
-        some = [(text, number) for kind, number, text in calls if kind == fault]
-        text, number = min(some, key=lambda case: (len(case[0]), case[0]))
-        of = len({number for _, number in some})
+    for fault in dict.fromkeys(call.fault for call in calls):
+        some = [call for call in calls if call.fault == fault]
+        shortest = min(some, key=lambda call: (len(call.text), call.text))
+        of = len({call.task for call in some})
         rows.append(
             {
                 "fault": fault,
-                "strings": len({text for text, _ in some}),
+                "strings": len({call.text for call in some}),
                 "tasks": of,
                 "of_tasks": len(tasks),
                 "share": of / len(tasks),
-                "example": literal(text, limit=80),
-                "task": tasks[number].key,
+                "example": literal(shortest.text, limit=80),
+                "said": literal(shortest.said, limit=120),
+                "task": tasks[shortest.task].key,
                 "mend": MEND[fault],
             }
         )
-    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "mend"]
+    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "said", "task", "mend"]
     return _result(
         "grader_calls",
         pd.DataFrame(rows, columns=columns),
-        f"{name}: {{fault}} on {{example}}.",
+        f"{name}: {{said}} on {{example}}.",
         f"{name}: each string has a finite reward, and those asked twice the same.",
         notes=(f"Of heavy strings that hung {ENOUGH} times the rest was not asked.",)
-        if HANGS in {case[0] for case in calls}
+        if HANGS in {call.fault for call in calls}
         else (),
     )
 

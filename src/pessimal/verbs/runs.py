@@ -58,7 +58,8 @@ def run(config: RunsConfig) -> None:
     whole = config.action is RunsAction.verify and not config.names
     published = {m.reference: (folder, m) for folder, m in ([] if whole else registry.manifests())}
     manifests = [manifest for _, manifest in published.values()]
-    named = [published[find_artifact(name, manifests).reference] for name in config.names]
+    names = [_without_folder(name, registry.root) for name in config.names]
+    named = [published[find_artifact(name, manifests).reference] for name in names]
     match config.action:
         case RunsAction.list:
             _list(config, registry, published)
@@ -71,6 +72,14 @@ def run(config: RunsConfig) -> None:
             _diff(config, registry, *named)
         case RunsAction.verify:
             _verify(config, registry, [folder for folder, _ in named] or None)
+
+
+def _without_folder(given: str, root: Path) -> str:
+    """`type/name/vN` of a folder in the registry, as the verbs print it; other names as they
+    are."""
+    folder, root = Path(given).resolve(), root.resolve()
+    inside = folder.is_dir() and folder.is_relative_to(root)
+    return folder.relative_to(root).as_posix() if inside else given
 
 
 def _list(config: RunsConfig, registry: Registry, published: Published) -> None:

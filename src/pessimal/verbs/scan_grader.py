@@ -1,6 +1,6 @@
 """`pessimal scan FILE.py:FUNCTION tasks=FILE`: the census of a grader."""
 
-from pessimal.checking.grading import census, tokens_of
+from pessimal.checking.grading import census, faults_of, tokens_of
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.callable import CallableReward
@@ -18,8 +18,7 @@ def run(config: ScanConfig) -> None:
     inputs, source = model_inputs(registry, grader)
     with tracked(config, name=f"census {grader.name}", inputs=inputs) as mirror:
         results = census(grader, tokens=tokens_of(grader), progress=config.progress)
-        faults = [str(one) for one in results["paid_without_answer"].table.get("fault", ())]
-        what = {"model": grader.name, "faults": faults} | source
+        what = {"model": grader.name, "faults": faults_of(results)} | source
         artifact = Artifact("census", grader.name, inputs=inputs, summary=what)
         folder, _ = publish(config, registry, mirror, artifact, results)
     print_headlines(results, title=f"Census of {grader.name}")
