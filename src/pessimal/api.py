@@ -167,7 +167,10 @@ def scan(
     *,
     tasks: str | Path | None = None,
     prefixes: str | Path | Mapping[str, str] | None = None,
+    contexts: str | Path | None = None,
+    slot: str | None = None,
     candidates: Sequence[str] | None = None,
+    most: int | None = None,
     mode: str | None = None,
     certain: int = 100,
     batch_size: int | None = None,
@@ -186,8 +189,11 @@ def scan(
         tasks: instead, a JSONL file of prompts with their columns, which a function is given.
         prefixes: personas by key, or a file of them: each prompt is also asked behind each, and
             behind a control of as many words.
+        contexts: instead, a JSONL file of real answers that candidates are put into.
+        slot: `after` or `before` these; by default where the file has the mark `{slot}`.
         candidates: texts to score instead of the vocabulary; of a reward that has none, the list of
             conf/candidates/answers.yaml by default.
+        most: so many of the vocabulary, the most frequent, and its special tokens.
         mode: `ids` (any token ids), `text` (as a text would be tokenized) or `paper`; ids for the
             vocabulary, text for candidates.
         certain: k of the tails that are scored again in float32 where the model's precision is
@@ -200,10 +206,11 @@ def scan(
         options: of `load` or `reward`.
 
     Returns:
-        A ScoreTable, or for several prompts, for prefixes, or a model of which every output is
-        scanned (output="all"), a list of them.
+        A ScoreTable, or for several prompts, for prefixes, for contexts, or a model of which every
+        output is scanned (output="all"), a list of them.
     """
     from pessimal.config.models import base_of
+    from pessimal.explaining.contexts import read_contexts
     from pessimal.progress import quiet_libraries
     from pessimal.rewards.base import NetworkReward
     from pessimal.rewards.spec import Mode
@@ -214,6 +221,12 @@ def scan(
     quiet_libraries()
     if tasks is not None and prompts is not None:
         raise ConfigError("tasks has prompts of its own: leave out prompts, or tasks")
+    if contexts is not None and not (prompts is tasks is prefixes is None):
+        raise ConfigError("contexts are whole conversations: leave out prompts, tasks and prefixes")
+    if contexts is not None and states:
+        raise ConfigError("states of words are kept of prompts: leave out states=True")
+    if slot not in (None, "after", "before") or (slot and contexts is None):
+        raise ConfigError(f"slot={slot!r}: 'after' or 'before' the answers of contexts=FILE")
     if tasks is not None:
         named = prompts_of(read_tasks(tasks))
     else:
@@ -221,29 +234,31 @@ def scan(
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
     several = with_prefixes(named, prefixes or {})
+    answered = {} if contexts is None else read_contexts(str(contexts), slot)
     if mode not in {None, *(one.value for one in Mode)}:
         raise ConfigError(f"mode={mode!r}: give {', '.join(one.value for one in Mode)}")
     model, name = _reward_of(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS
-    slot = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
+    written = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
     if candidates is None:
-        model.spec.require("scan of the vocabulary", "ids" if slot is Mode.ids else "text")
+        model.spec.require("scan of the vocabulary", "ids" if written is Mode.ids else "text")
         words = vocabulary_of(model)
-    elif slot is Mode.text:
+        words = words if most is None else words.frequent(most)
+    elif written is Mode.text:
         words = listed(candidates, name=name)
     else:
         raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
     asked = identify_all(
         model,
-        {key: prompt for key, (prompt, _) in several.items()},
+        answered or {key: prompt for key, (prompt, _) in several.items()},
         prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
         candidates=words,
-        mode=slot,
+        mode=written,
         certain=certain,
     )
     folder = model.folder if isinstance(model, NetworkReward) else None
-    states = keeps_states(model, words, states)
+    states = contexts is None and keeps_states(model, words, states)
     base = base_of(model.spec, folder, cache=cache, progress=progress) if states else None
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
         scanner = Scanner(
@@ -259,7 +274,7 @@ def scan(
             base=base,
         )
         tables = [scanner.scan(provenance) for provenance in asked]
-    one = tasks is None and (prompts is None or isinstance(prompts, str))
+    one = tasks is contexts is None and (prompts is None or isinstance(prompts, str))
     return tables[0] if one and len(tables) == 1 else tables
 
 

@@ -6,8 +6,9 @@ import json
 import pandas as pd
 import pytest
 
+import pessimal
 from pessimal.conversation import Context, Turn
-from pessimal.errors import InputError
+from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.contexts import read_contexts, sample
 from pessimal.tables import read_score_table
 
@@ -99,6 +100,18 @@ def test_from_the_command_to_what_a_token_adds(command, tiny_checkpoint, file):
     table = read_score_table(out.split()[0])
     assert table.provenance.slot["where"] == "after"
     assert table.provenance.candidates == "vocabulary"
+    options = {"kind": "head", "name": "tiny", "progress": False}
+    tables = pessimal.scan(tiny_checkpoint, contexts=file, slot="after", **options)
+    assert [one.provenance.key() for one in tables] == [
+        read_score_table(folder).provenance.key() for folder in out.split()
+    ]
+    assert tables[0].rows["reward"].equals(table.rows["reward"])
+    [few, *_] = pessimal.scan(tiny_checkpoint, contexts=file, slot="after", most=20, **options)
+    assert 20 <= len(few.rows) < len(table.rows)
+    with pytest.raises(ConfigError, match="leave out prompts"):
+        pessimal.scan(tiny_checkpoint, "greatest", contexts=file, slot="after", **options)
+    with pytest.raises(ConfigError, match="slot='behind'"):
+        pessimal.scan(tiny_checkpoint, contexts=file, slot="behind", **options)
     code, again, err = command(*scan, "slot=after")
     assert (code, again) == (0, out)
     assert "scanned already" in err
