@@ -246,3 +246,22 @@ def test_what_optimising_a_reward_does_to_a_policy_is_forecast(tmp_path, table):
     assert found["forecast"].table["mass"].iloc[0] > 0.9
     with pytest.raises(TableError, match="no log-probabilities"):
         pessimal.forecast(table, table)
+
+
+def test_longer_answers_that_a_policy_writes_are_forecast_as_far_as_they_reach(tmp_path, table):
+    policy = checkpoint(tmp_path / "policy", template=CHAT)
+    wanting_length = pessimal.reward(
+        lambda prompt, responses: [len(text) for text in responses], name="long"
+    )
+    options = {"answers": 200, "answer_tokens": 3, "lexicons": {}, "identity": {}}
+    found = pessimal.forecast(wanting_length, str(policy), **options)
+    path = found["forecast"].table
+    assert path["n"].between(190, 200).all()  # without the empty ones
+    assert path["support"].min() >= 50
+    assert path.loc[path["way"] == "tilt", "kl"].max() < 5
+    moves = found["forecast_drift"].table
+    assert moves.set_index("feature")["change"].idxmax() == "characters"
+    again = pessimal.forecast(wanting_length, str(policy), **options)
+    assert again["forecast"].table.equals(path)
+    with pytest.raises(ConfigError, match="language model that writes"):
+        pessimal.forecast(table, str(policy), answers=10)

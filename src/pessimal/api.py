@@ -357,15 +357,22 @@ def forecast(
     prompt: str = "greatest",
     *,
     mitigations: Sequence[str] = (),
+    answers: int | None = None,
+    answer_tokens: int = 8,
+    seed: int = 0,
     **options,
 ) -> Results:
-    """What optimising a reward will do to a policy's one-token answers, exactly, by the KL spent.
+    """What optimising a reward will do to a policy's one-token answers, exactly, by the KL spent;
+    or to longer ones, from answers that it writes, as far as these reach.
 
     Args:
         model: of `load` or `reward`, or what these take; or its score table.
         policy: a language model, likewise; or its log-probabilities, of `scan`.
         prompt: as for `scan`.
         mitigations: other rewards to forecast beside it: without:FEATURE or mix:MODEL.
+        answers: how many answers the policy writes, in place of all of one token.
+        answer_tokens: most tokens of such an answer.
+        seed: of what it writes.
         options: as of `pessimal compare`, such as `lexicons={"mine": "valence.csv"}`.
 
     Returns:
@@ -382,23 +389,48 @@ def forecast(
     from pessimal.scoring.candidates import has_tokens_of, texts_of
     from pessimal.tables.table_set import table_sets
 
-    language = isinstance(policy, str | Path) and load(str(policy), kind="log_probability")
-    said = policy if isinstance(policy, ScoreTable) else scan(language or policy, prompt)
-    assert isinstance(said, ScoreTable)
+    if isinstance(policy, str | Path):
+        policy = load(str(policy), kind="log_probability")
     wanted: ScoreTable | list[ScoreTable]
-    if isinstance(model, ScoreTable):
-        wanted = model
+    if answers is not None:
+        wanted = _answered(model, policy, prompt, n=answers, tokens=answer_tokens, seed=seed)
+        tables, name = [wanted], policy.name
     else:
-        own = _reward_of(model)
-        others = None if has_tokens_of(said, own) else texts_of(said)
-        wanted = scan(own, prompt, candidates=others)
-    assert isinstance(wanted, ScoreTable)
-    given = {"policy": said.provenance.model, "mitigations": list(mitigations), **options}
+        said = policy if isinstance(policy, ScoreTable) else scan(policy, prompt)
+        assert isinstance(said, ScoreTable)
+        if isinstance(model, ScoreTable):
+            wanted = model
+        else:
+            own = _reward_of(model)
+            others = None if has_tokens_of(said, own) else texts_of(said)
+            wanted = scan(own, prompt, candidates=others)
+        assert isinstance(wanted, ScoreTable)
+        tables, name = [said, wanted], said.provenance.model
+    given = {"policy": name, "mitigations": list(mitigations), **options}
     config = configuration("compare", given)
     assert isinstance(config, CompareConfig)
-    sets = table_sets([said, wanted], reading_of(config))
+    sets = table_sets(tables, reading_of(config))
     of_reward = next(one for one in sets if one.models)
     return Results(analyse(of_reward, read_options(config)))
+
+
+def _answered(
+    model: Any, policy: Any, prompt: str, *, n: int, tokens: int, seed: int
+) -> ScoreTable:
+    """The rewards of answers that a policy writes, each with how often it was."""
+    from pessimal.rewards.log_probability import LogProbability
+    from pessimal.scoring.sampling import answers_of
+
+    if isinstance(model, ScoreTable) or not isinstance(policy, LogProbability):
+        raise ConfigError("answers=N: give a reward and a language model that writes, not tables")
+    [(text, _)] = with_prefixes(named_prompts(prompt), {}).values()
+    written = answers_of(policy, policy.network().causal, text, n=n, tokens=tokens, seed=seed)
+    drawn = written.rows.set_index("text")["drawn"]
+    table = scan(_reward_of(model), prompt, candidates=drawn.index.tolist(), states=False)
+    assert isinstance(table, ScoreTable)
+    rows = table.rows.assign(drawn=table.rows["text"].map(drawn))
+    named = replace(table.provenance, candidates=written.name)
+    return replace(table, provenance=named, rows=rows)
 
 
 def search(

@@ -110,3 +110,39 @@ def test_policy_that_cannot_learn_is_refused():
         Optimising(np.zeros(5), np.ones(5))
     with pytest.raises(TableError, match="2 have no"):
         Optimising(np.array([0, -np.inf, 0.0]), np.array([0, 0, np.nan]))
+
+
+def of_draws(exact: Optimising, n: int, rng: np.random.Generator) -> tuple[Optimising, np.ndarray]:
+    """The same policy known by n answers drawn from it, and which of its candidates these are."""
+    counts = rng.multinomial(n, exact.p)
+    some = np.flatnonzero(counts)
+    drawn = counts[some].astype(float)
+    return Optimising(np.log(drawn / n), exact.reward[some], drawn), some
+
+
+def test_draws_give_what_the_whole_policy_gives_within_their_error():
+    """400 samples of 2,000 answers: the mean of a feature at half a nat is that of the exact tilt,
+    and its standard error is what the samples vary."""
+    exact, rng = random_policy(300), np.random.default_rng(3)
+    feature = exact.reward + rng.normal(size=300)
+    everything = np.ones(300, bool)
+    at = next(at for at in exact.tilts if at.kl == 0.5)
+    true = mean_of(at.q, feature, everything) - mean_of(exact.p, feature, everything)
+    changes, errors = [], []
+    for _ in range(400):
+        drawn, some = of_draws(exact, 2000, rng)
+        known, inside = feature[some], np.ones(len(some), bool)
+        point = next(at for at in drawn.tilts if at.kl == 0.5)
+        changes.append(mean_of(point.q, known, inside) - mean_of(drawn.p, known, inside))
+        errors.append(change_error(drawn, point, known, inside))
+    assert np.mean(changes) == pytest.approx(true, abs=0.25 * np.std(changes))
+    assert np.mean(errors) == pytest.approx(np.std(changes), rel=0.15)
+
+
+def test_draws_are_silent_where_fewer_than_fifty_of_them_carry_the_mass():
+    drawn, _ = of_draws(random_policy(300), 200, np.random.default_rng(4))
+    assert {drawn.support(at.q) >= 50 for at in [*drawn.tilts, *drawn.bests]} == {True}
+    assert drawn.support(drawn.p) == pytest.approx(200)
+    assert drawn.tilts[-1].kl < 5
+    few, _ = of_draws(random_policy(300), 49, np.random.default_rng(4))
+    assert few.tilts == []

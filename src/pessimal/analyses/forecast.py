@@ -1,7 +1,8 @@
 """What optimising each reward would do to a policy, and to everything that is known of what it
-says: exactly, over the policy's one-token answers or a list of items.
+says: exactly, over the policy's one-token answers or a list of items; over longer answers that were
+drawn from it, as far as these reach.
 
-Says nothing of longer answers, nor of what a training that stops short of its optimum does.
+Says nothing of what a training that stops short of its optimum does.
 """
 
 from collections.abc import Iterator
@@ -11,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis
-from pessimal.analyses.optimised import Optimised, Optimising, change_error, mean_of
+from pessimal.analyses.optimised import LEAST_SUPPORT, Optimising, change_error, mean_of
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest, Lines, TokenTable
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
-from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables.score_table import LOG_PROBABILITY, drawn_from
 from pessimal.tables.table_set import TableSet, labels_of
 from pessimal.tables.words import spelled
 from pessimal.texts import WORD, literal
@@ -25,8 +26,6 @@ AT = 1.0
 """Nats at which changes are drawn and named first."""
 SPENT = 2.0
 """Nats at which tokens are named."""
-LEAST_SUPPORT = 50
-"""Effective candidates below which no interval is given."""
 ELO = "people's Elo"
 MIXED = 0.5
 """Weight of the other reward where two are mixed."""
@@ -156,10 +155,11 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
         if not spread > 0:
             continue
         turn = before.turning(values, inside)
-        for at, best in zip(before.tilts[1:], before.bests[1:], strict=True):
+        best = {at.kl: mean_of(at.q, values, inside) for at in before.bests}
+        for at in before.tilts[1:]:
             mean = mean_of(at.q, values, inside)
             change = (mean - start) / spread
-            support = _support(at, inside)
+            support = before.support(at.q, inside)
             error = np.nan
             if support >= LEAST_SUPPORT:
                 error = reach * change_error(before, at, values, inside) / spread
@@ -167,16 +167,11 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
                 {"feature": name, "kl": at.kl, "strength": at.strength}
                 | {"before": start, "mean": mean, "change": change}
                 | {"low": change - error, "high": change + error, "per_nat": change / at.kl}
-                | {"best_of_n": (mean_of(best.q, values, inside) - start) / spread}
+                | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread}
                 | {"turns_at": turn.kl if turn else np.nan}
-                | {"n": int(inside.sum()), "support": support, "mass": mass}
+                | {"n": before.units(inside), "support": support, "mass": mass}
             )
     return pd.DataFrame(rows)
-
-
-def _support(at: Optimised, inside: np.ndarray) -> float:
-    q = at.q[inside]
-    return float(q.sum() ** 2 / np.sum(q**2)) if q.any() else 0.0
 
 
 def mitigated(
@@ -203,11 +198,11 @@ def mitigated(
         scores = before.scores - (p @ (before.scores * centred)) / variance * centred
     else:
         scores = (1 - MIXED) * before.scores + MIXED * centred / np.sqrt(variance)
-    return Optimising(before.log_p, scores)
+    return Optimising(before.log_p, scores, before.drawn)
 
 
 def forecast(
-    policy: ScoreTable,
+    policy: ScoreTable | None,
     reward: ScoreTable,
     options: Options,
     *,
@@ -216,7 +211,7 @@ def forecast(
     """What optimising one reward does to one policy under one prompt.
 
     Args:
-        policy: its log-probabilities.
+        policy: its log-probabilities; None where the reward's candidates are answers that it wrote.
         others: other rewards on the same prompt, by name: they are features too.
 
     Returns:
@@ -227,8 +222,18 @@ def forecast(
     Raises:
         TableError: see `joined`, `Optimising` and `mitigated`.
     """
-    rows = joined(policy, reward)
-    before = Optimising(rows["log_p"].to_numpy(float), rows["reward"].to_numpy(float))
+    drawn = None
+    if policy is None:
+        policy, drawn = reward, reward.rows["drawn"].to_numpy(float)
+        rows = reward.rows.assign(log_p=np.log(drawn / drawn.sum()))
+    else:
+        rows = joined(policy, reward)
+    before = Optimising(rows["log_p"].to_numpy(float), rows["reward"].to_numpy(float), drawn)
+    if not before.tilts:
+        raise TableError(
+            f"{before.units(before.p > 0)} answers of the policy: a forecast from what it wrote "
+            f"needs {LEAST_SUPPORT}; scan with answers=1000"
+        )
     known = features(rows, options, prompt_text=policy.provenance.prompt_text)
     rewards = {name: _reward_of(rows, policy, other) for name, other in (others or {}).items()}
     rewards = {name: values for name, values in rewards.items() if _varies(values)}
@@ -239,9 +244,9 @@ def forecast(
         {"way": way, "kl": at.kl, "strength": at.strength}
         | {"reward": float(at.q @ before.reward), "gain": float(at.q @ before.scores)}
         | {"deviation": float(np.sqrt(at.q @ (before.scores - at.q @ before.scores) ** 2))}
-        | {"support": at.support, "likeliest": rows["text"].iat[int(at.q.argmax())]}
+        | {"support": before.support(at.q), "likeliest": rows["text"].iat[int(at.q.argmax())]}
         | {"likeliest_mass": float(at.q.max()), "policy_deviation": before.deviation}
-        | {"most_kl": before.most, "n": len(rows), "mass": mass}
+        | {"most_kl": before.most, "n": before.units(np.ones(len(rows), bool)), "mass": mass}
         for way, points in ways.items()
         for at in points
     )
@@ -285,19 +290,20 @@ def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.Data
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Every reward model's forecast for the policy, prompt by prompt."""
     assert options.policy is not None
-    policies = policy_tables(tables, options.policy)
+    written = tables.candidates == drawn_from(options.policy)
+    policies = {} if written else policy_tables(tables, options.policy)
     pieces: dict[str, list[pd.DataFrame]] = {}
     notes: dict[str, None] = {}
     for prompt in tables.prompts:
         members = tables.by_prompt[prompt]
-        if prompt not in policies:
+        if not written and prompt not in policies:
             notes[f"{prompt}: {options.policy} has no log-probabilities on it"] = None
             continue
         for table in members:
             model = table.provenance.model
             others = {t.provenance.model: t for t in members if t is not table}
             try:
-                found = forecast(policies[prompt], table, options, others=others)
+                found = forecast(policies.get(prompt), table, options, others=others)
             except TableError as error:
                 notes[f"{tables.labels[model]} on {prompt}: {error}"] = None
                 continue
@@ -309,6 +315,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if not pieces:
         raise TableError("; ".join(notes) or "no reward model was scanned on a prompt")
     found = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
+    if written:
+        notes["answers that the policy wrote; said as far as 50 of them carry the mass"] = None
     first, *rest = _results(found, tables)
     return [Result(**vars(first) | {"notes": tuple(notes)}), *rest]
 

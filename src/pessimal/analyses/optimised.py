@@ -19,6 +19,8 @@ KLS = (0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 """Nats at which a policy is looked at."""
 MOST = 0.999
 """Of the largest KL that optimising can reach: what is asked beyond it has no answer."""
+LEAST_SUPPORT = 50
+"""Effective candidates below which no interval is given, and draws below which nothing is."""
 STEPS = 200
 """Doublings of a strength before it is called endless."""
 
@@ -34,11 +36,6 @@ class Optimised:
     q: np.ndarray
     """(n,) probabilities of the candidates."""
 
-    @property
-    def support(self) -> float:
-        """Effective number of candidates: 1 / Σ q²."""
-        return float(1 / np.sum(self.q**2))
-
 
 @dataclass(frozen=True)
 class Optimising:
@@ -47,6 +44,9 @@ class Optimising:
     Args (fields):
         log_p: (n,) nats; renormalised over the candidates.
         reward: (n,) in any unit; a tilt's λ is per standard deviation under the policy.
+        drawn: (n,) how often the policy gave each, where candidates are answers drawn from it and
+            log_p is the logarithm of that. It is then looked at only as far as `LEAST_SUPPORT` of
+            the draws carry the mass.
 
     Raises:
         TableError: no candidates, a value that is no number, or one reward for all.
@@ -54,6 +54,7 @@ class Optimising:
 
     log_p: np.ndarray
     reward: np.ndarray
+    drawn: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         both = np.stack([self.log_p, self.reward])
@@ -88,6 +89,17 @@ class Optimising:
     def most(self) -> float:
         """The KL that all strength there is comes to: −log p of the best candidates, nats."""
         return float(-special.logsumexp(self.log_p[self.reward == self.reward.max()]))
+
+    def support(self, q: np.ndarray, known: np.ndarray | None = None) -> float:
+        """Effective number of candidates, or of draws, that carry q, or what of it lies among the
+        known: (Σ w)² / Σ w² over each (Kish 1965)."""
+        inside = slice(None) if known is None else known
+        q, each = q[inside], 1 if self.drawn is None else self.drawn[inside]
+        return float(q.sum() ** 2 / np.sum(q**2 / each)) if q.any() else 0.0
+
+    def units(self, known: np.ndarray) -> int:
+        """How many candidates, or draws, are known."""
+        return int(known.sum() if self.drawn is None else self.drawn[known].sum())
 
     def tilt(self, strength: float) -> Optimised:
         """q ∝ p e^{λ score}: what maximises E score − KL / λ."""
@@ -133,7 +145,10 @@ class Optimising:
 
     def _at(self, way: Callable[[float], Optimised], *, start: float) -> list[Optimised]:
         reached = [kl for kl in KLS if kl <= MOST * self.most]
-        return [replace(way(_solved(way, kl, start=start)), kl=kl) for kl in reached]
+        points = [replace(way(_solved(way, kl, start=start)), kl=kl) for kl in reached]
+        if self.drawn is None:
+            return points
+        return [at for at in points if self.support(at.q) >= LEAST_SUPPORT]
 
     def turning(self, feature: np.ndarray, known: np.ndarray) -> Optimised | None:
         """The first tilt, within `KLS`, from which on more reward moves a feature the other way
@@ -177,9 +192,9 @@ def mean_of(q: np.ndarray, feature: np.ndarray, known: np.ndarray) -> float:
 def change_error(
     before: Optimising, after: Optimised, feature: np.ndarray, known: np.ndarray
 ) -> float:
-    """Standard error of the change of a feature's mean at this KL, were the candidates a sample of
-    others: the infinitesimal jackknife over candidates, with the strength moving so that the KL
-    stays.
+    """Standard error of the change of a feature's mean at this KL, were the candidates, or the
+    draws, a sample of others: the infinitesimal jackknife over them, with the strength moving so
+    that the KL stays.
 
     Source: Efron 2014 (the infinitesimal jackknife of weighted means).
     """
@@ -192,7 +207,7 @@ def change_error(
         kl = after.strength * q * (scores - mean) - (q - p)
         slope = before.covariance(after, feature, known)
         moved = moved - slope * kl / (after.strength * variance)
-    return float(np.sqrt(np.sum(moved**2)))
+    return float(np.sqrt(np.sum(moved**2 / (1 if before.drawn is None else before.drawn))))
 
 
 def _influence(q: np.ndarray, feature: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoModelForCausalLM,
+    GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -261,6 +262,28 @@ def _opened_chat(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool = False) -> list[int]:
     """Ids of a text, without or with the `special` tokens that the tokenizer puts around it."""
     return cast(list[int], tokenizer(text, add_special_tokens=special)["input_ids"])
+
+
+def set_sampling(
+    causal: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    tokens: int,
+    temperature: float = 1.0,
+    **more: Any,
+) -> set[int]:
+    """Have `generate` write at most so many tokens; gives those that end a reply. In place of the
+    checkpoint's own sampling habits (top-k, penalties), which would fill what is left open: the
+    temperature says all."""
+    end = getattr(causal.generation_config, "eos_token_id", None)
+    ends = {*(end if isinstance(end, list) else [end]), tokenizer.eos_token_id} - {None}
+    padding = tokenizer.pad_token_id
+    options: dict[str, Any] = {"max_new_tokens": tokens, "eos_token_id": sorted(ends) or None}
+    options["pad_token_id"] = padding if padding is not None else min(ends, default=0)
+    if temperature > 0:
+        options |= {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+    causal.generation_config = GenerationConfig(**options, **more)
+    return ends
 
 
 def plain_ids(

@@ -47,6 +47,8 @@ _COLUMNS = {
 }
 # Only item lists that people have rated carry these.
 _HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
+# Only answers that a policy wrote: how often.
+_DRAWN = {"drawn": pa.int32()}
 
 
 def token_kind(token: str, text: str, *, special: bool = False) -> str:
@@ -59,6 +61,11 @@ def token_kind(token: str, text: str, *, special: bool = False) -> str:
     if _BYTE.fullmatch(token) or "\N{REPLACEMENT CHARACTER}" in text:
         return "byte"
     return "normal"
+
+
+def drawn_from(policy: str) -> str:
+    """What the list of answers that a policy wrote is called."""
+    return f"answers-of-{policy}"
 
 
 def storable(text: str) -> str:
@@ -223,8 +230,8 @@ class ScoreTable:
     vocabulary entry, null for items) · text str (decoded) · kind (one of KINDS) · survives bool or
     null (ids → text → template → ids gives the same ids; null where it was not tested) · reward
     float (never null) · certified bool (fp32, and no other candidate within twice the numerical
-    error, so its rank is certain) · and, for items that people have rated, elo float and
-    elo_matches int.
+    error, so its rank is certain) · for items that people have rated, elo float and elo_matches int
+    · for answers that a policy wrote, drawn int (how often).
     """
 
     provenance: ScoreProvenance
@@ -275,6 +282,8 @@ def write_score_table(table: ScoreTable, path: Path) -> Path:
     columns = dict(_COLUMNS)
     if table.has_elo:
         columns |= _HUMAN_COLUMNS
+    if "drawn" in table.rows.columns:
+        columns |= _DRAWN
     rows = table.rows[list(columns)].reset_index(drop=True)
     rows["kind"] = pd.Categorical(rows["kind"], categories=KINDS)
     document = {

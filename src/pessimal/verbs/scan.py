@@ -24,6 +24,7 @@ from pessimal.explaining.comparison import load
 from pessimal.explaining.contexts import of_comparison, read_contexts, sample
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import (
     Candidates,
@@ -35,6 +36,7 @@ from pessimal.scoring.candidates import (
     vocabulary_of,
 )
 from pessimal.scoring.loop import wait_for_all
+from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.scan import (
     Scanner,
     forget_work,
@@ -71,6 +73,9 @@ def run(config: ScanConfig) -> None:
         scan_grader.run(config)
         return
     said = None
+    if config.answers is not None:
+        _scan_written(config)
+        return
     if config.policy is not None:
         of_lists = config.candidates if config.candidates.name not in WHOLE else CandidatesSpec()
         mode = Mode.ids if of_lists.name in WHOLE else Mode.text
@@ -79,14 +84,35 @@ def run(config: ScanConfig) -> None:
     _scan(config, said)
 
 
-def _scan(config: ScanConfig, policy: Path | None = None) -> list[Path]:
+def _scan_written(config: ScanConfig) -> None:
+    """The reward of answers that the policy writes, prompt by prompt."""
+    assert config.answers is not None
+    policy = opened(config.policy_spec(), cache=config.paths.cache, progress=config.progress)
+    if not isinstance(policy, LogProbability):
+        raise ConfigError(f"policy={config.policy}: {policy.name} writes no answers")
+    network = policy.network()
+    for key, (prompt, _) in config.asked().items():
+        written = answers_of(
+            *(policy, network.causal, prompt),
+            n=config.answers,
+            tokens=config.answer_tokens,
+            seed=config.seed,
+            progress=config.progress,
+        )
+        one = replace(config, prompts={key: prompt}, policy=None, answers=None, states=False)
+        _scan(one, written=written)
+
+
+def _scan(
+    config: ScanConfig, policy: Path | None = None, *, written: Candidates | None = None
+) -> list[Path]:
     """The folders of the tables; candidates are those of a policy's table where one is given and
     the model's own are others."""
     # 1. What is asked, of which model.
     quiet_libraries()
     first = begin_process(config.trainer)
     registry = registry_of(config)
-    listed_items = _listed(config.candidates)
+    listed_items = written or _listed(config.candidates)
     contexts = _contexts(config)
     model = opened(config.model, cache=config.paths.cache, progress=config.progress)
     folder = model.folder if isinstance(model, NetworkReward) else None

@@ -107,6 +107,11 @@ class ScanConfig(PromptedConfig):
     policy: str | None = None
     """A language model, as typed for a model: its log-probabilities are scanned first, and then its
     tokens, as texts where the reward has other ones; `compare policy=NAME` forecasts from both."""
+    answers: Count | None = None
+    """Of policy: how many answers it writes that are scored in place of its tokens, drawn by
+    `seed`."""
+    answer_tokens: Count = 8
+    """Of policy: most tokens of such an answer."""
     slot: Slot | None = None
     """Put candidates after or before real answers, in place of answering prompts."""
     contexts: str | None = None
@@ -162,6 +167,16 @@ class ScanConfig(PromptedConfig):
         if tokens and self.candidates.most is None and self.trainer.accelerator == "cpu":
             self.candidates.most = FREQUENT
 
+    def _check_written(self) -> None:
+        if self.policy is None or self.candidates.name != "vocabulary":
+            raise ConfigError(
+                f"answers={self.answers} are written by a policy and are the candidates: type "
+                "policy=NAME, and leave out candidates"
+            )
+        if self.mode not in (None, Mode.text):
+            raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
+        self.mode = Mode.text
+
     def policy_spec(self) -> ModelSpec:
         """The policy as a model. ConfigError where there is none of this name."""
         from pessimal.rewards.named import spec_of  # which composes configurations
@@ -199,6 +214,8 @@ class ScanConfig(PromptedConfig):
             self._check_answers()
         if self.policy is not None:
             self.policy_spec()
+        if self.answers is not None:
+            self._check_written()
         self.asked()
         if not self.prompts:
             raise ConfigError(

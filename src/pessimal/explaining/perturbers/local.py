@@ -18,7 +18,7 @@ from pessimal.explaining.perturbers.llm import TwoSteps
 from pessimal.rewards.rendering import rendered
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 
 @dataclass(kw_only=True)
@@ -87,6 +87,8 @@ class OnMachine:
     def _reply(self, question: Question) -> Reply:
         import torch
 
+        from pessimal.rewards.language import set_sampling
+
         model, device, ids = self.options.model, self.network.device, self.ids(question)
         positions = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
         most = self.options.max_tokens
@@ -94,7 +96,9 @@ class OnMachine:
         if room < 1:
             why = f"the question is {len(ids):,} tokens long, and {model} reads {positions:,}"
             return Reply(failure=why)
-        sampling, ends = self._sampling(room)
+        ends = set_sampling(
+            self.network, self.tokenizer, tokens=room, temperature=self.options.temperature
+        )
         try:
             # `generate` draws from the global generator; the state that others use is put back.
             devices = [device] if device.type == "cuda" else []
@@ -102,7 +106,7 @@ class OnMachine:
                 torch.manual_seed(int(digest_of(["local", question.seed])[:15], 16))
                 inputs = torch.tensor([ids], device=device)
                 generate = cast(Any, self.network).generate
-                written = generate(inputs, generation_config=sampling)[0, len(ids) :].tolist()
+                written = generate(inputs)[0, len(ids) :].tolist()
         except torch.OutOfMemoryError as error:
             why = f"the memory of {device} does not hold {len(ids):,} tokens: {error}"
             return Reply(failure=why)
@@ -118,17 +122,3 @@ class OnMachine:
         self.usage["calls"] += 1
         self.usage.meter(reply)
         return reply
-
-    def _sampling(self, room: int) -> "tuple[GenerationConfig, set[int]]":
-        """How `generate` is to write, and the tokens that end a reply. None of the checkpoint's own
-        sampling habits (top-k, penalties): the options say all."""
-        from transformers import GenerationConfig
-
-        end = getattr(self.network.generation_config, "eos_token_id", None)
-        ends = {*(end if isinstance(end, list) else [end]), self.tokenizer.eos_token_id} - {None}
-        padding = self.tokenizer.pad_token_id
-        options: dict[str, Any] = {"max_new_tokens": room, "eos_token_id": sorted(ends)}
-        options["pad_token_id"] = padding if padding is not None else min(ends, default=0)
-        if (temperature := self.options.temperature) > 0:
-            options |= {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-        return GenerationConfig(**options), ends
