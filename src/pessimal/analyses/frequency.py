@@ -82,7 +82,7 @@ def frequency_slopes(
         `LEAST_WORDS` words has no rows.
 
     Raises:
-        TableError: see `words.check_words` and `words.with_half_sums`; or no set has enough words.
+        TableError: see `words.check_words`; or no set has enough words.
 
     Source: Christian et al. 2025, Figure 3D (rated words, one prompt; see
         `published_frequency_slopes`).
@@ -149,7 +149,7 @@ def published_frequency_slopes(
 
     Source: the code of Christian et al. 2025, Figure 3D.
     """
-    check_words(tokens, repeated=True)
+    check_words(tokens)
     rated = tokens[valence.index.get_indexer(tokens.index) >= 0]
     joined = rated.join(per_million[per_million > 0].rename("per_million"), how="inner")
     if len(joined) < LEAST_WORDS:

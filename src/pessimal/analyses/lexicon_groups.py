@@ -36,7 +36,6 @@ def lexicon_groups(
     words: pd.DataFrame,
     valence: pd.Series,
     *,
-    repeated: bool = False,
     heads: States | None = None,
     zipf: pd.Series | None = None,
     confidence: float = 0.95,
@@ -79,7 +78,7 @@ def lexicon_groups(
 
     Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters); DeLong et al. 1988.
     """
-    check_words(words, repeated=repeated)
+    check_words(words)
     place = valence.index.get_indexer(words.index)
     sign = np.where(
         place >= 0, np.sign(valence.to_numpy(dtype=float)[place]) if len(valence) else 0, 0
@@ -197,7 +196,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         lambda model, words, valence: lexicon_groups(
             words,
             valence,
-            repeated=options.paper,
             heads=heads[model],
             zipf=zipf,
             confidence=options.confidence,

@@ -116,12 +116,12 @@ def sentiment(
             published; `influence` is of whole stems there too.
 
     Raises:
-        TableError: see `words.check_words` and `words.with_half_sums`; or an arm has fewer than
+        TableError: see `words.check_words`; or an arm has fewer than
             `LEAST_WORDS` words, one valence for all of them, or no line through them.
 
     Source: Christian et al. 2025, Figures 3A–C and A4.
     """
-    check_words(words, repeated=paper)
+    check_words(words)
     outcomes, scales = with_half_sums(words, pairs)
     # Ten times as fast as `isin` on an index of Arrow strings.
     place = valence.index.get_indexer(words.index)
@@ -351,21 +351,10 @@ def asymmetry_across_models(
         missing for one model, error_words where a model's influences are; low, high and p where
         either is.
 
-    Raises:
-        TableError: a model has two rows for one lexicon and prompt, or no entry among the
-            influences.
-
     Source: Owen 2007 (The pigeonhole bootstrap) for adding the variances; Satterthwaite 1946.
     """
-    keys = ["lexicon", "prompt"]
-    if asymmetry.duplicated([*keys, "model"]).any():
-        row = asymmetry[asymmetry.duplicated([*keys, "model"])].iloc[0]
-        raise TableError(
-            f"Model {row['model']!r} has two rows for prompt {row['prompt']!r} and lexicon "
-            f"{row['lexicon']!r}; a model counts once. Keep one of them."
-        )
     rows = []
-    for (lexicon, prompt), part in asymmetry.groupby(keys, sort=False):
+    for (lexicon, prompt), part in asymmetry.groupby(["lexicon", "prompt"], sort=False):
         values, n = part["steeper_sd"].to_numpy(), len(part)
         within = float(part["heads_within"].mean(skipna=False))
         moves, names = _moves_of_mean(part, influences)
@@ -407,15 +396,7 @@ def _moves_of_mean(
     Not a number where a model's influences are unknown.
     """
     lexicon, prompt = part["lexicon"].iloc[0], part["prompt"].iloc[0]
-    columns = []
-    for model in part["model"]:
-        if (model, lexicon) not in influences:
-            raise TableError(
-                f"No influences of model {model!r} with lexicon {lexicon!r}: without them the "
-                "error over words is not known. Give `Sentiment.influence` of each model, {(model, "
-                "lexicon): influence}."
-            )
-        columns.append(influences[model, lexicon])
+    columns = [influences[model, lexicon] for model in part["model"]]
     available = [moves[prompt] for moves in columns if moves is not None]
     total = pd.concat(available).groupby(level=0).sum() if available else pd.Series(dtype=float)
     complete = len(available) == len(part)
