@@ -15,7 +15,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
 from pessimal.tables.join import reward_matrix
 from pessimal.tables.result import Estimate, Result, merged, weight_of
-from pessimal.tables.table_set import TableSet, run_and_step
+from pessimal.tables.table_set import TableSet, runs_of
 from pessimal.tables.words import by_word
 
 ANY_WORD = "all shared words"
@@ -60,14 +60,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """
     results, notes = [], []
     for prompt, members in tables.by_prompt.items():
-        runs: dict[str, dict[int, str]] = {}
-        for provenance in (table.provenance for table in members):
-            if (checkpoint := run_and_step(provenance)) is not None:
-                runs.setdefault(checkpoint[0], {})[checkpoint[1]] = provenance.model
+        runs = {
+            run: {step: table.provenance.model for step, table in steps.items()}
+            for run, steps in runs_of(members).items()
+        }
         notes += [
             f"{run} on {prompt}: one checkpoint, no change" for run, s in runs.items() if len(s) < 2
         ]
-        runs = {run: dict(sorted(steps.items())) for run, steps in runs.items() if len(steps) > 1}
+        runs = {run: steps for run, steps in runs.items() if len(steps) > 1}
         if runs:
             results += _of_prompt(prompt, runs, tables, options, notes)
     if not results:

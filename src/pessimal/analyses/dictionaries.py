@@ -30,7 +30,7 @@ from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm, median_interval
 from pessimal.tables.result import Effect, Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
-from pessimal.tables.table_set import TableSet, labels_of, run_and_step
+from pessimal.tables.table_set import TableSet, labels_of, runs_of
 from pessimal.texts import signed
 
 LEAST_WORDS = 6
@@ -699,15 +699,10 @@ def _usable(
 def _earlier_checkpoints(tables: Iterable[ScoreTable]) -> set[str]:
     """Checkpoints whose run has a later one: counted as models they would be one training many
     times."""
-    steps: dict[str, dict[str, int]] = {}
-    for table in tables:
-        if (checkpoint := run_and_step(table.provenance)) is not None:
-            steps.setdefault(checkpoint[0], {})[table.provenance.model] = checkpoint[1]
     return {
-        model
-        for by_model in steps.values()
-        for model, step in by_model.items()
-        if step < max(by_model.values())
+        table.provenance.model
+        for steps in runs_of(tables).values()
+        for table in list(steps.values())[:-1]
     }
 
 

@@ -442,9 +442,7 @@ def _headline(head: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> 
     share = f"{most['unit_reversal']:.0%}"
     interval = f" [{most['unit_low']:.0%}, {most['unit_high']:.0%}]"
     interval = "" if np.isnan(most["unit_low"]) else interval
-    heads = ""
-    if most["states"]:
-        heads = f"; {of_random_heads(most['random_head'], most['states'])}"
+    heads = of_random_heads(most)
     if len(head) == 1:
         if most["beyond_p"] <= LEVEL:
             return f"{pairs}, {model} reverses {share}{interval} of pairs of {units}{heads}."

@@ -497,8 +497,7 @@ def _effects(
     share = 1 if pair else 1 / 2
     estimate, n_models = number.at(row), rows["model"].nunique()
     beside = f"; so do {len(alike)} of {n_models} models" if n_models > 1 and len(alike) else ""
-    if not np.isnan(row["random_head"]):
-        beside += f"; {of_random_heads(row['random_head'], row['states'])}"
+    beside += of_random_heads(row)
     first = Result(
         "identity",
         effects,

@@ -666,9 +666,7 @@ def _correlation_result(
     sizes = found["spearman"].abs() if len(found) else rows["agreement"]
     most = rows.loc[sizes.idxmax()]
     label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += (
-        f"; {of_random_heads(most['random_head'], most['states'])}" if tested else _interval(most)
-    )
+    number += of_random_heads(most) if tested else _interval(most)
     if found.empty:
         itself = " by itself" if tested else ""
         said = f"no model is found to {how} with people{itself}; nearest, {label}"

@@ -17,6 +17,7 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    by_heads,
     by_lexicon,
     heads_by_model,
     of_random_heads,
@@ -447,8 +448,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     means = across[across["n"] > 1].rename(
         columns={"mean": "steeper_sd", "low": "low_sd", "high": "high_sd"}
     )
-    tested = "p_holm" if across["random_head_holm"].isna().all() else "random_head_holm"
-    band = None if tested == "p_holm" else "heads_within"
+    tested, band = by_heads(across)
     # The words of the first lexicon, each with the line of its arm.
     dots = joined("words").query("lexicon == @lexicon")
     dots = dots.assign(arm=np.select([dots["valence"] > 0, dots["valence"] < 0], ARMS, "none"))
@@ -475,9 +475,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     of_models = (
         f"mean of {n_models} models" if n_models > 1 else tables.labels[first["model"].iloc[0]]
     )
-    mean = f"{side['mean']:+.2f} SD per unit"
-    if band:
-        mean += f"; {of_random_heads(side['random_head'], side['states'])}"
+    mean = f"{side['mean']:+.2f} SD per unit{of_random_heads(side)}"
     return [
         Result(
             "sentiment",

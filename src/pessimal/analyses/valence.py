@@ -19,6 +19,7 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    by_heads,
     difference,
     heads_of,
     heads_of_model,
@@ -182,10 +183,8 @@ def _agreement(
     spoken = first[first["score"] == LANGUAGE]
     shown = spoken if len(spoken) else first
     row = shown.loc[shown["spearman"].abs().idxmax()]
-    tested = "p_holm" if table["random_head_holm"].isna().all() else "random_head_holm"
-    rho = f"ρ {signed(row['spearman'])}"
-    if tested == "random_head_holm":
-        rho += f"; {of_random_heads(row['random_head'], row['states'])}"
+    tested, band = by_heads(table)
+    rho = f"ρ {signed(row['spearman'])}{of_random_heads(row)}"
     words, of_row = "", ends
     for column in ("model", "score", "prompt"):
         of_row = of_row[of_row[column] == row[column]] if len(of_row) else of_row
@@ -201,7 +200,7 @@ def _agreement(
         null=0.0,
         of="words",
         symbol="spearman",
-        band=None if tested == "p_holm" else "heads_within",
+        band=band,
     )
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.

@@ -319,11 +319,14 @@ class TableSet:
         return notes
 
 
-def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
-    """The run that a checkpoint belongs to, its model's name without the step, and its step; None
-    for any other model."""
-    step = provenance.step
-    return None if step is None else (provenance.model.removesuffix(f"@step-{step}"), step)
+def runs_of(tables: Iterable[ScoreTable]) -> dict[str, dict[int, ScoreTable]]:
+    """Tables of checkpoints by run, the model's name without the step, and by step in order."""
+    runs: dict[str, dict[int, ScoreTable]] = {}
+    for table in sorted(tables, key=lambda table: table.provenance.step or 0):
+        if (step := table.provenance.step) is not None:
+            run = table.provenance.model.removesuffix(f"@step-{step}")
+            runs.setdefault(run, {})[step] = table
+    return runs
 
 
 def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:
