@@ -43,15 +43,7 @@ from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.states import DIMENSIONS, word_states, words_of
 from pessimal.scoring.texts import AskedAgain, KeptRewards, NetworkTexts
 from pessimal.scoring.trainer import is_first_process, make_trainer
-from pessimal.scoring.trust import (
-    NOISE_SAMPLE,
-    Trust,
-    allowed,
-    largest_difference,
-    nearest,
-    numerical_noise,
-    rank_agreement,
-)
+from pessimal.scoring.trust import NOISE_SAMPLE, Trust, judge, nearest, numerical_noise
 from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.states import BASE, ITSELF, TRAINED, States
 
@@ -505,22 +497,13 @@ class Scanner:
         # Where all were answered, the sample whose cost was announced.
         sample = _sampled(known)
         once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
-        noise, difference = numerical_noise(once, twice), largest_difference(once, twice)
-        trust = Trust(
-            n=len(sample),
-            largest_difference=difference,
-            batch_difference=difference,
-            repeat_difference=difference,
-            spread=float(once.std()),
-            kendall=rank_agreement(twice, once),
-            tolerance=allowed(once, dtype=Dtype.float32),
-        )
+        noise = numerical_noise(once, twice)
         return score_table(
             model,
             provenance,
             candidates,
             certify(rewards[known], noise=noise),
-            trust=trust,
+            trust=judge(once, once, twice, once, rounding=0.0, dtype=Dtype.float32),
             noise=noise,
             attention="texts",
             **measured,
