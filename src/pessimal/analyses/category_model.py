@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import optimize, stats
 
 from pessimal.errors import TableError
-from pessimal.statistics import holm, holm_confidence
+from pessimal.statistics import benjamini_hochberg, holm, holm_confidence
 
 FRAMINGS = {1: "positive", -1: "negative"}
 
@@ -319,13 +319,7 @@ def model_contrasts(
                     }
                 )
     contrasts = pd.DataFrame(rows)
-    testable = contrasts["welch_p"].notna()
-    rates = contrasts["welch_p"].copy()
-    rates[testable] = (
-        stats.false_discovery_control(contrasts.loc[testable, "welch_p"])
-        if testable.any()
-        else np.nan
-    )
+    rates = benjamini_hochberg(contrasts["welch_p"].to_numpy(dtype=float))
     columns = [
         "category", "framing", "model", "reference", "n", "units", "estimate", "se", "low", "high",
         "low_adjusted", "high_adjusted", "p", "p_adjusted", "welch_p", "welch_p_fdr",

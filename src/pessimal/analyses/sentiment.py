@@ -303,16 +303,9 @@ def _standardised(table: pd.DataFrame, estimate: str, spread: np.ndarray) -> pd.
 
 def _curve(z: np.ndarray, values: np.ndarray, prompts: list[str]) -> pd.DataFrame:
     """Mean z (words, prompts) by bin of valence, prompts under one another."""
-    valence, bins, n = np.unique(_middles(values), return_inverse=True, return_counts=True)
-    pieces = []
-    for prompt, column in zip(prompts, z.T, strict=True):
-        mean = np.bincount(bins, column) / n
-        with np.errstate(divide="ignore", invalid="ignore"):  # one word has a mean, and no error
-            error = np.sqrt(np.bincount(bins, (column - mean[bins]) ** 2) / (n - 1) / n)
-        pieces.append(
-            pd.DataFrame({"prompt": prompt, "valence": valence, "n": n, "z": mean, "error": error})
-        )
-    return pd.concat(pieces, ignore_index=True)
+    by_valence = pd.DataFrame(z, columns=prompts).groupby(_middles(values))
+    pieces = {prompt: by_valence[prompt].agg(n="size", z="mean", error="sem") for prompt in prompts}
+    return pd.concat(pieces, names=["prompt", "valence"]).reset_index()
 
 
 def _middles(values: np.ndarray) -> np.ndarray:

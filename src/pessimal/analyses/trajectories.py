@@ -211,14 +211,9 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
             for r in ranks
         ]
         at = {"model": [table.provenance.model for table in same], "prompt": prompt, "n": n}
-        pieces.append(
-            pd.DataFrame({**at, "measure": LAST, "estimate": tau, "low": low, "high": high})
-        )
-        pieces.append(
-            pd.DataFrame(
-                {**at, "measure": KEPT, "estimate": shared_ends, "low": np.nan, "high": np.nan}
-            )
-        )
+        with_last = {"measure": LAST, "estimate": tau, "low": low, "high": high}
+        kept = {"measure": KEPT, "estimate": shared_ends, "low": np.nan, "high": np.nan}
+        pieces += [pd.DataFrame(at | measure) for measure in (with_last, kept)]
     return pd.concat(pieces, ignore_index=True)
 
 

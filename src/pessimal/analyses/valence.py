@@ -33,7 +33,7 @@ from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
-from pessimal.tables.table_set import TableSet, labels_of
+from pessimal.tables.table_set import TableSet, labels_of, tokens_of
 from pessimal.tables.words import by_word, stem_groups, word_starts
 from pessimal.texts import literal, signed
 
@@ -237,14 +237,9 @@ def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
     """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
     tokens = {}
     for model, by_prompt in _language_tables(tables).items():
-        rows = next(iter(by_prompt.values())).rows
-        of_words = rows["kind"].isin(("normal", "item")).to_numpy()
-        scores = {
-            prompt: table.rows["reward"].to_numpy(dtype=float)[of_words]
-            for prompt, table in by_prompt.items()
-            if len(table.rows) == len(rows)
-        }
-        tokens[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
+        first = next(iter(by_prompt.values()))
+        of_same = {p: [t] for p, t in by_prompt.items() if len(t.rows) == len(first.rows)}
+        tokens[model] = tokens_of(first, of_same)
     return tokens
 
 

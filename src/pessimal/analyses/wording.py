@@ -112,10 +112,7 @@ def paraphrase(
 def spearman_matrix(values: np.ndarray) -> np.ndarray:
     """Spearman's rho of every two columns of (n, m), mid-ranks for ties: one ranking a column, one
     matrix product."""
-    ranks = np.stack([stats.rankdata(column) for column in values.T], axis=1)
-    ranks -= ranks.mean(axis=0)
-    ranks /= np.sqrt((ranks**2).sum(axis=0))
-    return np.clip(ranks.T @ ranks, -1, 1)
+    return np.corrcoef(stats.rankdata(values, axis=0), rowvar=False)
 
 
 def _ranks_of_extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

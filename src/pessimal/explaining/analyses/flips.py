@@ -14,7 +14,6 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.explaining.analyses.intervals import (
-    benjamini_hochberg,
     cluster_index,
     draws,
     ratio_interval,
@@ -29,7 +28,7 @@ from pessimal.explaining.outcomes import (
     against_polarity,
     valid_rows,
 )
-from pessimal.statistics import sign_flip
+from pessimal.statistics import benjamini_hochberg, sign_flip
 
 MOVED = "moved/"
 """Columns of the table so named say by how many standard deviations of its detector, over the

@@ -16,9 +16,10 @@ from scipy.sparse import csr_array
 from pessimal.analyses.regression import heads_beyond
 from pessimal.errors import TableError
 from pessimal.explaining.analyses.flips import MOVED
-from pessimal.explaining.analyses.intervals import benjamini_hochberg, cluster_index
+from pessimal.explaining.analyses.intervals import cluster_index
 from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.outcomes import CHOSEN, valid_rows
+from pessimal.statistics import benjamini_hochberg
 
 RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "held", "slope", "slope_low"]
 RETURNED += ["slope_high", "slope_p", "slope_q", "slope_q_low", "slope_q_high"]
