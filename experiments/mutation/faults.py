@@ -55,7 +55,7 @@ FAULTS = [
         "ranks are called certain that numerical noise can turn round",
     ),
     Fault(
-        "scoring/scan.py",
+        "scoring/identify.py",
         '"certain": None if _is_exact(model) else certain,',
         '"certain": None,',
         "the cache key leaves out how many ranks were certified: an uncertified table is taken for "

@@ -216,7 +216,8 @@ def scan(
     from pessimal.rewards.spec import Mode
     from pessimal.rewards.tasks import prompts_of, read_tasks
     from pessimal.scoring.candidates import listed, vocabulary_of
-    from pessimal.scoring.scan import Scanner, identify_all, keeps_states
+    from pessimal.scoring.identify import identify_all
+    from pessimal.scoring.scan import Scanner, keeps_states
 
     quiet_libraries()
     if tasks is not None and prompts is not None:

@@ -1,39 +1,26 @@
 """The census of a judge, on score tables whose answers are known."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from artifacts import score_table
 from pessimal.analyses import compare
 from pessimal.analyses.analysis import Options
-from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.table_set import table_sets
 
 
 def table(prompt, rewards, *, candidates="vocabulary", texts=None, noise=0.0):
-    texts = texts or [f"w{i}" for i in range(len(rewards))]
-    rows = pd.DataFrame(
-        {
-            "candidate_id": range(len(rewards)),
-            "token": texts,
-            "text": texts,
-            "kind": "normal",
-            "survives": pd.array([None] * len(rewards), dtype="boolean"),
-            "reward": rewards,
-            "certified": True,
-        }
-    )
-    provenance = ScoreProvenance(
+    return score_table(
+        texts or [f"w{i}" for i in range(len(rewards))],
+        rewards,
         model="judge",
         prompt=prompt,
-        prompt_text=prompt,
         candidates=candidates,
         candidates_digest=candidates,
         mode="ids" if candidates == "vocabulary" else "text",
-        source="scan",
         kind="judge",
+        measured={"says_yes_above": 0.5, "noise": noise},
     )
-    return ScoreTable(provenance, rows, measured={"says_yes_above": 0.5, "noise": noise})
 
 
 def run(tables):

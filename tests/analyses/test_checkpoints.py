@@ -6,11 +6,11 @@ import pytest
 
 from artifacts import score_table
 from pessimal.analyses.analysis import Options
-from pessimal.analyses.checkpoints import ANY_WORD, analyse, rank_changes, step_ranks
+from pessimal.analyses.checkpoints import ANY_WORD, analyse, rank_changes
 from pessimal.analyses.dictionaries import median_ranks
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
-from pessimal.tables.table_set import TableSet, run_and_step, table_sets
+from pessimal.tables.table_set import TableSet, runs_of, table_sets
 
 
 def letters(number: int) -> str:
@@ -56,30 +56,21 @@ def checkpoints(**runs) -> TableSet:
     return whole
 
 
-def test_a_checkpoints_provenance_says_run_and_step():
-    def of(model, step):
-        return run_and_step(score_table(["a"], [1.0], model=model, step=step).provenance)
-
-    assert of("org/llama@step-12000", 12000) == ("org/llama", 12000)
-    assert of("llama", 7) == ("llama", 7)
-    assert of("a@step-3", None) is None
+def test_checkpoints_stand_by_their_run_in_order_of_the_step():
+    given = [("llama@step-300", 300), ("llama@step-20", 20), ("llama", 7), ("a@step-3", None)]
+    runs = runs_of(score_table(["a"], [1.0], model=model, step=step) for model, step in given)
+    assert {run: list(steps) for run, steps in runs.items()} == {"llama": [7, 20, 300]}
+    assert runs["llama"][300].provenance.model == "llama@step-300"
 
 
 def test_ranks_count_from_the_highest_score_and_a_rise_is_positive():
     scores = pd.DataFrame(
         {1000: [3.0, 2.0, 2.0, 0.0], 3000: [0.0, 5.0, 6.0, 7.0], 2000: 1.0}, index=list("abcd")
     )
-    ranks = step_ranks(scores)
-    assert ranks[1000].tolist() == [1, 2.5, 2.5, 4]
-    assert ranks[2000].tolist() == [2.5] * 4
-    found = rank_changes(ranks)
+    found = rank_changes(scores.rank(ascending=False))
     assert found.index.tolist() == ["d", "c", "b", "a"]
     assert found["change"].tolist() == [3, 0.5, -0.5, -3]
     assert found.loc["d"].tolist() == [1000, 3000, 4, 1, 3]
-    with pytest.raises(TableError, match="1 scores are missing"):
-        step_ranks(scores.replace({7.0: np.nan}))
-    with pytest.raises(TableError, match="a change is between two"):
-        rank_changes(ranks[[1000]])
 
 
 def test_categories_words_and_changes_follow_what_training_did():

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.extremes import analyse
-from pessimal.errors import TableError
 from pessimal.tables.extremes import extremes
 from pessimal.tables.table_set import table_sets
 
@@ -47,19 +45,6 @@ def test_a_cut_through_equals_says_so():
     table = extremes(scored([9.0, 5.0, 5.0, 5.0, 1.0, 0.0]), k=2)
     assert table["tied"].tolist() == [False, True, False, False]
     assert table["tied_left_out"].tolist() == [0, 2, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("table", "k", "message"),
-    [
-        (scored([1.0]).drop(columns="token"), 1, "lacks token"),
-        (scored([1.0]), 0, "k=0"),
-        (scored([1.0, np.nan]), 1, "1 of 2 rewards are missing"),
-    ],
-)
-def test_mistakes_are_named(table, k, message):
-    with pytest.raises(TableError, match=message):
-        extremes(table, k=k)
 
 
 def test_the_ends_of_what_all_models_share_are_listed_where_they_are_not_those_of_each(table_set):

@@ -8,7 +8,6 @@ from scipy.spatial.distance import pdist, squareform
 
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.geometry import analyse, mds
-from pessimal.errors import TableError
 
 
 def planar(points: list[tuple[float, float]]) -> pd.DataFrame:
@@ -23,15 +22,6 @@ def test_points_of_a_plane_are_found_again_without_stress():
     places, stress = mds(RECTANGLE)
     assert stress < 0.01
     assert squareform(pdist(places[["x", "y"]])) == pytest.approx(RECTANGLE.to_numpy(), abs=0.05)
-
-
-def test_matrices_that_are_no_dissimilarities_are_refused():
-    with pytest.raises(TableError, match="symmetric"):
-        mds(pd.DataFrame([[0.0, 0.2, 1], [0.3, 0, 1], [1, 1, 0]]))
-    with pytest.raises(TableError, match="rows and columns"):
-        mds(RECTANGLE.iloc[:, ::-1])
-    with pytest.raises(TableError, match="at least 3"):
-        mds(planar([(0, 0), (1, 1)]))
 
 
 # the analysis

@@ -179,10 +179,6 @@ def test_refusals_say_what_to_do(world):
         match_identity(world.axes, world.covariates, topics={"one": world.topics["topic 0"]})
     with pytest.raises(TableError, match="Scan a whole vocabulary"):
         match_identity({"none": ["not there"]}, world.covariates, topics=world.topics)
-    with pytest.raises(TableError, match="No prompt 'bad'"):
-        identity_effects(rewards, world.matches, pair=("best", "bad"))
-    with pytest.raises(TableError, match="have no reward"):
-        identity_effects(rewards.iloc[5:], world.matches)
     with pytest.raises(TableError, match="The same reward for every item"):
         identity_effects(rewards.assign(best=1.0), world.matches)
 

@@ -3,7 +3,6 @@ prompts."""
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -97,13 +96,9 @@ def test_a_few_texts_with_a_space_do_not_make_it_what_starts_words():
     ], "texts that spell no word have no say"
 
 
-def test_words_with_two_rows_missing_rewards_or_none_that_vary_are_refused():
-    twice = pd.DataFrame({"best": [0.0, 2.0]}, index=["a", "a"])
-    with pytest.raises(TableError, match=r"'a' has several rows.*by_word"):
-        check_words(twice)
-    check_words(twice, repeated=True)
-    with pytest.raises(TableError, match="1 rewards of 2 words are missing"):
-        check_words(pd.DataFrame({"best": [0.0, np.nan]}, index=["a", "b"]))
+def test_no_words_or_rewards_that_do_not_vary_are_refused():
+    with pytest.raises(TableError, match="None of these texts spells a word"):
+        check_words(pd.DataFrame({"best": []}))
     with pytest.raises(TableError, match="same reward for every word under: best"):
         check_words(pd.DataFrame({"best": [1.0, 1.0]}, index=["a", "b"]))
 

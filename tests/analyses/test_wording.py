@@ -128,7 +128,6 @@ def test_extremes_are_counted_over_the_wordings_of_a_polarity():
     ("table", "polarity", "message"),
     [
         (rewards()[["best_ever", "worst_ever"]], POLARITY, "two of one polarity are needed"),
-        (rewards(), {"best_ever": 1}, "No polarity of the prompts best_time"),
         (rewards().assign(best_ever=0.0), POLARITY, "same reward for every item"),
     ],
 )

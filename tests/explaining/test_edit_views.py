@@ -8,7 +8,7 @@ import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from artifacts import OUTCOME
-from pessimal.errors import InputError, TableError
+from pessimal.errors import InputError
 from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.differences import (
     GONE,
@@ -153,22 +153,6 @@ def test_each_model_and_comparison_has_its_view_in_the_order_of_the_table():
     other = [item | {"model": "another"} for item in ROWS]
     made = views(pd.DataFrame(other + ROWS), {"first": COMPARISON})
     assert [(view.model, len(view.changes)) for view in made] == [("another", 5), ("lab/reward", 5)]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"comparison": "second"}, "'second', which was not given"),
-        ({"original": "Something else."}, "response 0 is another text"),
-        ({"side": "rejected"}, "contradict"),
-        ({"margin": 7.0}, "contradict"),
-        ({"reward": math.nan}, "contradict"),
-        ({"outcome": "SF"}, "contradict"),
-    ],
-)
-def test_a_table_that_contradicts_itself_is_refused(changed, message):
-    with pytest.raises(TableError, match=message):
-        views(pd.DataFrame([*ROWS, ROWS[0] | changed]), {"first": COMPARISON})
 
 
 def test_bars_of_a_view_share_one_scale(view):

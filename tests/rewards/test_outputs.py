@@ -21,7 +21,7 @@ from pessimal.rewards.network import Steps
 from pessimal.rewards.spec import Kind, Mode, ModelSpec, Reading, Reduce
 from pessimal.scoring.candidates import inputs, vocabulary_of
 from pessimal.scoring.engine import own_rewards
-from pessimal.scoring.scan import gate
+from pessimal.scoring.recorded import gate
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.texts import text_scorer

@@ -11,7 +11,8 @@ from pessimal.errors import ConfigError
 from pessimal.rewards.frame import slot_frame, slot_ids, takes_pairs
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import vocabulary
-from pessimal.scoring.scan import Scanner, identify
+from pessimal.scoring.identify import identify
+from pessimal.scoring.scan import Scanner
 from pessimal.scoring.spec import TrainerSpec
 from tolerance import close, varied
 

@@ -13,8 +13,9 @@ import torch
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
+from pessimal.scoring.identify import forget_work, identify
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import Scanner, forget_work, identify
+from pessimal.scoring.scan import Scanner
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import write_score_table

@@ -14,8 +14,9 @@ from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
+from pessimal.scoring.identify import identify
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import Scanner, identify
+from pessimal.scoring.scan import Scanner
 from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import text_scorer

@@ -13,7 +13,8 @@ from pessimal.rewards.callable import wrap_callable
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import listed, vocabulary
-from pessimal.scoring.scan import Scanner, identify
+from pessimal.scoring.identify import identify
+from pessimal.scoring.scan import Scanner
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import text_scorer
 from tiny_language_models import CHAT, checkpoint, tokenizer

@@ -4,8 +4,10 @@ Files are written byte by byte where `DataFrame.to_csv` of the authors' Python 3
 newer one's: before 3.13 a lone carriage return is not quoted.
 """
 
+import importlib.util
 import logging
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,6 @@ from pessimal.tables.published import (
     read_checkpoints,
     read_eloeverything,
     read_factorial54,
-    read_rank_results,
     read_vocabulary,
 )
 
@@ -33,6 +34,7 @@ LAB = {
     "org/some_model": ModelDescription(label="Some"),
 }
 KNOWN = Known(prompts=PROMPTS, models=LAB)
+IN_ORDER = Path(__file__).parents[2] / "experiments/inherited_values/published/in_order.py"
 
 
 def test_eloeverything_gives_one_table_a_model_with_the_peoples_scores(tmp_path):
@@ -471,12 +473,15 @@ def test_the_54_prompts_are_worded_as_published():
 def test_median_ranks_are_read_once_whatever_their_layout(tmp_path):
     """One of the published files has each row once for each word and no base; another has a column
     X of nothing and further columns."""
+    spec = importlib.util.spec_from_file_location("in_order", IN_ORDER)
+    in_order = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(in_order)
     head = '"","model_id","Category","checkpoint","base_model","sum_value"\n'
     rows = ['"lab-gem_lora","Agency",1000,"Gemma",735.5', '"Qwen2.5-3B","Agency",1000,NA,816']
     rows += ['"Qwen2.5-3B","Agency",2000,NA,803.5', '"R-Lla-3B","Communion",1,NA,725']
     file = tmp_path / "rank_results_uf_100.csv"
     file.write_text(head + "".join(f'"{n}",{row}\n' for n, row in enumerate(rows * 3)))
-    table = read_rank_results(file)
+    table = in_order.read_rank_results(file)
     assert table["run"].tolist() == ["lab-gem_lora", "Qwen2.5-3B", "Qwen2.5-3B", "R-Lla-3B"]
     assert table["base"].tolist() == ["Gemma", "Qwen", "Qwen", "Llama"]
     assert table["step"].tolist() == [1000, 1000, 2000, 1]
@@ -485,10 +490,10 @@ def test_median_ranks_are_read_once_whatever_their_layout(tmp_path):
         '"X","model_id","Category","checkpoint","base_model","sum_value","data_size","prompt"\n'
         'NA,"R-Gem-2B","Agency",1,"Gemma",720.5,85,"Greatest"\n'
     )
-    assert read_rank_results(file)["median_rank"].tolist() == [720.5]
+    assert in_order.read_rank_results(file)["median_rank"].tolist() == [720.5]
     file.write_text(head + f"1,{rows[0]}\n2,{rows[0].replace('735.5', '12')}\n")
     with pytest.raises(InputError, match="two median ranks of lab-gem_lora, Agency, step 1000"):
-        read_rank_results(file)
+        in_order.read_rank_results(file)
     file.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="lacks the column 'model_id'"):
-        read_rank_results(file)
+        in_order.read_rank_results(file)

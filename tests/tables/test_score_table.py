@@ -16,7 +16,6 @@ from pessimal.tables import (
     ScoreTable,
     read_score_table,
     reward_matrix,
-    shared_items,
     write_score_table,
 )
 from pessimal.tables.score_table import (
@@ -127,8 +126,8 @@ def test_other_files_are_refused_with_the_way_out(tmp_path):
 def test_shared_vocabulary_leaves_out_what_any_model_has_twice_or_not():
     first = made(["a", "b", "c", "d", "null"])
     second = made(["d", "c", "a", "a", "null", "e"], model="n")
-    assert shared_items([first, second]).tolist() == ["c", "d", "null"]
     matrix = reward_matrix([first, second])
+    assert matrix.index.tolist() == ["c", "d", "null"]
     assert matrix.loc["d"].tolist() == [3.0, 0.0]
     assert matrix.columns.tolist() == ["m", "n"]
 
@@ -136,16 +135,15 @@ def test_shared_vocabulary_leaves_out_what_any_model_has_twice_or_not():
 def test_texts_that_a_template_would_trim_to_one_input_count_once():
     texts = ["love", " love", "  love", " war", "peace"]
     tables = [made(texts, mode="published"), made(texts, mode="published", model="n")]
-    assert shared_items(tables).tolist() == [" war", "love", "peace"]
-    assert len(shared_items(tables, paper=True)) == 5
+    assert reward_matrix(tables).index.tolist() == [" war", "love", "peace"]
+    assert len(reward_matrix(tables, paper=True)) == 5
     exact = [made(texts), made(texts, model="n")]
-    assert len(shared_items(exact)) == 5, "by id each token is an input of its own"
+    assert len(reward_matrix(exact)) == 5, "by id each token is an input of its own"
 
 
 def test_stripped_texts_meet_across_vocabularies_and_the_barest_counts():
     a = made(["love", " love", " war", "peace", "\n", "only a"], [1, 2, 3, 4, 5, 6], model="a")
     b = made([" love", "war", "War", " peace", "  ", "only b"], [1, 2, 3, 4, 5, 6], model="b")
-    assert list(shared_items([a, b])) == [" love"]
     matrix = reward_matrix([a, b], stripped=True)
     assert list(matrix.index) == ["love", "peace", "war"], "white space alone is no text"
     assert matrix["a"].tolist() == [1, 4, 3]

@@ -40,7 +40,7 @@ def test_a_bad_file_is_refused(tmp_path, rows, message):
 
 def test_a_file_without_elo_is_refused(tmp_path):
     (tmp_path / "elo.csv").write_text("name,score\na,1\n")
-    with pytest.raises(InputError, match="lacks the column 'elo_score'"):
+    with pytest.raises(InputError, match="lacks the column elo_matches and elo_score"):
         read_preferences(tmp_path / "elo.csv")
 
 

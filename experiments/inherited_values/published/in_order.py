@@ -31,6 +31,8 @@ LAYOUT = {
     "training": "data/reward_model_training",
 }
 """Where each input lies in AUTHORS."""
+FAMILIES = ("Gemma", "Llama", "Qwen")
+"""Bases of the reward models; the name of a run has the first letters of one."""
 PRETRAINED = ("google/gemma-2-2b", "meta-llama/Llama-3.2-3B")
 INSTRUCTED = ("google/gemma-2-2b-it", "meta-llama/Llama-3.2-3B-Instruct")
 FIGURE_3 = (
@@ -336,12 +338,56 @@ def section(step: Step, place: int, folder: Path, out: Path) -> list[str]:
     return [*lines, ""]
 
 
+def read_rank_results(path: Path) -> pd.DataFrame:
+    """Median ranks of categories of words over a training, as the follow-up gives those of its
+    trained reward models (`rank_results_*.csv`; its Figure 4b).
+
+    They are no scores, so they are not imported. Rows that stand there several times (once for each
+    word, in one file) count once; the column of row numbers (`X` or without a name) is not read.
+
+    Returns:
+        One row per run, category and step: run, base (what the file says; where it says nothing,
+        the family that the run's name has), category, step (whole number), median_rank (1 = best).
+
+    Raises:
+        InputError: another layout, a value that is no number, or two median ranks of one run,
+            category and step.
+    """
+    from pessimal.errors import InputError
+    from pessimal.tables.files import read_csv
+    from pessimal.tables.published import numbers, whole_numbers
+
+    table = read_csv(path)
+    columns = ["model_id", "Category", "checkpoint", "base_model", "sum_value"]
+    if missing := [column for column in columns if column not in table]:
+        raise InputError(
+            f"{path} lacks the column {missing[0]!r}; median ranks over a training have "
+            f"{', '.join(columns)}"
+        )
+    run = table["model_id"]
+    named = [next((base for base in FAMILIES if base[:3].lower() in r.lower()), r) for r in run]
+    ranks = pd.DataFrame(
+        {
+            "run": run,
+            "base": table["base_model"].where(~table["base_model"].isin(["", "NA"]), named),
+            "category": table["Category"],
+            "step": whole_numbers(path, table, "checkpoint"),
+            "median_rank": numbers(path, table, "sum_value").astype(float),
+        }
+    ).drop_duplicates(ignore_index=True)
+    if (again := ranks.duplicated(["run", "category", "step"])).any():
+        row = ranks[again].iloc[0]
+        raise InputError(
+            f"{path} has two median ranks of {row['run']}, {row['category']}, step {row['step']}"
+        )
+    return ranks
+
+
 def ablations(folder: Path, out: Path) -> list[str]:
     """Figure 4b, from medians that the authors give: those of each run's last checkpoint, against
     the number of pairs that it was trained on. Drawn to OUT/ablations."""
     from pessimal.plots import Scatter
     from pessimal.report.write import write_results
-    from pessimal.tables.published import read_rank_results
     from pessimal.tables.result import Result
 
     pieces = []

@@ -39,12 +39,10 @@ def agreement(
     rewards: pd.DataFrame,
     *,
     dependent: Dependence | None = None,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
     persistence: float = RBO_PERSISTENCE,
     depth: int = RBO_DEPTH,
     top: int = TOP,
+    **draws,
 ) -> pd.DataFrame:
     """Kendall's tau-b, Spearman's rho, rank-biased overlap and the shared ends of every pair of
     models.
@@ -99,7 +97,6 @@ def agreement(
         name: [statistic(ranks[a], ranks[b], likeness=likenesses[a, b]) for a, b in pairs]
         for name, statistic in (("kendall", kendall), ("spearman", spearman))
     }
-    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
         n=len(rewards), **with_intervals(statistics, dependent, **draws)
     )
@@ -117,29 +114,11 @@ def agreement(
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:
-    """One column of `agreement` as a symmetric model × model matrix with a unit diagonal.
-
-    Raises:
-        TableError: no such column, or a pair of models is missing.
-    """
-    if value not in agreement:
-        raise TableError(
-            f"No column {value!r} in the agreement table; there are {list(agreement.columns)}."
-        )
+    """One column of `agreement` as a symmetric model × model matrix with a unit diagonal."""
     models = list(dict.fromkeys([*agreement["model_a"], *agreement["model_b"]]))
-    matrix = pd.DataFrame(np.nan, index=models, columns=models)
-    for a, b, number in zip(
-        agreement["model_a"], agreement["model_b"], agreement[value], strict=True
-    ):
+    matrix = pd.DataFrame(np.eye(len(models)), index=models, columns=models)
+    for a, b, number in agreement[["model_a", "model_b", value]].itertuples(index=False):
         matrix.loc[a, b] = matrix.loc[b, a] = number
-    for model in models:
-        matrix.loc[model, model] = 1.0
-    if matrix.isna().any(axis=None):
-        a, b = matrix.isna().stack().idxmax()
-        raise TableError(
-            f"The agreement table has no row for {a} and {b}; it needs one for every pair of its "
-            "models."
-        )
     return matrix
 
 

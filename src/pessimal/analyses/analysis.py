@@ -217,9 +217,21 @@ def whose(heads: Mapping[str, Heads | None], labels: Mapping[str, str]) -> tuple
     return tuple(f"{', '.join(names)}: {why[of]}" for of, names in models.items())
 
 
-def of_random_heads(share: float, of: str) -> str:
-    """How many random heads show as much, for headlines."""
-    return f"random heads {ON[of]}: {'under 1' if share < 0.005 else f'{100 * share:.0f}'}%"
+def of_random_heads(row: pd.Series) -> str:
+    """How many random heads show as much as a row, behind the number of a headline; empty where
+    that is not known."""
+    share = row["random_head"]
+    if np.isnan(share):
+        return ""
+    shown = "under 1" if share < 0.005 else f"{100 * share:.0f}"
+    return f"; random heads {ON[row['states']]}: {shown}%"
+
+
+def by_heads(table: pd.DataFrame, corrected: str = "p_holm") -> tuple[str, str | None]:
+    """The column of corrected p that a result goes by, and that of the band of random heads: theirs
+    where they are known, else `corrected` and none."""
+    known = table["random_head_holm"].notna().any()
+    return ("random_head_holm", "heads_within") if known else (corrected, None)
 
 
 @dataclass(frozen=True)

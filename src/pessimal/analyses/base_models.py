@@ -95,12 +95,8 @@ def word_mwlr(table: pd.DataFrame, words: Sequence[str]) -> pd.DataFrame:
         log_q (of the word, nats), implicit_reward (log q − log p), mwlr (mean over its tokens, as
         published, nats), mwlr_sum.
 
-    Raises:
-        TableError: a column is missing.
-
     Source: Christian et al. 2026 (arXiv 2601.20838), Figure 3; there p is Gemma and q is Llama.
     """
-    _check_columns(table)
     spelled = pd.Series([text.strip().lower() for text in table["text"].tolist()], dtype=object)
     rows = []
     for word in dict.fromkeys(word.strip().lower() for word in words):
@@ -129,7 +125,6 @@ def divergence(table: pd.DataFrame) -> pd.DataFrame:
             kl_q_p, kl_p_q, jeffreys,
         sum_mwlr.
     """
-    _check_columns(table)
     p, q = np.exp(table["log_p"]), np.exp(table["log_q"])
     ratio = table["implicit_reward"]
     row = {
@@ -155,11 +150,7 @@ def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
             ("top" where model 2 says
         it more, or "bottom"), rank (1 = the most extreme), text, value (nats), tied, tied_left_out,
         log_p, log_q.
-
-    Raises:
-        TableError: a column is missing, or k is not positive.
     """
-    _check_columns(table)
     named = table.assign(candidate_id=range(len(table)), token=table["text"])
     ends = [extremes(named.assign(reward=table[m], measure=m), k=k) for m in MEASURES]
     extremes_of_both = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
@@ -169,13 +160,7 @@ def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
 
 
 def reward_correlation(
-    rewards: pd.DataFrame,
-    scores: pd.DataFrame,
-    *,
-    dependent: Dependence | None = None,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    rewards: pd.DataFrame, scores: pd.DataFrame, *, dependent: Dependence | None = None, **draws
 ) -> pd.DataFrame:
     """Rank correlation of each reward model with each score that language models give the same
     candidates.
@@ -189,6 +174,7 @@ def reward_correlation(
         rewards: candidates × reward models.
         scores: candidates × scores (log-probabilities of a model, implicit rewards of a pair), same
             candidates.
+        draws: of the bootstrap (see `ranks.bootstrapped`).
 
     Returns:
         One row per pair: model, score, n, kendall, low, high (of tau), spearman, spearman_low,
@@ -221,7 +207,6 @@ def reward_correlation(
                 statistic(model_ranks, other, likeness=likeness)
                 for statistic in (kendall, spearman)
             ]
-    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     estimates, low, high = bootstrapped(statistics, dependent, **draws)
     return pd.DataFrame(rows).assign(
         kendall=estimates[::2],
@@ -231,14 +216,6 @@ def reward_correlation(
         spearman_low=low[1::2],
         spearman_high=high[1::2],
     )
-
-
-def _check_columns(table: pd.DataFrame) -> None:
-    if missing := [name for name in COLUMNS if name not in table]:
-        raise TableError(
-            f"The table lacks {', '.join(missing)}; it has {', '.join(map(str, table.columns))}. "
-            "Give one of `implicit_reward`."
-        )
 
 
 @analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)

@@ -15,34 +15,18 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
 from pessimal.tables.join import reward_matrix
 from pessimal.tables.result import Estimate, Result, merged, weight_of
-from pessimal.tables.table_set import TableSet, run_and_step
+from pessimal.tables.table_set import TableSet, runs_of
 from pessimal.tables.words import by_word
 
 ANY_WORD = "all shared words"
 """In place of a dictionary: the words that all checkpoints share."""
 
 
-def step_ranks(scores: pd.DataFrame) -> pd.DataFrame:
-    """Rank of each token at each step, 1 for the highest score; ties share their mean rank.
-
-    Args:
-        scores: tokens × steps (or anything else in columns), none missing.
-
-    Raises:
-        TableError: a score is missing.
-
-    Source: follow-up to Christian et al. (2026), Figures 4 and 5.
-    """
-    if lost := int(scores.isna().to_numpy().sum()):
-        raise TableError(f"{lost} scores are missing; give only the tokens that every step has.")
-    return scores.rank(ascending=False)
-
-
 def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
     """How far each token has risen from the first step to the last.
 
     Args:
-        ranks: tokens × steps, of `step_ranks`; columns are numbers of steps, in any order.
+        ranks: tokens × steps, of ranks; columns are numbers of steps, in any order.
 
     Returns:
         Index as given, the furthest risen first: first_step, last_step, first_rank, last_rank,
@@ -52,8 +36,6 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
     Raises:
         TableError: fewer than two steps.
     """
-    if ranks.shape[1] < 2:
-        raise TableError(f"{ranks.shape[1]} steps; a change is between two.")
     first, last = min(ranks.columns), max(ranks.columns)
     changes = pd.DataFrame(
         {
@@ -78,14 +60,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """
     results, notes = [], []
     for prompt, members in tables.by_prompt.items():
-        runs: dict[str, dict[int, str]] = {}
-        for provenance in (table.provenance for table in members):
-            if (checkpoint := run_and_step(provenance)) is not None:
-                runs.setdefault(checkpoint[0], {})[checkpoint[1]] = provenance.model
+        runs = {
+            run: {step: table.provenance.model for step, table in steps.items()}
+            for run, steps in runs_of(members).items()
+        }
         notes += [
             f"{run} on {prompt}: one checkpoint, no change" for run, s in runs.items() if len(s) < 2
         ]
-        runs = {run: dict(sorted(steps.items())) for run, steps in runs.items() if len(steps) > 1}
+        runs = {run: steps for run, steps in runs.items() if len(steps) > 1}
         if runs:
             results += _of_prompt(prompt, runs, tables, options, notes)
     if not results:
@@ -118,13 +100,13 @@ def _of_prompt(
         medians = pd.concat([pairs, medians.drop(columns=["model", "prompt"])], axis=1)
         results.append(_categories_result(medians.assign(dictionary=name, **where), name))
         words, categories = word_scores(rewards, dictionary)
-        ranks = step_ranks(words)
+        ranks = words.rank(ascending=False)
         for run, steps in runs.items():
             moved = rank_changes(ranks[list(steps.values())].set_axis(list(steps), axis=1))
             moved = moved.rename_axis("word").reset_index()
             moved["category"] = moved["word"].map(categories)
             changes.append(moved.assign(dictionary=name, run=run, words=len(ranks), **where))
-    ranks = step_ranks(by_word(matrix[list(names)]))
+    ranks = by_word(matrix[list(names)]).rank(ascending=False)
     for run, steps in runs.items():
         moved = rank_changes(ranks[list(steps.values())].set_axis(list(steps), axis=1))
         ends = pd.concat([moved.head(options.top), moved.tail(options.top)])

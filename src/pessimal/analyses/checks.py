@@ -8,34 +8,21 @@ import pandas as pd
 
 from pessimal.errors import TableError
 
+LEAST_ITEMS = 3
 
-def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1, least_items: int = 3) -> None:
+
+def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1) -> None:
     """Refuse a reward matrix (items × models) from which no statistic can be computed.
 
     Raises:
-        TableError: too few items or models, a model named twice, a column that is not numeric, or a
-            reward that is missing or infinite.
+        TableError: too few items or models, or a reward that is missing or infinite.
     """
     items, models = rewards.shape
-    if models < least_models or items < least_items:
+    if models < least_models or items < LEAST_ITEMS:
         raise TableError(
-            f"The reward matrix has {items} items and {models} models; at least {least_items} "
+            f"The reward matrix has {items} items and {models} models; at least {LEAST_ITEMS} "
             f"items and {least_models} models are needed. Give more score tables, or tables that "
             "share more items."
-        )
-    if twice := sorted(rewards.columns[rewards.columns.duplicated()].map(str).unique()):
-        raise TableError(
-            f"Models named more than once: {', '.join(twice)}. A model is one column; drop or "
-            "rename the others."
-        )
-    if other := [
-        str(model)
-        for model, kind in rewards.dtypes.items()
-        if not pd.api.types.is_float_dtype(kind)
-    ]:
-        raise TableError(
-            f"Rewards are not floats for: {', '.join(other)}. Convert the columns with "
-            "`.astype(float)`."
         )
     finite = np.isfinite(rewards.to_numpy())
     if not finite.all():
@@ -62,26 +49,6 @@ def check_varied(rewards: pd.DataFrame) -> None:
             f"The same reward for every item from: {', '.join(constant)}. No correlation is "
             "defined; leave these models out, or look at their scan with `pessimal check`."
         )
-
-
-def check_square(matrix: pd.DataFrame, *, name: str, least: int = 2) -> None:
-    """Refuse a model × model matrix that is not square, symmetric and complete.
-
-    Raises:
-        TableError: says which of these fails.
-    """
-    if list(matrix.index) != list(matrix.columns) or not matrix.index.is_unique:
-        raise TableError(
-            f"The {name} matrix must carry the same models, each once, in the same order as rows "
-            f"and columns; its rows are {list(matrix.index)}, its columns {list(matrix.columns)}."
-        )
-    if len(matrix) < least:
-        raise TableError(
-            f"The {name} matrix has {len(matrix)} models; at least {least} are needed."
-        )
-    values = matrix.to_numpy(dtype=float)
-    if not np.isfinite(values).all() or not np.allclose(values, values.T):
-        raise TableError(f"The {name} matrix must be symmetric and without missing values.")
 
 
 def align(

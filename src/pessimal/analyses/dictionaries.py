@@ -30,7 +30,7 @@ from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm, median_interval
 from pessimal.tables.result import Effect, Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
-from pessimal.tables.table_set import TableSet, labels_of, run_and_step
+from pessimal.tables.table_set import TableSet, labels_of, runs_of
 from pessimal.texts import signed
 
 LEAST_WORDS = 6
@@ -162,25 +162,16 @@ def median_ranks(
         median_rank, low, high, tied (words of the category that share their reward with another).
 
     Raises:
-        TableError: fewer than two categories with enough words, a missing reward, or prompts with
-            other models.
+        TableError: fewer than two categories with enough words.
 
     Source: follow-up to Christian et al. (2026), Big Two.
     """
-    models = {prompt: sorted(by_model) for prompt, by_model in rewards.items()}
-    if len(set(map(tuple, models.values()))) != 1:
-        raise TableError(
-            f"Every prompt needs the same models; given were {models}. Scan what is missing, or "
-            "leave prompts out."
-        )
     by_word = _by_word(rewards, dictionary, spelling)
     members = _members(_common(by_word), dictionary)
     ranked_words = pd.Index(sorted(set(pd.concat(list(members.values())))))
     rows = []
     for (prompt, model), values in by_word.items():
         values = values.reindex(ranked_words)
-        if lost := values.isna().sum():
-            raise TableError(f"{model} on {prompt}: {lost} rewards are missing; scan it again.")
         ranks, shared = values.rank(ascending=False), values.duplicated(keep=False)
         for category, words in members.items():
             (low,), (high,) = median_interval(
@@ -243,7 +234,7 @@ def category_means(
 
     Args:
         medians: of `median_ranks`.
-        polarity: 1 or −1 by prompt; TableError where one has none.
+        polarity: 1 or −1 by prompt.
         bases: base by model; without it there is only `all bases`.
         lineages: lineage by model; one that is not named is its own.
 
@@ -708,15 +699,10 @@ def _usable(
 def _earlier_checkpoints(tables: Iterable[ScoreTable]) -> set[str]:
     """Checkpoints whose run has a later one: counted as models they would be one training many
     times."""
-    steps: dict[str, dict[str, int]] = {}
-    for table in tables:
-        if (checkpoint := run_and_step(table.provenance)) is not None:
-            steps.setdefault(checkpoint[0], {})[table.provenance.model] = checkpoint[1]
     return {
-        model
-        for by_model in steps.values()
-        for model, step in by_model.items()
-        if step < max(by_model.values())
+        table.provenance.model
+        for steps in runs_of(tables).values()
+        for table in list(steps.values())[:-1]
     }
 
 

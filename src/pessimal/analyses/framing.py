@@ -63,12 +63,7 @@ Pair = tuple[pd.Series, pd.Series]
 
 
 def reversals(
-    pairs: Mapping[str, Pair],
-    *,
-    meanings: Meanings | None = None,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    pairs: Mapping[str, Pair], *, meanings: Meanings | None = None, **draws
 ) -> pd.DataFrame:
     """How each model's rewards under two prompts hang together.
 
@@ -84,6 +79,7 @@ def reversals(
             opposite; same items, index = text.
         meanings: of words: those alike in meaning are not independent. None takes them for
             independent.
+        draws: of the bootstrap (see `ranks.bootstrapped`).
 
     Returns:
         One row per model, in the order given: model, n, reversal, reversal_low, reversal_high,
@@ -92,15 +88,11 @@ def reversals(
         _high, share_sum.
 
     Raises:
-        TableError: there are no models, items differ, a reward is missing, or one column does not
-            vary.
+        TableError: items differ, a reward is missing, or one column does not vary.
 
     Source: Christian et al. 2025, Figure 4; Goodman & Kruskal 1954 for the pairs that are left out.
     """
-    if not pairs:
-        raise TableError("No model was given; two prompts are compared within one model at least.")
     rows = []
-    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     for model, (first, second) in pairs.items():
         pair = _pair(first, second)
         check_varied(pair)
@@ -233,12 +225,10 @@ def ends_of_axes(first: pd.Series, second: pd.Series, *, k: int = 20) -> pd.Data
         rank (1 = the outermost), text, reward_first, reward_second, value (on the axis), tied.
 
     Raises:
-        TableError: the items differ, a reward is missing, or k is below 1.
+        TableError: the items differ, or a reward is missing.
 
     Source: Christian et al. 2025, Tables A8 (best + worst) and A9 (best − worst).
     """
-    if k < 1:
-        raise TableError(f"k={k} items at each end; give at least 1.")
     pair = _pair(first, second)
     x, y = pair["first"].to_numpy(), pair["second"].to_numpy()
     pieces = []
@@ -452,9 +442,7 @@ def _headline(head: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> 
     share = f"{most['unit_reversal']:.0%}"
     interval = f" [{most['unit_low']:.0%}, {most['unit_high']:.0%}]"
     interval = "" if np.isnan(most["unit_low"]) else interval
-    heads = ""
-    if most["states"]:
-        heads = f"; {of_random_heads(most['random_head'], most['states'])}"
+    heads = of_random_heads(most)
     if len(head) == 1:
         if most["beyond_p"] <= LEVEL:
             return f"{pairs}, {model} reverses {share}{interval} of pairs of {units}{heads}."

@@ -11,6 +11,7 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    by_heads,
     heads_by_model,
     of_random_heads,
     whose,
@@ -82,7 +83,7 @@ def frequency_slopes(
         `LEAST_WORDS` words has no rows.
 
     Raises:
-        TableError: see `words.check_words` and `words.with_half_sums`; or no set has enough words.
+        TableError: see `words.check_words`; or no set has enough words.
 
     Source: Christian et al. 2025, Figure 3D (rated words, one prompt; see
         `published_frequency_slopes`).
@@ -149,7 +150,7 @@ def published_frequency_slopes(
 
     Source: the code of Christian et al. 2025, Figure 3D.
     """
-    check_words(tokens, repeated=True)
+    check_words(tokens)
     rated = tokens[valence.index.get_indexer(tokens.index) >= 0]
     joined = rated.join(per_million[per_million > 0].rename("per_million"), how="inner")
     if len(joined) < LEAST_WORDS:
@@ -252,14 +253,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # Of rated words where there are any: their valence is controlled.
     main = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
     main = main[main["prompt"] == main["prompt"].iloc[0]]
-    tested = "p_holm" if main["random_head_holm"].isna().all() else "random_head_holm"
+    tested, band = by_heads(main)
     certain = main[tested] <= LEVEL
     first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    label, beside = tables.labels[first["model"]], ""
-    if tested == "random_head_holm":
-        beside = f"; {of_random_heads(first['random_head'], first['states'])}"
-    slope = f"{first['slope_sd']:+.2f} SD per {unit}{beside}"
+    label = tables.labels[first["model"]]
+    slope = f"{first['slope_sd']:+.2f} SD per {unit}{of_random_heads(first)}"
     follow = f"{label} rewards {'frequent' if first['slope'] > 0 else 'rare'} words"
     if len(main) > 1:
         follow = f"{certain.sum()} of {len(main)} models follow word frequency; steepest, {label}"
@@ -278,7 +277,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         null=0.0,
         of="tokens" if options.paper else "words",
         unit="SD",
-        band=None if tested == "p_holm" else "heads_within",
+        band=band,
     )
     return [
         Result.of_row(

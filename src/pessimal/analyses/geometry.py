@@ -5,7 +5,6 @@ import pandas as pd
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
-from pessimal.analyses.checks import check_square
 from pessimal.plots import Scatter
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
@@ -25,21 +24,17 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
     Compare two maps up to Procrustes only.
 
     Args:
-        dissimilarity: model × model, such as 1 − Kendall's tau; zero diagonal.
+        dissimilarity: three models or more × the same, such as 1 − Kendall's tau; zero diagonal.
 
     Returns:
         model, x, y (in units of dissimilarity), and Kruskal's normalised stress-1: the root of the
         squared misfit over the squared map distances; 0 exact, .05 good, .1 fair, .2 poor.
-
-    Raises:
-        TableError: not square and symmetric, or fewer than three models.
 
     Source: Christian et al. 2025, Figure 2B.
     """
     from sklearn import config_context
     from sklearn.manifold import MDS
 
-    check_square(dissimilarity, name="dissimilarity", least=3)
     scaling = MDS(
         n_components=2,
         metric="precomputed",
@@ -50,12 +45,11 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
         random_state=seed,
         normalized_stress=True,
     )
-    with config_context(assume_finite=True, skip_parameter_validation=True):  # checked above
+    with config_context(assume_finite=True, skip_parameter_validation=True):
         places = scaling.fit_transform(dissimilarity.to_numpy(dtype=float, copy=True))
     x, y = _oriented(places).T
-    return pd.DataFrame({"model": list(dissimilarity.index), "x": x, "y": y}), float(
-        scaling.stress_
-    )
+    table = pd.DataFrame({"model": list(dissimilarity.index), "x": x, "y": y})
+    return table, float(scaling.stress_)
 
 
 def _oriented(places: np.ndarray) -> np.ndarray:

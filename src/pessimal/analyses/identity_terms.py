@@ -251,20 +251,11 @@ def identity_effects(
         of controls that lie below the term on it), controls (the nearest).
 
     Raises:
-        TableError: a word of the matches has no reward, a prompt or the main measure is not there,
-            or one does not vary.
+        TableError: rewards under a prompt do not vary.
 
     Source: ours. Berger 1982 for the intersection-union test.
     """
-    if unknown := [name for name in pair or () if name not in rewards]:
-        raise TableError(f"No prompt {unknown[0]!r} among the rewards; there are {list(rewards)}.")
-    at = rewards.index.get_indexer(matches.words)
-    if len(missing := matches.words[at < 0]):
-        raise TableError(
-            f"{len(missing)} words that were matched have no reward, such as {missing[0]!r}; match "
-            "the words of the rewards' own index."
-        )
-    values = rewards.iloc[at]
+    values = rewards.iloc[rewards.index.get_indexer(matches.words)]
     check_rewards(values)
     check_varied(values)
     main = main or (HALF_SUM if pair else values.columns[0])
@@ -274,8 +265,6 @@ def identity_effects(
         a, b = (values[name] for name in pair)
         values = values.assign(**{HALF_SUM: (a + b) / 2, HALF_DIFFERENCE: (a - b) / 2})
     measures, grid = list(values), values.to_numpy(dtype=float)  # (words, measures)
-    if main not in measures:
-        raise TableError(f"No measure {main!r} to report single terms on; there are {measures}.")
     reward_sd, topics = float(spread[main]), list(matches.topics.values())
     noise = _within([*matches.axes.values(), *topics], grid)
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
@@ -508,8 +497,7 @@ def _effects(
     share = 1 if pair else 1 / 2
     estimate, n_models = number.at(row), rows["model"].nunique()
     beside = f"; so do {len(alike)} of {n_models} models" if n_models > 1 and len(alike) else ""
-    if not np.isnan(row["random_head"]):
-        beside += f"; {of_random_heads(row['random_head'], row['states'])}"
+    beside += of_random_heads(row)
     first = Result(
         "identity",
         effects,

@@ -14,6 +14,7 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    by_heads,
     by_lexicon,
     heads_by_model,
     of_random_heads,
@@ -36,7 +37,6 @@ def lexicon_groups(
     words: pd.DataFrame,
     valence: pd.Series,
     *,
-    repeated: bool = False,
     heads: States | None = None,
     zipf: pd.Series | None = None,
     confidence: float = 0.95,
@@ -79,7 +79,7 @@ def lexicon_groups(
 
     Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters); DeLong et al. 1988.
     """
-    check_words(words, repeated=repeated)
+    check_words(words)
     place = valence.index.get_indexer(words.index)
     sign = np.where(
         place >= 0, np.sign(valence.to_numpy(dtype=float)[place]) if len(valence) else 0, 0
@@ -197,7 +197,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         lambda model, words, valence: lexicon_groups(
             words,
             valence,
-            repeated=options.paper,
             heads=heads[model],
             zipf=zipf,
             confidence=options.confidence,
@@ -214,13 +213,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         table[corrected] = table.groupby("lexicon", sort=False)[p].transform(holm)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
-    tested = "auc_p_holm" if first["random_head_holm"].isna().all() else "random_head_holm"
+    tested, band = by_heads(first, "auc_p_holm")
     holds = first[tested] <= LEVEL
     among = first[holds] if holds.any() else first
     row = among.loc[(among["auc"] - 0.5).abs().idxmax()]
-    label, share = tables.labels[row["model"]], f"{row['auc']:.0%} of pairs"
-    if tested == "random_head_holm":
-        share += f"; {of_random_heads(row['random_head'], row['states'])}"
+    label, share = tables.labels[row["model"]], f"{row['auc']:.0%} of pairs{of_random_heads(row)}"
     who = f"{label} rewards words that {lexicon} calls positive above negative ones"
     if len(first) > 1:
         who = (
@@ -238,7 +235,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         n="stems",
         of="stems",
         symbol="auc",
-        band=None if tested == "auc_p_holm" else "heads_within",
+        band=band,
     )
     means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
     return [

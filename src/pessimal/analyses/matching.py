@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pessimal.errors import TableError
 from pessimal.tables.words import stems
 
 CONTROLS = 20
@@ -75,16 +74,7 @@ def matched_controls(
     Returns:
         One row per group, term and control, in the order given, nearest controls first: group,
         term, control, distance.
-
-    Raises:
-        TableError: no column zipf, or a word named twice.
     """
-    if "zipf" not in covariates or not covariates.index.is_unique:
-        raise TableError(
-            f"Matching needs one row a word with a column 'zipf'; given are {len(covariates)} rows "
-            f"of {covariates.index.nunique()} words with the columns {list(covariates.columns)}. "
-            "Drop the repeated words."
-        )
     words = covariates.index.tolist()
     places = {word: place for place, word in enumerate(words)}
     stem, known_stems = pd.factorize(stems_of(words))  # stem: (words,) its number
@@ -176,7 +166,7 @@ def balance(matches: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
     together as much as the term.
 
     Args:
-        matches: of `matched_controls`.
+        matches: of `matched_controls`, one set at least.
         covariates: the same as given there.
 
     Returns:
@@ -185,16 +175,8 @@ def balance(matches: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
         words), terms, words, controls (means), before, after (standardised differences; 0 where
         neither varies).
 
-    Raises:
-        TableError: no term was matched.
-
     Source: Stuart 2010 (Matching methods for causal inference), section 4.1.
     """
-    if matches.empty:
-        raise TableError(
-            "No term has controls, so there is no balance to look at. Give more words, or other "
-            "terms."
-        )
     covered = covariates[covariates["zipf"].notna()]
     filled = covered.fillna(0.0).join(
         covered.drop(columns="zipf").notna().astype(float).add_suffix(" rated")

@@ -45,14 +45,8 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
     two.
 
     Raises:
-        TableError: fewer than two modes, other candidates in one than in another, or a reward is
-            missing.
+        TableError: other candidates in one than in another, or a reward is missing.
     """
-    if len(scans) < 2:
-        raise TableError(
-            f"Modes are compared with one another; given was {', '.join(scans) or 'none'}. Scan "
-            "the same model and prompt again in another: pessimal scan mode=text"
-        )
     by_id = {mode: rows.set_index("candidate_id").sort_index() for mode, rows in scans.items()}
     first, *others = by_id
     for mode in others:
@@ -70,14 +64,7 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
     return SideBySide(by_id[first][["token", "text", "kind"]].assign(survives=survives), rewards)
 
 
-def compare_modes(
-    scans: SideBySide,
-    *,
-    top: int = 20,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> pd.DataFrame:
+def compare_modes(scans: SideBySide, *, top: int = 20, **draws) -> pd.DataFrame:
     """How far two modes give one model the same order of tokens, over all tokens and over parts of
     them.
 
@@ -90,7 +77,7 @@ def compare_modes(
     Args:
         scans: of `side_by_side`.
         top: k, tokens at each end.
-        replicates, confidence, seed: of the bootstrap; the same draws serve every pair.
+        draws: of the bootstrap (see `ranks.bootstrapped`); the same serve every pair.
 
     Returns:
         One row per pair of modes and part: mode_a, mode_b, tokens (the part), n, surviving (share),
@@ -107,9 +94,7 @@ def compare_modes(
     pieces: dict[tuple[str, str], list[dict]] = {pair: [] for pair in scans.pairs}
     for part, members in _parts(scans.tokens):
         rewards, survives = scans.rewards[members], scans.tokens.loc[members, "survives"]
-        correlations = _correlations(
-            rewards, replicates=replicates, confidence=confidence, seed=seed
-        )
+        correlations = _correlations(rewards, **draws)
         tied = rewards.apply(lambda column: column.duplicated(keep=False).sum())
         distinct = rewards.nunique()
         k = min(top, len(rewards))
@@ -190,12 +175,12 @@ def _parts(tokens: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
             yield kind, (tokens["kind"] == kind).to_numpy()
 
 
-def _correlations(rewards: pd.DataFrame, **bootstrap) -> dict[tuple[str, str], dict[str, float]]:
+def _correlations(rewards: pd.DataFrame, **draws) -> dict[tuple[str, str], dict[str, float]]:
     """`agreement` of every two modes (candidates × modes) in which these tokens differ."""
     varied = rewards.loc[:, rewards.nunique() > 1]
     if len(varied) < 3 or varied.shape[1] < 2:
         return {}
-    table = agreement(varied, **bootstrap).set_index(["model_a", "model_b"])
+    table = agreement(varied, **draws).set_index(["model_a", "model_b"])
     return table[STATISTICS].to_dict("index")
 
 

@@ -55,9 +55,7 @@ def human_correlation(
     elo: pd.Series,
     *,
     heads: Mapping[str, Callable[[Sequence[str]], np.ndarray]] | None = None,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    **draws,
 ) -> pd.DataFrame:
     """Rank correlation of each model's rewards with the human scores.
 
@@ -71,6 +69,7 @@ def human_correlation(
         elo: human score per item, higher is better, indexed by the same items.
         heads: by model, items → the states (items, spaces, directions) that random heads would be
             on; of a model without them random_head is missing.
+        draws: of the bootstrap (see `ranks.bootstrapped`).
 
     Returns:
         One row per model: model, n, spearman, kendall, low, high (both of Spearman's rho),
@@ -90,7 +89,6 @@ def human_correlation(
     ranks = [ranked(rewards[model].to_numpy()) for model in rewards]
     rhos = [spearman(model, human) for model in ranks]
     taus = [kendall(model, human) for model in ranks]
-    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     estimates, low, high = bootstrapped(rhos + taus, **draws)
     rho, tau = slice(None, len(rhos)), slice(len(rhos), None)
     table = pd.DataFrame(
@@ -668,9 +666,7 @@ def _correlation_result(
     sizes = found["spearman"].abs() if len(found) else rows["agreement"]
     most = rows.loc[sizes.idxmax()]
     label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += (
-        f"; {of_random_heads(most['random_head'], most['states'])}" if tested else _interval(most)
-    )
+    number += of_random_heads(most) if tested else _interval(most)
     if found.empty:
         itself = " by itself" if tested else ""
         said = f"no model is found to {how} with people{itself}; nearest, {label}"

@@ -112,7 +112,5 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         else f"No persona was found to change how {tables.things} are ranked beyond its control."
     )
     forest = Forest.of(effect, xlabel="drop in Spearman's ρ with the bare prompt, beyond a control")
-    result = Result.of_row(
-        *(most, "prefixes", table, effect, headline), plot=forest, method="prefixes"
-    )
-    return [Result(**vars(result) | {"notes": tuple(notes)})]
+    first = (most, "prefixes", table, effect, headline)
+    return [Result.of_row(*first, plot=forest, method="prefixes", notes=tuple(notes))]

@@ -17,19 +17,14 @@ from pessimal.tables.table_set import TableSet
 
 
 def prompt_agreement(
-    rewards: pd.DataFrame,
-    *,
-    dependent: Dependence | None = None,
-    replicates: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    rewards: pd.DataFrame, *, dependent: Dependence | None = None, **draws
 ) -> pd.DataFrame:
     """Kendall's tau-b of one model's rewards under every two prompts.
 
     Args:
         rewards: items × prompts, float, none missing.
         dependent: which items are not independent; all are where None.
-        replicates, confidence, seed: of the bootstrap (see `ranks.bootstrapped`).
+        draws: of the bootstrap (see `ranks.bootstrapped`).
 
     Returns:
         One row per two prompts, in the order of the columns: prompt_a, prompt_b, n (items),
@@ -45,7 +40,6 @@ def prompt_agreement(
     check_varied(rewards)
     ranks = {prompt: ranked(rewards[prompt].to_numpy()) for prompt in rewards}
     pairs = list(combinations(ranks, 2))
-    draws = {"replicates": replicates, "confidence": confidence, "seed": seed}
     likenesses = [0.0] * len(pairs)
     if dependent is not None:
         alike = {prompt: dependent.alike(of_prompt.centred) for prompt, of_prompt in ranks.items()}

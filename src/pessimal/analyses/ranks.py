@@ -159,19 +159,27 @@ class Errors(NamedTuple):
 
 
 def bootstrapped(
-    statistics: Sequence[Statistic], dependence: Dependence | None = None, /, **draws
+    statistics: Sequence[Statistic],
+    dependence: Dependence | None = None,
+    /,
+    *,
+    replicates: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimates, lower and upper bounds of statistics of the same n items, (m,) each.
 
-    From `SMALL` independent items on by the bootstrap (`draws` are of
-    `statistics.bootstrap_linear`) of items, or of the clusters of `dependence`; below by
-    `fisher_interval`, and below `LEAST` the bounds are NaN.
+    From `SMALL` independent items on by the bootstrap (`statistics.bootstrap_linear`) of items, or
+    of the clusters of `dependence`; below by `fisher_interval`, and below `LEAST` the bounds are
+    NaN.
     """
     estimates = np.array([statistic.estimate for statistic in statistics])
     influences, units = _influences(statistics, dependence)
-    low, high = fisher_interval(statistics, dependence, confidence=draws["confidence"])
+    low, high = fisher_interval(statistics, dependence, confidence=confidence)
     if (large := units >= SMALL).any():
-        resampled = bootstrap_linear(estimates, influences, **draws)
+        resampled = bootstrap_linear(
+            estimates, influences, replicates=replicates, confidence=confidence, seed=seed
+        )
         low, high = np.where(large, resampled[0], low), np.where(large, resampled[1], high)
     return estimates, low, high
 

@@ -12,7 +12,6 @@ import pandas as pd
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
-from pessimal.analyses.checks import check_square
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
@@ -39,16 +38,12 @@ def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[st
         paper: size as published.
 
     Raises:
-        TableError: a column is missing, or a parameter count is not positive.
+        TableError: a parameter count is not positive.
 
     Source: Christian et al. 2025, Figure 2C. Its "base" is the family (Gemma, Llama), whatever the
         version or
     size: only that reading reproduces the published coefficients.
     """
-    if missing := [factor for factor in FACTORS if factor not in descriptors]:
-        raise TableError(
-            f"The model descriptors lack {', '.join(missing)}; they need {', '.join(FACTORS)}."
-        )
     if (descriptors["parameters"] <= 0).any():
         bad = descriptors.index[descriptors["parameters"] <= 0]
         raise TableError(
@@ -103,19 +98,13 @@ def rsa(
         then NaN).
 
     Raises:
-        TableError: fewer than four models, one without descriptors, too few dyads, or nothing that
-            varies.
+        TableError: too few dyads, or nothing that varies.
 
     Source: Christian et al. 2025, Figure 2C; Dekker, Krackhardt & Snijders 2007 for the test.
     """
     from statsmodels.regression.linear_model import OLS
 
-    check_square(similarity, name="similarity", least=4)
     models = list(similarity.index)
-    if unknown := [str(model) for model in models if model not in descriptors.index]:
-        raise TableError(
-            f"No descriptors for {', '.join(unknown)}; give each model {', '.join(FACTORS)}."
-        )
     if permutations < 100:
         least = 1 / (permutations + 1)
         raise TableError(

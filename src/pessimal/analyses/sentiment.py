@@ -17,6 +17,7 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    by_heads,
     by_lexicon,
     heads_by_model,
     of_random_heads,
@@ -116,12 +117,12 @@ def sentiment(
             published; `influence` is of whole stems there too.
 
     Raises:
-        TableError: see `words.check_words` and `words.with_half_sums`; or an arm has fewer than
+        TableError: see `words.check_words`; or an arm has fewer than
             `LEAST_WORDS` words, one valence for all of them, or no line through them.
 
     Source: Christian et al. 2025, Figures 3A–C and A4.
     """
-    check_words(words, repeated=paper)
+    check_words(words)
     outcomes, scales = with_half_sums(words, pairs)
     # Ten times as fast as `isin` on an index of Arrow strings.
     place = valence.index.get_indexer(words.index)
@@ -302,16 +303,9 @@ def _standardised(table: pd.DataFrame, estimate: str, spread: np.ndarray) -> pd.
 
 def _curve(z: np.ndarray, values: np.ndarray, prompts: list[str]) -> pd.DataFrame:
     """Mean z (words, prompts) by bin of valence, prompts under one another."""
-    valence, bins, n = np.unique(_middles(values), return_inverse=True, return_counts=True)
-    pieces = []
-    for prompt, column in zip(prompts, z.T, strict=True):
-        mean = np.bincount(bins, column) / n
-        with np.errstate(divide="ignore", invalid="ignore"):  # one word has a mean, and no error
-            error = np.sqrt(np.bincount(bins, (column - mean[bins]) ** 2) / (n - 1) / n)
-        pieces.append(
-            pd.DataFrame({"prompt": prompt, "valence": valence, "n": n, "z": mean, "error": error})
-        )
-    return pd.concat(pieces, ignore_index=True)
+    by_valence = pd.DataFrame(z, columns=prompts).groupby(_middles(values))
+    pieces = {prompt: by_valence[prompt].agg(n="size", z="mean", error="sem") for prompt in prompts}
+    return pd.concat(pieces, names=["prompt", "valence"]).reset_index()
 
 
 def _middles(values: np.ndarray) -> np.ndarray:
@@ -351,21 +345,10 @@ def asymmetry_across_models(
         missing for one model, error_words where a model's influences are; low, high and p where
         either is.
 
-    Raises:
-        TableError: a model has two rows for one lexicon and prompt, or no entry among the
-            influences.
-
     Source: Owen 2007 (The pigeonhole bootstrap) for adding the variances; Satterthwaite 1946.
     """
-    keys = ["lexicon", "prompt"]
-    if asymmetry.duplicated([*keys, "model"]).any():
-        row = asymmetry[asymmetry.duplicated([*keys, "model"])].iloc[0]
-        raise TableError(
-            f"Model {row['model']!r} has two rows for prompt {row['prompt']!r} and lexicon "
-            f"{row['lexicon']!r}; a model counts once. Keep one of them."
-        )
     rows = []
-    for (lexicon, prompt), part in asymmetry.groupby(keys, sort=False):
+    for (lexicon, prompt), part in asymmetry.groupby(["lexicon", "prompt"], sort=False):
         values, n = part["steeper_sd"].to_numpy(), len(part)
         within = float(part["heads_within"].mean(skipna=False))
         moves, names = _moves_of_mean(part, influences)
@@ -407,15 +390,7 @@ def _moves_of_mean(
     Not a number where a model's influences are unknown.
     """
     lexicon, prompt = part["lexicon"].iloc[0], part["prompt"].iloc[0]
-    columns = []
-    for model in part["model"]:
-        if (model, lexicon) not in influences:
-            raise TableError(
-                f"No influences of model {model!r} with lexicon {lexicon!r}: without them the "
-                "error over words is not known. Give `Sentiment.influence` of each model, {(model, "
-                "lexicon): influence}."
-            )
-        columns.append(influences[model, lexicon])
+    columns = [influences[model, lexicon] for model in part["model"]]
     available = [moves[prompt] for moves in columns if moves is not None]
     total = pd.concat(available).groupby(level=0).sum() if available else pd.Series(dtype=float)
     complete = len(available) == len(part)
@@ -466,8 +441,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     means = across[across["n"] > 1].rename(
         columns={"mean": "steeper_sd", "low": "low_sd", "high": "high_sd"}
     )
-    tested = "p_holm" if across["random_head_holm"].isna().all() else "random_head_holm"
-    band = None if tested == "p_holm" else "heads_within"
+    tested, band = by_heads(across)
     # The words of the first lexicon, each with the line of its arm.
     dots = joined("words").query("lexicon == @lexicon")
     dots = dots.assign(arm=np.select([dots["valence"] > 0, dots["valence"] < 0], ARMS, "none"))
@@ -494,9 +468,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     of_models = (
         f"mean of {n_models} models" if n_models > 1 else tables.labels[first["model"].iloc[0]]
     )
-    mean = f"{side['mean']:+.2f} SD per unit"
-    if band:
-        mean += f"; {of_random_heads(side['random_head'], side['states'])}"
+    mean = f"{side['mean']:+.2f} SD per unit{of_random_heads(side)}"
     return [
         Result(
             "sentiment",

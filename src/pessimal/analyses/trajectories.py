@@ -17,7 +17,7 @@ from pessimal.plots import Lines, TokenTable
 from pessimal.tables import ScoreTable
 from pessimal.tables.extremes import extremes
 from pessimal.tables.result import Effect, Result
-from pessimal.tables.table_set import TableSet, run_and_step
+from pessimal.tables.table_set import TableSet, runs_of
 
 LAST = "τ with the last step"
 KEPT = "share of the last step's extremes"
@@ -114,10 +114,10 @@ def _runs(tables: TableSet) -> Runs:
         {prompt: tables.by_prompt[prompt] for prompt in tables.prompts},
     ):
         for prompt, members in scores.items():
-            for table in members:
-                if (checkpoint := run_and_step(table.provenance)) is not None:
-                    runs.setdefault((prompt, checkpoint[0]), {})[checkpoint[1]] = table
-    return {key: dict(sorted(members.items())) for key, members in runs.items() if len(members) > 1}
+            for run, steps in runs_of(members).items():
+                if len(steps) > 1:
+                    runs[prompt, run] = steps
+    return runs
 
 
 def _settled(rows: pd.DataFrame) -> float:
@@ -211,14 +211,9 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
             for r in ranks
         ]
         at = {"model": [table.provenance.model for table in same], "prompt": prompt, "n": n}
-        pieces.append(
-            pd.DataFrame({**at, "measure": LAST, "estimate": tau, "low": low, "high": high})
-        )
-        pieces.append(
-            pd.DataFrame(
-                {**at, "measure": KEPT, "estimate": shared_ends, "low": np.nan, "high": np.nan}
-            )
-        )
+        with_last = {"measure": LAST, "estimate": tau, "low": low, "high": high}
+        kept = {"measure": KEPT, "estimate": shared_ends, "low": np.nan, "high": np.nan}
+        pieces += [pd.DataFrame(at | measure) for measure in (with_last, kept)]
     return pd.concat(pieces, ignore_index=True)
 
 

@@ -19,6 +19,7 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    by_heads,
     difference,
     heads_of,
     heads_of_model,
@@ -32,7 +33,7 @@ from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
-from pessimal.tables.table_set import TableSet, labels_of
+from pessimal.tables.table_set import TableSet, labels_of, tokens_of
 from pessimal.tables.words import by_word, stem_groups, word_starts
 from pessimal.texts import literal, signed
 
@@ -182,10 +183,8 @@ def _agreement(
     spoken = first[first["score"] == LANGUAGE]
     shown = spoken if len(spoken) else first
     row = shown.loc[shown["spearman"].abs().idxmax()]
-    tested = "p_holm" if table["random_head_holm"].isna().all() else "random_head_holm"
-    rho = f"ρ {signed(row['spearman'])}"
-    if tested == "random_head_holm":
-        rho += f"; {of_random_heads(row['random_head'], row['states'])}"
+    tested, band = by_heads(table)
+    rho = f"ρ {signed(row['spearman'])}{of_random_heads(row)}"
     words, of_row = "", ends
     for column in ("model", "score", "prompt"):
         of_row = of_row[of_row[column] == row[column]] if len(of_row) else of_row
@@ -201,7 +200,7 @@ def _agreement(
         null=0.0,
         of="words",
         symbol="spearman",
-        band=None if tested == "p_holm" else "heads_within",
+        band=band,
     )
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.
@@ -238,14 +237,9 @@ def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
     """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
     tokens = {}
     for model, by_prompt in _language_tables(tables).items():
-        rows = next(iter(by_prompt.values())).rows
-        of_words = rows["kind"].isin(("normal", "item")).to_numpy()
-        scores = {
-            prompt: table.rows["reward"].to_numpy(dtype=float)[of_words]
-            for prompt, table in by_prompt.items()
-            if len(table.rows) == len(rows)
-        }
-        tokens[model] = pd.DataFrame(scores, index=pd.Index(rows["text"][of_words], name="text"))
+        first = next(iter(by_prompt.values()))
+        of_same = {p: [t] for p, t in by_prompt.items() if len(t.rows) == len(first.rows)}
+        tokens[model] = tokens_of(first, of_same)
     return tokens
 
 

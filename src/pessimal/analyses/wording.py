@@ -62,12 +62,12 @@ def paraphrase(
         polarity), distinct (candidates that are the extreme of some wording).
 
     Raises:
-        TableError: fewer than two wordings of a polarity, a missing polarity, or see
-            `checks.check_rewards`.
+        TableError: fewer than two wordings of a polarity, or see `checks.check_rewards`.
     """
     check_rewards(rewards)
     check_varied(rewards)
-    signs = check_polarity({str(prompt): polarity.get(prompt) for prompt in rewards})
+    signs = {prompt: polarity[prompt] for prompt in rewards}
+    check_polarity(signs)
     prompts, values = list(signs), rewards.to_numpy(dtype=float)
     of_prompt = np.array(list(signs.values()))
     correlation = spearman_matrix(values)
@@ -112,10 +112,7 @@ def paraphrase(
 def spearman_matrix(values: np.ndarray) -> np.ndarray:
     """Spearman's rho of every two columns of (n, m), mid-ranks for ties: one ranking a column, one
     matrix product."""
-    ranks = np.stack([stats.rankdata(column) for column in values.T], axis=1)
-    ranks -= ranks.mean(axis=0)
-    ranks /= np.sqrt((ranks**2).sum(axis=0))
-    return np.clip(ranks.T @ ranks, -1, 1)
+    return np.corrcoef(stats.rankdata(values, axis=0), rowvar=False)
 
 
 def _ranks_of_extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -178,21 +175,14 @@ def _shares(numbers: np.ndarray, chosen: np.ndarray, confidence: float) -> dict[
     return row
 
 
-def check_polarity(polarity: Mapping[str, int | None]) -> dict[str, int]:
-    """The same, 1 or −1 by prompt; TableError where one is missing, or no two wordings have the
-    same."""
-    if unknown := [prompt for prompt, sign in polarity.items() if sign not in (1, -1)]:
-        raise TableError(
-            f"No polarity of the prompts {', '.join(unknown)}: 1 if good words answer, -1 if bad "
-            "ones do."
-        )
+def check_polarity(polarity: Mapping[str, int]) -> None:
+    """TableError where no two wordings have the same polarity, which is 1 or −1."""
     counts = [list(polarity.values()).count(sign) for sign in (1, -1)]
     if max(counts) < 2:
         raise TableError(
             f"Here are {counts[0]} positive and {counts[1]} negative wordings, and two of one "
             "polarity are needed. Scan more wordings: pessimal scan prompts=factorial54"
         )
-    return {prompt: sign for prompt, sign in polarity.items() if sign}
 
 
 class Design(NamedTuple):
@@ -215,19 +205,16 @@ def design_of(tables: TableSet) -> Design:
     Raises:
         TableError: no two wordings of one polarity.
     """
-    signs = {p: tables.reading.polarity_of(p) for p in tables.wordings}
+    polarity = {p: tables.reading.polarity_of(p) for p in tables.wordings}
+    signs = {p: sign for p, sign in polarity.items() if sign}
     scanned: dict[str, list[ScoreTable]] = {}
-    for prompt in tables.wordings:
-        for table in tables.by_prompt[prompt] if signs[prompt] else []:
+    for prompt in signs:
+        for table in tables.by_prompt[prompt]:
             scanned.setdefault(table.provenance.model, []).append(table)
     several = {m for m, scans in scanned.items() if len({t.provenance.mode for t in scans}) > 1}
     most = max((len(scans) for model, scans in scanned.items() if model not in several), default=0)
     models = {model for model, scans in scanned.items() if len(scans) == most} - several
-    used = {
-        p: [t for t in tables.by_prompt[p] if t.provenance.model in models]
-        for p in signs
-        if signs[p]
-    }
+    used = {p: [t for t in tables.by_prompt[p] if t.provenance.model in models] for p in signs}
     used = {
         prompt: members
         for prompt, members in used.items()
@@ -236,14 +223,14 @@ def design_of(tables: TableSet) -> Design:
     left_out = {
         "models scanned in several modes": several,
         "models with fewer wordings": set(scanned) - models - several,
-        "wordings that not all of these models have": {p for p in signs if signs[p]} - set(used),
-        "wordings of unknown polarity (+polarity.LEVEL=1 or -1)": {
-            p for p in signs if not signs[p]
-        },
+        "wordings that not all of these models have": set(signs) - set(used),
+        "wordings of unknown polarity (+polarity.LEVEL=1 or -1)": set(polarity) - set(signs),
     }
+    of_used = {prompt: signs[prompt] for prompt in used}
+    check_polarity(of_used)
     return Design(
         used,
-        check_polarity({prompt: signs[prompt] for prompt in used}),
+        of_used,
         {prompt: tables.reading.levels_of(prompt) or {} for prompt in used},
         [f"{why}: {', '.join(sorted(names))}" for why, names in left_out.items() if names],
     )

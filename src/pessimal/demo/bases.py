@@ -6,9 +6,7 @@ about rewards.
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pessimal.demo.lexicon import is_held_out, load_valence, zipf
 from pessimal.tables import minilm
+from pessimal.tables.files import write_atomically
 
 LEAST_ZIPF = {1: 6.0, 2: 5.5, 3: 4.0}
 """How common a string of that many letters must be to count as a word and not as a piece of one."""
@@ -235,10 +234,7 @@ def obtain_bpe(pairs: BytePairs, *, cache: Path) -> Tokenizer:
     path = cache / f"bpe-{pairs.digest()}.json"
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=cache, prefix=path.name)
-        os.close(handle)
-        train_bpe(pairs).save(temporary)
-        os.replace(temporary, path)
+        write_atomically(path, train_bpe(pairs).to_str(pretty=True).encode())
     return Tokenizer.from_file(str(path))
 
 

@@ -160,7 +160,7 @@ def outcomes(
     table = pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()}
     )
-    check_outcomes(table)
+    _check_once(table)
     return table
 
 
@@ -184,13 +184,8 @@ def valid_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["status"] == Status.changed.value].sort_values(KEY, kind="stable")
 
 
-def check_outcomes(table: pd.DataFrame, *, columns: Sequence[str] = tuple(COLUMNS)) -> None:
-    """TableError for a table that lacks columns or counts a perturbation twice."""
-    if missing := [name for name in columns if name not in table]:
-        raise TableError(
-            f"The table of outcomes lacks {', '.join(missing)}; it has "
-            f"{', '.join(map(str, table.columns))}. Explain again: force=true"
-        )
+def _check_once(table: pd.DataFrame) -> None:
+    """TableError for a table that counts a perturbation twice."""
     twice = table.duplicated(KEY)
     if twice.any():
         raise TableError(

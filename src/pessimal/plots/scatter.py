@@ -19,20 +19,8 @@ MANY = 3000
 CELL = 1 / 72
 """Inches: a cell of the density's picture; a lone point is as large as one."""
 LABEL = 6.5  # points
-SIDES = (
-    (1, 0),
-    (0, 1),
-    (0, -1),
-    (-1, 0),
-    (0.7, 1),
-    (-0.7, 1),
-    (0.7, -1),
-    (-0.7, -1),
-    (1, 1),
-    (-1, 1),
-    (1, -1),
-    (-1, -1),
-)
+SIDES: tuple[tuple[float, float], ...] = ((1, 0), (0, 1), (0, -1), (-1, 0))
+SIDES += ((0.7, 1), (-0.7, 1), (0.7, -1), (-0.7, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 REACHES = (0, 5, 12, 22, 36, 54)
 """Pixels: how far from its point a label may stand; beyond `NEAR` a hairline leads to it."""
 NEAR, ROUNDS = 5, 3

@@ -13,7 +13,7 @@ from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError
 from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
 from pessimal.rewards.digests import shapes_in
-from pessimal.rewards.quantised import MANY, check_gguf
+from pessimal.rewards.quantised import check_count, check_gguf
 from pessimal.rewards.spec import Kind, ModelSpec
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
@@ -139,12 +139,8 @@ def check_counts(folder: Path, *, name: str) -> None:
     tensors = [shape for shapes in headers for shape in shapes.values()]
     rows = max((size for shape in tensors for size in shape), default=0)
     for setting, count in _counts(config):
-        if count > max(MANY, rows if setting.endswith("labels") else len(tensors)):
-            raise ModelError(
-                f"config.json of {name!r} says {setting}={count:,}, and its weights are "
-                f"{len(tensors):,} tensors of at most {rows:,} rows: the two do not belong "
-                "together, and no network is built. Copy or download the model again"
-            )
+        held, what = (rows, "rows") if setting.endswith("labels") else (len(tensors), "tensors")
+        check_count(f"config.json of {name!r}", setting, count, held, what=what)
 
 
 def _counts(config: object) -> Iterator[tuple[str, int | float]]:

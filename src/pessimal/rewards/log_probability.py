@@ -58,9 +58,7 @@ class LogProbability(NetworkReward):
         return SequenceNetwork(causal)
 
 
-def open_log_probability(
-    spec: ModelSpec, folder: Path, *, closing: tuple[int, ...] = ()
-) -> LogProbability:
+def open_log_probability(spec: ModelSpec, folder: Path) -> LogProbability:
     """The language model in a checkpoint folder. ModelError where it is none, FrameError where its
     chat template cannot be asked."""
     config, shapes = read_checkpoint(spec, folder)
@@ -68,7 +66,7 @@ def open_log_probability(
     tokenizer = load_tokenizer(spec, folder)
     chat = is_chat(tokenizer, chat=spec.chat, name=spec.name)
     rows = listed_rows(config, shapes)
-    conversations = Continued(tokenizer, chat, rows, closing)
+    conversations = Continued(tokenizer, chat, rows)
     if chat:  # one that does not open the assistant's turn is refused, for whole conversations too
         conversations.context("Why?")
     return LogProbability(

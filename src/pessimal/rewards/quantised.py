@@ -174,11 +174,17 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
     except Exception:
         return  # whoever loads it says what is wrong
     for setting, count in counts.items():
-        if count > max(MANY, len(reader.tensors)):
-            raise ModelError(
-                f"{spec.file} says {setting}={count:,}, and holds {len(reader.tensors):,} tensors: "
-                "the two do not belong together, and no network is built. Copy or download it again"
-            )
+        check_count(str(spec.file), setting, count, len(reader.tensors), what="tensors")
+
+
+def check_count(said_by: str, setting: str, count: float, held: int, *, what: str) -> None:
+    """ModelError where a configuration says of more than `MANY` modules than weights are held: a
+    network of them would fill the memory."""
+    if count > max(MANY, held):
+        raise ModelError(
+            f"{said_by} says {setting}={count:,}, and its weights hold {held:,} {what}: the two do "
+            "not belong together, and no network is built. Copy or download the model again"
+        )
 
 
 def gguf_shapes(config: "PreTrainedConfig") -> dict[str, list[int]]:

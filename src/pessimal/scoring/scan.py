@@ -4,163 +4,50 @@ The steps in order: inputs, the pass over all of them, in low precision the pass
 certification, the table. Knows neither Hydra nor W&B nor the registry.
 """
 
-import contextlib
 import functools
 import itertools
 import logging
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from pessimal.catalogue import run_of
-from pessimal.conversation import Asked, Context, Conversation, Prefixed, filled, plain_text
-from pessimal.errors import ConfigError, InputError, ModelError, WorkError
+from pessimal.conversation import Asked, Context, Conversation, filled
+from pessimal.errors import InputError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
-from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
 from pessimal.rewards.judge import HARDLY
-from pessimal.rewards.language import Continued
 from pessimal.rewards.last_states import StatesNetwork, load_base
 from pessimal.rewards.spec import Dtype, Kind, Mode, ModelSpec
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs
-from pessimal.scoring.certify import Certified, certify, certify_tails, uncertified
+from pessimal.scoring.certify import certify, certify_tails, uncertified
+from pessimal.scoring.identify import of_pass, of_term
 from pessimal.scoring.loop import Loop, Pass
+from pessimal.scoring.recorded import (
+    SLOT,
+    answered,
+    both_answers,
+    gate,
+    of_language_model,
+    of_slot,
+    order_effect,
+    score_table,
+)
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.states import DIMENSIONS, word_states, words_of
 from pessimal.scoring.texts import AskedAgain, KeptRewards, NetworkTexts
 from pessimal.scoring.trainer import is_first_process, make_trainer
-from pessimal.scoring.trust import (
-    NOISE_SAMPLE,
-    Trust,
-    allowed,
-    largest_difference,
-    nearest,
-    numerical_noise,
-    rank_agreement,
-)
+from pessimal.scoring.trust import NOISE_SAMPLE, Trust, judge, nearest, numerical_noise
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.score_table import LOG_PROBABILITY, REWARD, storable
 from pessimal.tables.states import BASE, ITSELF, TRAINED, States
 
 log = logging.getLogger(__name__)
-
-
-def identify(
-    model: Reward,
-    *,
-    prompt: str,
-    prompt_text: Asked,
-    candidates: Candidates,
-    mode: Mode,
-    certain: int,
-    output: tuple[str, int | None] | None = None,
-    prefixed: Prefixed | None = None,
-) -> ScoreProvenance:
-    """What the scores will depend on: known before the network is loaded, so that a finished table
-    can be looked up. Name and number of an `output`, where every one is scanned, stand for a model
-    of its own. ConfigError for mode=paper of another kind than a reward model, and for a slot in a
-    kind of reward that is read elsewhere."""
-    kind = model.spec.kind
-    said, slot = prompt_text, None
-    if isinstance(said, Context):
-        _check_slot(model, said, mode)
-        slot = {"where": said.slot, "turn": said.turn, "at": said.at, "rejected": said.rejected}
-        said = said.turns
-    if mode is Mode.paper and kind is not Kind.head:  # it would be mode=text, and called paper
-        raise ConfigError(
-            f"mode=paper is the published procedure for reward models; model.kind={kind.value} is "
-            f"asked in another mode: mode={'ids' if 'ids' in model.can else 'text'}"
-        )
-    label, number = output or ("", model.spec.output)
-    run = run_of(model.name)
-    return ScoreProvenance(
-        model=f"{run}.{label}{model.name.removeprefix(run)}" if label else model.name,
-        prompt=prompt,
-        prompt_text=plain_text(said),
-        prefixed=None if prefixed is None else vars(prefixed),
-        turns=None if isinstance(said, str) else [vars(turn) for turn in said],
-        slot=slot,
-        candidates=candidates.name,
-        candidates_digest=candidates.digest(),
-        mode=mode.value,
-        source="scan",
-        **_of_reward(model, certain) | {"output": number},
-    )
-
-
-def _check_slot(model: Reward, context: Context, mode: Mode) -> None:
-    """ConfigError where a reward cannot be read with candidates in this slot."""
-    kind, last = model.spec.kind, context.turn == len(context.turns) - 1
-    why = None
-    if mode is Mode.paper:
-        why = "mode=paper is the published procedure for whole answers: leave it out"
-    elif kind is Kind.log_probability:
-        why = "a log-probability is the answer's, and no reward of a conversation"
-    elif model.spec.step_token is not None:
-        why = "model.step_token reads the steps of whole answers"
-    elif kind is Kind.implicit and not last:
-        why = "an implicit reward is the answer's: put the slot behind, before or into it"
-    if why is not None:
-        raise ConfigError(f"slot={context.slot} with model.kind={kind.value}: {why}")
-
-
-def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
-    """What a provenance says of a reward, whatever it is asked."""
-    kind = model.spec.kind
-    return {
-        "certain": None if _is_exact(model) else certain,
-        "score": LOG_PROBABILITY if kind is Kind.log_probability else REWARD,
-        "kind": kind.value,
-        "step": model.spec.step,
-        **of_model(model),
-    }
-
-
-def identify_all(
-    model: Reward,
-    prompts: Mapping[str, Asked],
-    *,
-    prefixed: Mapping[str, Prefixed] | None = None,
-    **options: Any,
-) -> list[ScoreProvenance]:
-    """`identify` for each of the prompts or contexts by key, some behind a prefix, and for each
-    output where every one is scanned."""
-    several = model.outputs if isinstance(model, NetworkReward) else ()
-    outputs, behind = several or (None,), prefixed or {}
-    return [
-        identify(
-            model,
-            prompt=key,
-            prompt_text=text,
-            output=output,
-            prefixed=behind.get(key),
-            **options,
-        )
-        for key, text in prompts.items()
-        for output in outputs
-    ]
-
-
-def of_pass(model: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
-    """What the pass that gives a table is kept under: one for all outputs, where every one is
-    scanned."""
-    return replace(provenance, model=model.name, output=model.spec.output)
-
-
-def _is_exact(model: Reward) -> bool:
-    """Whether the first pass is in float32 already."""
-    if isinstance(model, SumReward):
-        return all(_is_exact(term) for _, term in model.terms)
-    return model.spec.dtype is Dtype.float32 or "ids" not in model.can
 
 
 def keeps_states(model: Reward, candidates: Candidates, wanted: bool | None) -> bool:
@@ -209,94 +96,6 @@ class Passes:
     @property
     def attention(self) -> str:
         return ", ".join(dict.fromkeys(one.attention for _, one in self.terms))
-
-
-def order_effect(values: Sequence[np.ndarray]) -> dict[str, float]:
-    """How much a judge of two prefers the first, whichever it is: mean and standard deviation, over
-    candidates, of half the sum of its log-odds in both orders (in nats). The reward is half their
-    difference."""
-    first = (values[0].astype(np.float64) + values[1]) / 2
-    return {"mean": float(first.mean()), "standard_deviation": float(first.std())}
-
-
-def _of_language_model(
-    model: NetworkReward,
-    provenance: ScoreProvenance,
-    candidates: Candidates,
-    scored: Inputs,
-    values: np.ndarray,
-) -> dict[str, Any]:
-    """What the table of a language model records besides: how it was asked, and of what its numbers
-    are."""
-    conversations = model.parts[0].conversations
-    if not isinstance(conversations, Continued):
-        return {}
-    context = str(model.tokenizer.decode(list(scored.prefix), clean_up_tokenization_spaces=False))
-    measured: dict[str, Any] = {
-        "asked": "chat template" if conversations.chat else "plain text",
-        "context": storable(context),
-    }
-    if not candidates.is_vocabulary:
-        texts = candidates.rows["text"].tolist()
-        apart: list[str] = []
-        if not isinstance(provenance.asked, Context):
-            _, apart = conversations.continued(provenance.asked, texts)
-        lengths = scored.lengths - len(conversations.closing)
-        measured["tokens_per_item"] = {
-            "least": int(lengths.min()),
-            "median": float(np.median(lengths)),
-            "most": int(lengths.max()),
-        }
-        measured["tokenised_apart"] = len(apart)
-        measured["tokenised_apart_examples"] = [storable(answer) for answer in apart[:5]]
-    elif model.spec.kind is Kind.log_probability:
-        measured["total_probability"] = float(np.exp(values).sum())
-    return measured
-
-
-def score_table(
-    model: Reward,
-    provenance: ScoreProvenance,
-    candidates: Candidates,
-    result: Certified,
-    *,
-    trust: Trust,
-    noise: float | None,
-    attention: str,
-    survives: np.ndarray | None = None,
-    **measured: Any,
-) -> ScoreTable:
-    """The table of these rewards, with what was measured beside them. `attention` is the path that
-    scored, `survives` bool (n,) which tokens make the round trip."""
-    columns = {"survives": survives, "reward": result.rewards, "certified": result.certified}
-    rows = candidates.rows.assign(**columns).astype({"survives": "boolean"})
-    checks = {
-        "trust": asdict(trust),
-        "noise": noise,
-        "rescored_in_float32": 0 if model.spec.dtype is Dtype.float32 else int(result.exact.sum()),
-        "largest_low_precision_error": result.largest_error,
-        "certified": int(result.certified.sum()),
-    }
-    provenance = replace(provenance, attention=attention)
-    return ScoreTable(provenance, rows, model.description, checks | measured)
-
-
-def gate(columns: np.ndarray, coefficients: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """Which objective decides in a mixture: of each, by the label, the gate's `coefficients`
-    (objectives,) and its share in the variance of the reward over the candidates.
-
-    `columns` (n, 1 + objectives) are the mixture and the objectives. A share is the covariance of
-    coefficient times objective with the mixture over the mixture's variance; they add up to 1.
-    """
-    columns = columns.astype(np.float64)
-    mixed = columns[:, 0] - columns[:, 0].mean()
-    parts = coefficients * (columns[:, 1:] - columns[:, 1:].mean(axis=0))
-    shares = parts.T @ mixed / max(float(mixed @ mixed), np.finfo(np.float64).tiny)
-    return {
-        "decides": labels[int(shares.argmax())],
-        "share": dict(zip(labels, shares.tolist(), strict=True)),
-        "coefficient": dict(zip(labels, coefficients.tolist(), strict=True)),
-    }
 
 
 @dataclass
@@ -423,14 +222,9 @@ class Scanner:
             ModelError: a reward is not a number.
         """
         if isinstance(self.model, TextReward):
-            return self._scan_texts(
-                self.model,
-                provenance,
-                label=self.label(provenance),
-                folder=self.work / provenance.key(),
-            )
+            return self._scan_texts(self.model, provenance)
         if isinstance(self.model, SumReward):
-            return self._scan_sum(self.model, provenance, folder=self.work / provenance.key())
+            return self._scan_sum(self.model, provenance)
         assert isinstance(self.model, NetworkReward)
         table = self._scan_network(self.model, provenance)
         self.round_trips = _round_trips(table)
@@ -500,7 +294,7 @@ class Scanner:
         for part, frame in zip(model.parts, frames, strict=True):
             network = self.networks(dtype, part.network)
             texts = NetworkTexts(model, part.conversations, network, [], device=device)
-            for row, conversation in enumerate(_untouched(context)):
+            for row, conversation in enumerate(both_answers(context)):
                 one = texts.own_rewards([conversation])[0] if conversation else np.nan
                 rewards[row] += part.weight * one
             if getattr(network, "sequence", False) and frame.answer:
@@ -528,10 +322,10 @@ class Scanner:
         slot: dict[str, Any] = {}
         if one.slot is not None:
             untouched, before = one.slot
-            slot = _measured(untouched[(..., *place)], model.tokenizer.eos_token_id)
+            slot = of_slot(untouched[(..., *place)], model.tokenizer.eos_token_id)
             result = replace(result, rewards=result.rewards + before)
         scored, first = one.inputs, one.first
-        measured = slot | _of_language_model(
+        measured = slot | of_language_model(
             model, provenance, self.candidates, scored, result.rewards
         )
         if model.spec.kind is Kind.judge:
@@ -670,14 +464,13 @@ class Scanner:
             self.whose = None  # said once
         return states
 
-    def _scan_texts(
-        self, model: TextReward, provenance: ScoreProvenance, *, label: str, folder: Path
-    ) -> ScoreTable:
+    def _scan_texts(self, model: TextReward, provenance: ScoreProvenance) -> ScoreTable:
         """No rank is certain unless the reward gives the same numbers twice: a sample is asked
         again."""
+        label, folder = self.label(provenance), self.work / provenance.key()
         asked, n = provenance.asked, len(self.texts)
         conversations: list[Conversation] = [filled(asked, text) for text in self.texts]
-        others = _untouched(asked) if isinstance(asked, Context) else []
+        others = both_answers(asked) if isinstance(asked, Context) else []
         with counted(label, unit="candidates", total=n, bar=self.progress) as counter:
 
             def advance(n: int) -> None:
@@ -696,30 +489,21 @@ class Scanner:
             if todo and (cost := model.cost(todo, again=second.unknown(some), timed=True)):
                 log.info("%s: %s", label, cost)
             rewards = stored.rewards(conversations)
-        candidates, known, measured = _answered(model, self.candidates, rewards)
+        candidates, known, measured = answered(model, self.candidates, rewards)
         if others:
             kept = KeptRewards(model, file)
             untouched = [kept.rewards([one])[0] if one else np.nan for one in others]
-            measured |= _measured(np.array(untouched))
+            measured |= of_slot(np.array(untouched))
         # Where all were answered, the sample whose cost was announced.
         sample = _sampled(known)
         once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
-        noise, difference = numerical_noise(once, twice), largest_difference(once, twice)
-        trust = Trust(
-            n=len(sample),
-            largest_difference=difference,
-            batch_difference=difference,
-            repeat_difference=difference,
-            spread=float(once.std()),
-            kendall=rank_agreement(twice, once),
-            tolerance=allowed(once, dtype=Dtype.float32),
-        )
+        noise = numerical_noise(once, twice)
         return score_table(
             model,
             provenance,
             candidates,
             certify(rewards[known], noise=noise),
-            trust=trust,
+            trust=judge(once, once, twice, once, rounding=0.0, dtype=Dtype.float32),
             noise=noise,
             attention="texts",
             **measured,
@@ -727,20 +511,18 @@ class Scanner:
 
     def _of_term(self, term: Reward, provenances: Sequence[ScoreProvenance]) -> "Scanner | None":
         """What scores a term of a sum; None where all of its tables are finished."""
-        todo = [one for one in (_of(term, p) for p in provenances) if not self.finished(one)]
+        todo = [one for one in (of_term(term, p) for p in provenances) if not self.finished(one)]
         return self.term(term, todo, work=self.work) if todo else None
 
-    def _scan_sum(
-        self, model: SumReward, provenance: ScoreProvenance, *, folder: Path
-    ) -> ScoreTable:
+    def _scan_sum(self, model: SumReward, provenance: ScoreProvenance) -> ScoreTable:
         """A table of each term, and their sum: what a term says nothing of adds nothing."""
         tables = []
         for (_, term), scanner in zip(model.terms, self.scanners, strict=True):
-            table = self.finished(_of(term, provenance))
+            table = self.finished(of_term(term, provenance))
             if table is None:
                 assert scanner is not None
-                scanner.work = folder
-                table = scanner.scan(_of(term, provenance))
+                scanner.work = self.work / provenance.key()
+                table = scanner.scan(of_term(term, provenance))
             tables.append(table)
         self.terms[provenance.key()] = tables
         ids = self.candidates.rows["candidate_id"]
@@ -750,10 +532,10 @@ class Scanner:
         weights = np.array([weight for weight, _ in model.terms])
         rewards = np.nansum(weights[:, None] * values, axis=0)
         rewards[np.isnan(values[weights != 0]).all(axis=0)] = np.nan
-        candidates, known, measured = _answered(model, self.candidates, rewards)
+        candidates, known, measured = answered(model, self.candidates, rewards)
         if provenance.slot is not None:
             terms = [[t.measured["slot"][name] for t in tables] for name in SLOT]
-            measured |= _measured(np.array(terms, dtype=float) @ weights)
+            measured |= of_slot(np.array(terms, dtype=float) @ weights)
         noise = float(np.dot(np.abs(weights), [one.measured["noise"] or 0.0 for one in tables]))
         exact = provenance.certain is None
         trust = nearest(Trust(**one.measured["trust"]) for one in tables)
@@ -774,60 +556,6 @@ class Scanner:
         )
 
 
-def _of(term: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
-    """The provenance of a term's table, from that of its sum."""
-    return replace(provenance, model=term.name, **_of_reward(term, provenance.certain))
-
-
-SLOT = ("untouched", "rejected")
-"""Of a context's table: the rewards of the answer as it is, and of the rejected one."""
-
-
-def _untouched(context: Context) -> list[Conversation | None]:
-    """The conversation as it is, and with the rejected answer."""
-    *before, answer = context.turns
-    rejected = context.rejected
-    return [
-        context.turns,
-        None if rejected is None else (*before, replace(answer, content=rejected)),
-    ]
-
-
-def _measured(rewards: np.ndarray, end: int | None = None) -> dict[str, Any]:
-    """What a context's table records: the rewards of its answers (2,), and which token ends a turn.
-    ModelError where the reward of the
-    answer itself is not a number."""
-    if not np.isfinite(rewards[0]):
-        raise ModelError(
-            "the reward of the answer as it is, with nothing in the slot, is not a number: leave "
-            "this context out, or try model.dtype=float32"
-        )
-    values = [float(one) if np.isfinite(one) else None for one in rewards]
-    return {"slot": dict(zip(SLOT, values, strict=True)) | {"end_of_turn": end}}
-
-
-def _answered(
-    model: Reward, candidates: Candidates, rewards: np.ndarray
-) -> tuple[Candidates, np.ndarray, dict[str, Any]]:
-    """The candidates that have a reward, their rows, and what a table records of the others, to
-    which a function does not apply.
-
-    Raises:
-        ModelError: it applies to none.
-    """
-    known = np.flatnonzero(np.isfinite(rewards))
-    missing = candidates.rows["text"][~np.isfinite(rewards)].tolist()
-    if not missing:
-        return candidates, known, {}
-    said = f"{model.name} does not apply (None) to {len(missing)} of {len(rewards)} candidates"
-    if not len(known):
-        raise ModelError(f"{said}: there is nothing to compare. Give candidates that it rewards")
-    log.warning("%s, the first %r: they are left out", said, missing[0][:60])
-    rows = candidates.rows.iloc[known].reset_index(drop=True)
-    counted = {"missing": len(missing), "missing_examples": missing[:5]}
-    return Candidates(candidates.name, rows), known, counted
-
-
 def _sampled(rows: np.ndarray) -> np.ndarray:
     """The rows that are asked again, in their order."""
     return rows[np.sort(np.random.default_rng(1).permutation(len(rows))[:NOISE_SAMPLE])]
@@ -837,42 +565,3 @@ def _round_trips(table: ScoreTable) -> np.ndarray | None:
     """Which tokens make the round trip (n,), for the next prompt; None for items."""
     survives = table.rows["survives"]
     return None if survives.isna().any() else survives.to_numpy(dtype=bool)
-
-
-@contextlib.contextmanager
-def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
-    """While this table is scanned, keep other commands from scanning it too: the first to finish
-    would remove the other's shards. WorkError where another command does; ends with the process,
-    however that ends."""
-    folder = work / provenance.key()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock", blocking=False)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise WorkError(
-            f"another command is scanning {provenance.model} on {provenance.prompt} into {work}. "
-            "Wait for it, and give this one again: what is finished then is named, and the rest is "
-            "scanned"
-        ) from error
-    except (OSError, NotImplementedError):  # a file system without locks
-        pass
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            (folder / ".lock").unlink()
-            folder.rmdir()  # where nothing was to be done after all
-        lock.release()
-
-
-def forget_work(work: Path, provenance: ScoreProvenance, *, published: Path | None = None) -> None:
-    """Remove the shards of a table that is published; where `published` names its folder only those
-    that are older, which a process left that was killed right after publishing: newer ones belong
-    to a scan that runs now."""
-    shards = work / provenance.key()
-    if published is not None:
-        times = [file.stat().st_mtime for file in shards.rglob("*") if file.is_file()]
-        if max(times, default=0) > (published / "manifest.json").stat().st_mtime:
-            return
-    shutil.rmtree(shards, ignore_errors=True)

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from pessimal.conversation import Conversation, Turn
-from pessimal.errors import ConfigError, ModelError, UserError
+from pessimal.errors import ConfigError, UserError
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.frame import Encoded
 from pessimal.rewards.language import token_ids
 from pessimal.rewards.spec import Kind
-from pessimal.scoring.texts import NetworkTexts, TextScorer, text_scorer
+from pessimal.scoring.texts import NetworkTexts, TextScorer, overflow, text_scorer
 
 Asked: TypeAlias = str | list[int] | Conversation
 SAMPLE: tuple[Conversation, ...] = (
@@ -82,10 +82,7 @@ class Served:
         rows = [Encoded(tuple(row), None, len(row)) for row in ids]
         values = scorer.whole(rows)
         if any(scorer.fits(row) and np.isnan(v) for row, v in zip(rows, values, strict=True)):
-            raise ModelError(
-                f"{reward.name!r} gives NaN: in this precision its numbers overflow. Type "
-                "model.dtype=float32 or model.dtype=bfloat16"
-            )
+            raise overflow(f"{reward.name!r} gives NaN")
         return values
 
     def answer(self, path: str, body: dict[str, Any]) -> Any:

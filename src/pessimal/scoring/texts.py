@@ -238,11 +238,9 @@ class NetworkTexts:
         rewards = self.whole(rows, report=report)
         wrong = [i for i, row in enumerate(rows) if self.fits(row) and not np.isfinite(rewards[i])]
         if wrong:
-            raise ModelError(
+            raise overflow(
                 f"{self.model.name!r} gives {rewards[wrong[0]]} for {len(wrong)} of {len(rows)} "
-                f"conversations, the first ending in {conversations[wrong[0]][-1].content[:60]!r}: "
-                "in this precision its numbers overflow. Type model.dtype=float32 or "
-                "model.dtype=bfloat16"
+                f"conversations, the first ending in {conversations[wrong[0]][-1].content[:60]!r}"
             )
         return rewards
 
@@ -263,11 +261,8 @@ class NetworkTexts:
         sample = [rows[i] for i in chosen]
         expected = np.array([self._batch([row], self.own_forward)[0] for row in sample])
         if not np.isfinite(expected).all():
-            raise ModelError(
-                f"{self.model.name!r} gives {expected[~np.isfinite(expected)][0]} for an ordinary "
-                "conversation: in this precision its numbers overflow. Type model.dtype=float32 or "
-                "model.dtype=bfloat16"
-            )
+            wrong = expected[~np.isfinite(expected)][0]
+            raise overflow(f"{self.model.name!r} gives {wrong} for an ordinary conversation")
         # A batch of one conversation several times over is the only one of equal lengths that is
         # sure to exist.
         fours = np.array([self._batch([row] * 4, self.own_forward)[0] for row in sample])
@@ -332,6 +327,14 @@ class NetworkTexts:
 
     def _tensor(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
+
+
+def overflow(what: str) -> ModelError:
+    """Of a network that gives no number in its precision."""
+    return ModelError(
+        f"{what}: in this precision its numbers overflow. Type model.dtype=float32 or "
+        "model.dtype=bfloat16"
+    )
 
 
 class KeptRewards:

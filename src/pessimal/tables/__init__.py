@@ -1,7 +1,7 @@
 """Score tables and what is done with their files: schema, reading and writing, joining,
 importing."""
 
-from pessimal.tables.join import reward_matrix, shared_items
+from pessimal.tables.join import reward_matrix
 from pessimal.tables.score_table import (
     ModelDescription,
     ScoreProvenance,
@@ -16,6 +16,5 @@ __all__ = [
     "ScoreTable",
     "read_score_table",
     "reward_matrix",
-    "shared_items",
     "write_score_table",
 ]

@@ -2,10 +2,6 @@
 
 import pandas as pd
 
-from pessimal.errors import TableError
-
-NEEDED = ("candidate_id", "text", "token", "reward")
-
 
 def extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
     """The k highest and the k lowest rewards, best first and worst first.
@@ -23,22 +19,8 @@ def extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
         2k rows: end ("top" or "bottom"), rank (1 = the most extreme), text, token, reward, tied,
         tied_left_out, then the table's other columns.
 
-    Raises:
-        TableError: a column is missing, k is not positive, or a reward is missing.
-
     Source: Christian et al. 2025, Tables 2 and A6.
     """
-    if missing := [name for name in NEEDED if name not in table]:
-        raise TableError(
-            f"The score table lacks {', '.join(missing)}; it has "
-            f"{', '.join(map(str, table.columns))}."
-        )
-    if k < 1:
-        raise TableError(f"k={k} candidates per end cannot be listed; ask for at least 1.")
-    if lost := int(table["reward"].isna().sum()):
-        raise TableError(
-            f"{lost} of {len(table)} rewards are missing; finish the scan, or drop these rows."
-        )
     ends = pd.concat(
         [_end(table, k=k, highest=True), _end(table, k=k, highest=False)], ignore_index=True
     )

@@ -12,10 +12,11 @@ from pessimal.errors import TableError
 from pessimal.tables.score_table import ScoreTable
 
 
-def shared_items(
+def reward_matrix(
     tables: Sequence[ScoreTable], *, paper: bool = False, stripped: bool = False
-) -> pd.Index:
-    """Texts that every table holds exactly once, sorted; the *shared vocabulary* of the paper.
+) -> pd.DataFrame:
+    """Rewards of the texts that every table holds exactly once, sorted; the *shared vocabulary* of
+    the paper: index = text, one column per table, named by its model.
 
     A text that two tokens of one model decode to (byte tokens, duplicates) is left out for all
     models, since it has no single reward. Texts are compared as they decode: ' love' and 'love' are
@@ -27,22 +28,13 @@ def shared_items(
     only in outer white space one is kept, the barest; `paper` keeps all, as published.
 
     Args:
-        tables: of one candidate set.
+        tables: of one candidate set and one prompt, and of different models.
         paper: count texts that are one input as often as they occur.
         stripped: compare texts without outer white space, so that ' love' of one vocabulary meets
             'love' of another; of a model's several such tokens the barest counts.
-    """
-    return _shared(tables, _rows_by_text(tables, stripped=stripped), paper=paper)
 
-
-def reward_matrix(
-    tables: Sequence[ScoreTable], *, paper: bool = False, stripped: bool = False
-) -> pd.DataFrame:
-    """Rewards of the shared items (see `shared_items`): index = text, one column per table, named
-    by its model.
-
-    `tables` are of one prompt and of different models. Raises TableError where a model occurs
-    twice, prompts differ, or fewer than 3 items are shared.
+    Raises:
+        TableError: a model occurs twice, prompts differ, or fewer than 3 items are shared.
     """
     models = [t.provenance.model for t in tables]
     prompts = sorted({t.provenance.prompt for t in tables})
@@ -71,7 +63,7 @@ def reward_matrix(
 
 
 def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: bool) -> pd.Index:
-    """The texts that all tables have by `rows`, sorted; see `shared_items`."""
+    """The texts that all tables have by `rows`, sorted; see `reward_matrix`."""
     if not tables:
         raise TableError("no score tables given: scan or import some first")
     first, *others = {id(positions): positions.index for positions in rows}.values()

@@ -40,8 +40,6 @@ MASS = 0.01
 leaves."""
 MANY = 100
 """Of fewer candidates it says nothing that their exponentials add up to 1."""
-FAMILIES = ("Gemma", "Llama", "Qwen")
-"""Bases of the follow-up's reward models; the name of a run has the first letters of one."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
 _STEP = re.compile(r"step-(\d+)")
@@ -176,47 +174,6 @@ def read_checkpoints(
             strict=True,
         )
     ]
-
-
-def read_rank_results(path: Path) -> pd.DataFrame:
-    """Median ranks of categories of words over a training, as the follow-up gives those of its
-    trained reward models (`rank_results_*.csv`; its Figure 4b).
-
-    They are no scores, so they are not imported. Rows that stand there several times (once for each
-    word, in one file) count once; the column of row numbers (`X` or without a name) is not read.
-
-    Returns:
-        One row per run, category and step: run, base (what the file says; where it says nothing,
-        the family that the run's name has), category, step (whole number), median_rank (1 = best).
-
-    Raises:
-        InputError: another layout, a value that is no number, or two median ranks of one run,
-            category and step.
-    """
-    table = read_csv(path)
-    columns = ["model_id", "Category", "checkpoint", "base_model", "sum_value"]
-    if missing := [column for column in columns if column not in table]:
-        raise InputError(
-            f"{path} lacks the column {missing[0]!r}; median ranks over a training have "
-            f"{', '.join(columns)}"
-        )
-    run = table["model_id"]
-    named = [next((base for base in FAMILIES if base[:3].lower() in r.lower()), r) for r in run]
-    ranks = pd.DataFrame(
-        {
-            "run": run,
-            "base": table["base_model"].where(~table["base_model"].isin(["", "NA"]), named),
-            "category": table["Category"],
-            "step": whole_numbers(path, table, "checkpoint"),
-            "median_rank": numbers(path, table, "sum_value").astype(float),
-        }
-    ).drop_duplicates(ignore_index=True)
-    if (again := ranks.duplicated(["run", "category", "step"])).any():
-        row = ranks[again].iloc[0]
-        raise InputError(
-            f"{path} has two median ranks of {row['run']}, {row['category']}, step {row['step']}"
-        )
-    return ranks
 
 
 def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None:

@@ -262,15 +262,11 @@ class TableSet:
         """Rewards of a model's own tokens that can be words: index = text, a column for each of
         `columns_of`."""
         by_prompt = self.of_model(model)
-        rows = next(iter(by_prompt.values())).rows
-        of_words = rows["kind"].isin(("normal", "item")).to_numpy()
-        rewards = {
-            name: np.mean(
-                [by_prompt[p].rows["reward"].to_numpy(dtype=float) for p in prompts], axis=0
-            )[of_words]
-            for name, prompts in self.columns_of(model).items()
-        }
-        return pd.DataFrame(rewards, index=pd.Index(rows["text"][of_words], name="text"))
+        columns = self.columns_of(model).items()
+        first = next(iter(by_prompt.values()))
+        return tokens_of(
+            first, {name: [by_prompt[p] for p in prompts] for name, prompts in columns}
+        )
 
     def words(self, model: str) -> pd.DataFrame:
         """Rewards of words, the spellings of a word averaged: index = word, a column for each of
@@ -319,11 +315,25 @@ class TableSet:
         return notes
 
 
-def run_and_step(provenance: ScoreProvenance) -> tuple[str, int] | None:
-    """The run that a checkpoint belongs to, its model's name without the step, and its step; None
-    for any other model."""
-    step = provenance.step
-    return None if step is None else (provenance.model.removesuffix(f"@step-{step}"), step)
+def tokens_of(first: ScoreTable, columns: Mapping[str, Sequence[ScoreTable]]) -> pd.DataFrame:
+    """Mean rewards of each column's tables, of the tokens that may be words: index = text, in the
+    order of `first`, whose candidates all of them have."""
+    of_words = first.rows["kind"].isin(("normal", "item")).to_numpy()
+    rewards = {
+        name: np.mean([t.rows["reward"].to_numpy(dtype=float) for t in members], axis=0)[of_words]
+        for name, members in columns.items()
+    }
+    return pd.DataFrame(rewards, index=pd.Index(first.rows["text"][of_words], name="text"))
+
+
+def runs_of(tables: Iterable[ScoreTable]) -> dict[str, dict[int, ScoreTable]]:
+    """Tables of checkpoints by run, the model's name without the step, and by step in order."""
+    runs: dict[str, dict[int, ScoreTable]] = {}
+    for table in sorted(tables, key=lambda table: table.provenance.step or 0):
+        if (step := table.provenance.step) is not None:
+            run = table.provenance.model.removesuffix(f"@step-{step}")
+            runs.setdefault(run, {})[step] = table
+    return runs
 
 
 def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:

@@ -94,15 +94,7 @@ def with_half_sums(
 
     The scale is the standard deviation over all words; that of a half-sum is the mean of its
     prompts', so that an effect on it is measured against the rewards of one prompt.
-
-    Raises:
-        TableError: a pair names a prompt that is not there.
     """
-    if lacking := sorted({prompt for pair in pairs for prompt in pair} - set(words)):
-        raise TableError(
-            f"There are no rewards for the prompts {', '.join(lacking)}; given are "
-            f"{', '.join(map(str, words))}."
-        )
     scales = words.std(ddof=0)
     halves = {half_sum(*pair): (words[pair[0]] + words[pair[1]]) / 2 for pair in pairs}
     scales_of_halves = {half_sum(*pair): scales[list(pair)].mean() for pair in pairs}
@@ -114,38 +106,18 @@ def half_sum(first: str, second: str) -> str:
     return f"{first} × {second}"
 
 
-def check_words(words: pd.DataFrame, *, repeated: bool = False) -> None:
+def check_words(words: pd.DataFrame) -> None:
     """Refuse a table of words × prompts from which no regression can be computed.
 
-    Args:
-        words: of `by_word`, or of `as_published` (`repeated`).
-
     Raises:
-        TableError: no word at all, a word twice, a reward that is missing or infinite, or a prompt
-            under which all are equal.
+        TableError: no word at all, or a prompt under which all rewards are equal.
     """
     if not len(words):
         raise TableError(
             "None of these texts spells a word, which is letters only. Scan a vocabulary or items "
             "that hold words."
         )
-    if not repeated and words.index.has_duplicates:
-        word = words.index[words.index.duplicated()][0]
-        raise TableError(
-            f"The word {word!r} has several rows; average them first: `by_word(rewards)`."
-        )
-    rewards = words.to_numpy(dtype=float)
-    finite = np.isfinite(rewards)
-    if not finite.all():
-        raise TableError(
-            f"{(~finite).sum()} rewards of {len(words)} words are missing or infinite. Keep the "
-            "words that were scored under every prompt: `words.dropna()`."
-        )
-    if flat := [
-        str(prompt)
-        for prompt, spread in zip(words, np.ptp(rewards, axis=0), strict=True)
-        if spread == 0
-    ]:
+    if flat := [prompt for prompt in words if words[prompt].min() == words[prompt].max()]:
         raise TableError(
             f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "
             "these prompts out, or look at the scan with `pessimal check`."

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.tables.files import read_csv
+from pessimal.tables.files import read_csv, require_columns
 from pessimal.tables.published import numbers, whole_numbers
 
 LEAST = 50
@@ -52,11 +52,8 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
     """
     table = read_csv(path)
     wanted = ("name", "elo_score", "elo_matches")
-    if missing := [column for column in wanted if column not in table]:
-        raise InputError(
-            f"{path} lacks the column {missing[0]!r}; preferences are a table of "
-            f"{', '.join(wanted)}, such as EloEverything's"
-        )
+    what = f"preferences are a table of {', '.join(wanted)}, such as EloEverything's"
+    require_columns(path, table, wanted, what=what)
     if (again := table["name"].duplicated()).any():
         raise InputError(
             f"{path} has the item {table['name'][again].iloc[0]!r} twice; give each once"

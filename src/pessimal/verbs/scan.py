@@ -35,16 +35,10 @@ from pessimal.scoring.candidates import (
     texts_of,
     vocabulary_of,
 )
+from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.sampling import answers_of
-from pessimal.scoring.scan import (
-    Scanner,
-    forget_work,
-    identify_all,
-    keeps_states,
-    locked,
-    of_pass,
-)
+from pessimal.scoring.scan import Scanner, keeps_states
 from pessimal.scoring.trainer import begin_process, is_first_process
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes

@@ -18,7 +18,7 @@ from pessimal.config.schema import SearchConfig
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import require_network
 from pessimal.rewards.spec import Mode
-from pessimal.scoring import scan
+from pessimal.scoring import identify as scans
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
@@ -149,7 +149,7 @@ def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.nd
     # `certain` is part of a low-precision table's provenance: the scan's default, and without
     # certified tails.
     for certain in (100, 0):
-        provenance = scan.identify(
+        provenance = scans.identify(
             context.model,
             prompt=key,
             prompt_text=context.prompts[key],

@@ -12,10 +12,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.flips import USED, Sums, sums
+from pessimal.explaining.analyses.flips import Sums, sums
 from pessimal.explaining.analyses.intervals import draws, percentiles
 from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
+from pessimal.explaining.outcomes import CHOSEN, valid_rows
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes"]
 RETURNED += ["comparisons", "defined", "reason"]
@@ -49,7 +49,6 @@ def model_agreement(
 
     Source: Jiang et al. 2025 (tau between models); Kendall 1945 (ties).
     """
-    check_outcomes(table, columns=USED)
     rows = []
     of_attributes = table[table["attribute"] != PLACEBO]
     for perturber, edits in of_attributes.groupby("perturber", sort=False):
@@ -217,7 +216,6 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
 
 def _of(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
     """Rows of one model and perturber, without the placebo."""
-    check_outcomes(table, columns=[*USED, "margin"])
     chosen = (table["model"] == model) & (table["perturber"] == perturber)
     return table[chosen & (table["attribute"] != PLACEBO)]
 

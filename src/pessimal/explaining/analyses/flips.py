@@ -14,7 +14,6 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.explaining.analyses.intervals import (
-    benjamini_hochberg,
     cluster_index,
     draws,
     ratio_interval,
@@ -25,18 +24,15 @@ from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
-    KEY,
     TIE,
     against_polarity,
-    check_outcomes,
     valid_rows,
 )
-from pessimal.statistics import sign_flip
+from pessimal.statistics import benjamini_hochberg, sign_flip
 
 MOVED = "moved/"
 """Columns of the table so named say by how many standard deviations of its detector, over the
 responses as they stand, an edit moved an attribute; NaN without a text or an opinion."""
-USED = [*KEY, "side", "status", "change_in_sd", "outcome"]
 RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n", "comparisons"]
 RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high"]
 RETURNED += ["change", "change_low", "change_high", "size", "size_low", "size_high"]
@@ -109,7 +105,6 @@ def attribute_flip_rates(
     permutations); Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the
     null are ours.
     """
-    check_outcomes(table, columns=USED)
     pieces = []
     for _, of_model in table.groupby("model", sort=False):
         clusters = sorted(set(of_model["comparison"]))

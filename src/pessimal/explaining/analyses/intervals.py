@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from scipy.special import betaincinv
-from scipy.stats import false_discovery_control
 
 
 def share_interval(
@@ -137,11 +136,3 @@ def cluster_index(comparisons: pd.Series, clusters: Sequence[str]) -> np.ndarray
     """The number of each row's comparison in the clusters, (rows,) int; −1 where it is none of
     them."""
     return pd.Index(clusters, dtype=object).get_indexer(comparisons.astype(object))
-
-
-def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Adjusted p (n,), over those that are numbers."""
-    adjusted, tested = np.full(len(p), np.nan), ~np.isnan(p)
-    if tested.any():
-        adjusted[tested] = false_discovery_control(p[tested])
-    return adjusted

@@ -28,7 +28,6 @@ from pessimal.explaining.outcomes import (
     KEY,
     REJECTED,
     SEMIFACTUAL,
-    check_outcomes,
 )
 from pessimal.explaining.perturbation import Status
 
@@ -36,7 +35,6 @@ ANY, BOTH, ALL = "any", "both", "all"
 SHARE, MEAN, MEDIAN = "share", "mean", "median"
 SUBSETS, SIDES = (ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)
 DISTANCES = ("syntactic", "semantic")
-USED = [*KEY, "side", "status", "edited", "outcome"]
 RETURNED = ["model", "perturber", "placebo", "metric", "among", "side", "value", "low", "high"]
 RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds", "count"]
 
@@ -85,7 +83,6 @@ def metrics(
         n counts), comparisons and seeds (that have a unit), count (units for which a share holds;
         NaN for means and medians).
     """
-    check_outcomes(table, columns=[*USED, *DISTANCES])
     rows = []
     table = table.assign(placebo=table["attribute"] == PLACEBO)
     for (model, perturber, is_placebo), group in table.groupby(

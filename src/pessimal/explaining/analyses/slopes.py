@@ -15,10 +15,11 @@ from scipy.sparse import csr_array
 
 from pessimal.analyses.regression import heads_beyond
 from pessimal.errors import TableError
-from pessimal.explaining.analyses.flips import MOVED, USED
-from pessimal.explaining.analyses.intervals import benjamini_hochberg, cluster_index
+from pessimal.explaining.analyses.flips import MOVED
+from pessimal.explaining.analyses.intervals import cluster_index
 from pessimal.explaining.edits.distances import tokens
-from pessimal.explaining.outcomes import CHOSEN, check_outcomes, valid_rows
+from pessimal.explaining.outcomes import CHOSEN, valid_rows
+from pessimal.statistics import benjamini_hochberg
 
 RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "held", "slope", "slope_low"]
 RETURNED += ["slope_high", "slope_p", "slope_q", "slope_q_low", "slope_q_high"]
@@ -73,12 +74,11 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         are NaN with three comparisons or fewer; slopes too with no more edits than attributes.
 
     Raises:
-        TableError: a column is missing, or nothing was detected.
+        TableError: no column of a detector.
 
     Source: MacKinnon, Nielsen & Webb 2023 (the cluster jackknife, CV3); Carter, Schnepel &
     Steigerwald 2017 (the effective number of clusters); Benjamini & Yekutieli 2005 (intervals).
     """
-    check_outcomes(table, columns=USED)
     rows = []
     for model, of_model in valid_rows(table).groupby("model", sort=False):
         placebo = of_model["perturber"] == "placebo"

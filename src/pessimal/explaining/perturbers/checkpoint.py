@@ -4,14 +4,16 @@ first needed."""
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pessimal.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from pessimal.rewards.spec import ModelSpec
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
 
@@ -47,23 +49,17 @@ class Checkpoint:
     def folder(self) -> Path:
         """The files, fetched from the Hub where they are not here; ModelError where they cannot be
         had."""
-        from pessimal.rewards.digests import missing_shards
-        from pessimal.rewards.hub import snapshot
+        from pessimal.rewards.hub import local_folder
 
-        folder = (self.find and self.find(self.model)) or Path(self.model).expanduser()
-        if not folder.is_dir():
-            folder = snapshot(self.model, self.revision, local="perturber.model=DIR")
-        for name in ("config.json", "*.safetensors"):
-            if not list(folder.glob(name)):
-                raise ModelError(
-                    f"{folder} holds no {name}; give the folder that `save_pretrained` wrote: "
-                    "perturber.model=DIR"
-                )
-        if missing := missing_shards(folder):
-            raise ModelError(
-                f"{folder} lacks {', '.join(missing[:5])}, which its index names: copy it again"
-            )
-        return folder
+        own = self.find and self.find(self.model)
+        return own or local_folder(self.model, self.revision, local="perturber.model=DIR")
+
+    @cached_property
+    def spec(self) -> "ModelSpec":
+        """The same checkpoint as rewards are opened by."""
+        from pessimal.rewards.spec import Kind, ModelSpec
+
+        return ModelSpec(name=self.model, path=str(self.folder), kind=Kind.log_probability)
 
     @cached_property
     def weights(self) -> str:
@@ -75,12 +71,9 @@ class Checkpoint:
     @cached_property
     def tokenizer(self) -> "PreTrainedTokenizerBase":
         """Its tokenizer."""
-        from transformers import AutoTokenizer
+        from pessimal.rewards.checkpoint_files import load_tokenizer
 
-        try:
-            return AutoTokenizer.from_pretrained(self.folder)
-        except Exception as error:
-            raise ModelError(f"the tokenizer in {self.folder} cannot be loaded: {error}") from error
+        return load_tokenizer(self.spec, self.folder)
 
     def load(self, task: str, wanted: str, *, dtype: str) -> "PreTrainedModel":
         """The network, in evaluation mode.
@@ -96,36 +89,27 @@ class Checkpoint:
         import torch
         import transformers
 
-        from pessimal.rewards.digests import weight_shapes
-        from pessimal.rewards.hub import check_counts
+        from pessimal.rewards.checkpoint_files import load_checkpoint, read_checkpoint
         from pessimal.rewards.language import has_reward_head
+        from pessimal.rewards.spec import Dtype
 
-        check_counts(self.folder, name=self.model)
-        try:
-            config = transformers.AutoConfig.from_pretrained(self.folder)
-        except Exception as error:
-            raise ModelError(
-                f"the configuration in {self.folder} cannot be read: {error}"
-            ) from error
+        config, shapes = read_checkpoint(self.spec, self.folder)
         of_task = {"CausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
         of_task["MaskedLM"] = transformers.MODEL_FOR_MASKED_LM_MAPPING
-        if type(config) not in of_task[task] or has_reward_head(weight_shapes(self.folder)):
+        if type(config) not in of_task[task] or has_reward_head(shapes):
             raise ModelError(f"{self.model!r} ({type(config).__name__}) is no {wanted}")
+        make = partial(getattr(transformers, f"AutoModelFor{task}").from_pretrained, self.folder)
+        if dtype == "auto":
+            dtype = str(config.dtype or torch.float32).removeprefix("torch.")
+        network = load_checkpoint(
+            self.spec,
+            self.folder,
+            lambda config, **options: make(config=config, **options),
+            dtype=Dtype(dtype),
+            what="model",
+            advice=", and so would what it writes",
+        )
         device = self.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            network, report = getattr(transformers, f"AutoModelFor{task}").from_pretrained(
-                self.folder, dtype=dtype, use_safetensors=True, output_loading_info=True
-            )
-            network = network.to(device)
-        except Exception as error:
-            raise ModelError(
-                f"{self.model!r} cannot be loaded from {self.folder}: {error}"
-            ) from error
-        if missing := sorted(report["missing_keys"]):
-            raise ModelError(
-                f"the checkpoint in {self.folder} lacks {missing[:5]}: these would be random, and "
-                "so would what it writes"
-            )
-        return network.eval().requires_grad_(False)
+        return cast("PreTrainedModel", network.to(device))
