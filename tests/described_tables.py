@@ -99,8 +99,8 @@ def rated() -> list[ScoreTable]:
 
 
 def spoken() -> list[ScoreTable]:
-    """Four language models on three prompts, over the words of the dictionary and others; and a
-    reward model."""
+    """Four language models on three prompts, over the words of the dictionary and others; and two
+    reward models."""
     texts, made = [*(f" {word}" for word in dictionary()["word"]), " love", "love", " war"], []
     for model, prompt in product(
         ("elm-base", "elm-chat", "oak-base", "oak-chat"), ("greatest", "best", "worst")
@@ -113,8 +113,12 @@ def spoken() -> list[ScoreTable]:
             "described": {"base": model[:3]},
         }
         made.append(score_table(texts, log_p, model=model, prompt=prompt, **given))
-    rewards = np.random.default_rng(3).normal(size=len(texts))
-    return [*made, score_table(texts, rewards, model="m", candidates_digest="spoken")]
+    rewards = np.random.default_rng(3).normal(size=(2, len(texts)))
+    return [
+        *made,
+        score_table(texts, rewards[0], model="m", candidates_digest="spoken"),
+        score_table(texts, rewards[1], model="gold", candidates_digest="spoken"),
+    ]
 
 
 def checkpoints() -> list[ScoreTable]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pessimal.analyses.optimised import Optimising, change_error, mean_of
+from pessimal.analyses.optimised import Optimising, change_error, mean_of, turning_error
 from pessimal.errors import TableError
 
 
@@ -146,3 +146,22 @@ def test_draws_are_silent_where_fewer_than_fifty_of_them_carry_the_mass():
     assert drawn.tilts[-1].kl < 5
     few, _ = of_draws(random_policy(300), 49, np.random.default_rng(4))
     assert few.tilts == []
+
+
+def test_error_of_a_turning_point_is_what_other_draws_vary():
+    exact, rng = random_policy(300), np.random.default_rng(5)
+    feature = exact.reward - 0.6 * exact.reward**2 + 0.3 * rng.normal(size=300)
+    true = exact.turning(feature, np.ones(300, bool))
+    assert true is not None
+    assert 0.1 < true.kl < 1.5
+    found, errors = [], []
+    for _ in range(200):
+        drawn, some = of_draws(exact, 3000, rng)
+        inside = np.ones(len(some), bool)
+        point = drawn.turning(feature[some], inside)
+        if point is not None:
+            found.append(point.kl)
+            errors.append(turning_error(drawn, point, feature[some], inside))
+    assert len(found) > 190
+    assert np.mean(found) == pytest.approx(true.kl, abs=0.3 * np.std(found))
+    assert np.median(errors) == pytest.approx(np.std(found), rel=0.2)

@@ -12,7 +12,13 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis
-from pessimal.analyses.optimised import LEAST_SUPPORT, Optimising, change_error, mean_of
+from pessimal.analyses.optimised import (
+    LEAST_SUPPORT,
+    Optimising,
+    change_error,
+    mean_of,
+    turning_error,
+)
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest, Lines, TokenTable
 from pessimal.tables import ScoreTable
@@ -27,6 +33,7 @@ AT = 1.0
 SPENT = 2.0
 """Nats at which tokens are named."""
 ELO = "people's Elo"
+OTHER, ITSELF = "reward of ", "the reward itself"
 MIXED = 0.5
 """Weight of the other reward where two are mixed."""
 
@@ -141,7 +148,8 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
 
     Returns:
         A row a feature and KL above 0: feature, kl, strength, before, mean, change, low, high,
-            per_nat, best_of_n (the change at the same KL), turns_at, n, support, mass.
+            per_nat, best_of_n (the change at the same KL), turns_at, turns_low, turns_high, n,
+            support, mass.
     """
     from scipy import stats
 
@@ -155,6 +163,7 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
         if not spread > 0:
             continue
         turn = before.turning(values, inside)
+        turned = reach * turning_error(before, turn, values, inside) if turn else np.nan
         best = {at.kl: mean_of(at.q, values, inside) for at in before.bests}
         for at in before.tilts[1:]:
             mean = mean_of(at.q, values, inside)
@@ -169,6 +178,8 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
                 | {"low": change - error, "high": change + error, "per_nat": change / at.kl}
                 | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread}
                 | {"turns_at": turn.kl if turn else np.nan}
+                | {"turns_low": max(turn.kl - turned, 0.0) if turn else np.nan}
+                | {"turns_high": turn.kl + turned if turn else np.nan}
                 | {"n": before.units(inside), "support": support, "mass": mass}
             )
     return pd.DataFrame(rows)
@@ -237,7 +248,7 @@ def forecast(
     known = features(rows, options, prompt_text=policy.provenance.prompt_text)
     rewards = {name: _reward_of(rows, policy, other) for name, other in (others or {}).items()}
     rewards = {name: values for name, values in rewards.items() if _varies(values)}
-    known |= {f"reward of {name}": values for name, values in rewards.items()}
+    known |= {f"{OTHER}{name}": values for name, values in rewards.items()}
     mass = float(np.exp(rows["log_p"].to_numpy(float)).sum())
     ways = {"tilt": before.tilts, "best of n": before.bests}
     path = pd.DataFrame(
@@ -330,17 +341,24 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
     last = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
     most = last.loc[last["likeliest_mass"].idxmax()]
     label = tables.labels[most["model"]]
-    headline = (
-        f"At {most['kl']:g} nats for {label}, {literal(most['likeliest'])} takes "
-        f"{100 * most['likeliest_mass']:.0f}% of what {most['policy']} answers to {most['prompt']}"
-    )
-    turns = moves.loc[
-        (moves["feature"] == ELO)
-        & (moves["model"] == most["model"])
-        & (moves["prompt"] == most["prompt"])
-    ]
-    turn = turns["turns_at"].min()
-    headline += f"; people's Elo turns at {turn:.1f} nats." if pd.notna(turn) else "."
+    if tables.candidates == drawn_from(most["policy"]):
+        headline = (
+            f"At a KL of {most['kl']:g} the mean reward of what {most['policy']} writes to "
+            f"{most['prompt']} is {most['gain']:.1f} SD higher, for {label}."
+        )
+    else:
+        headline = (
+            f"At a KL of {most['kl']:g} for {label}, {literal(most['likeliest'])} takes "
+            f"{100 * most['likeliest_mass']:.0f}% of what {most['policy']} answers to "
+            f"{most['prompt']}"
+        )
+        turns = moves.loc[
+            (moves["feature"] == ELO)
+            & (moves["model"] == most["model"])
+            & (moves["prompt"] == most["prompt"])
+        ]
+        turn = turns["turns_at"].min()
+        headline += f"; people's Elo turns at {turn:.1f}." if pd.notna(turn) else "."
     several = path["model"].nunique() > 1
     summary: dict[str, Any] = {
         f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in last.itertuples()
@@ -380,13 +398,15 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         farthest = at.loc[at["change"].abs().idxmax()]
         yield Result.of_row(
             *(farthest, "forecast_drift", moves, change),
-            f"What moves most at {AT:g} nat is {farthest['feature']} "
+            f"What moves most at a KL of {AT:g} is {farthest['feature']} "
             f"({farthest['change']:+.1f} SD, {tables.labels[farthest['model']]} on "
             f"{farthest['prompt']}).",
             plot=forest,
             method="forecast",
             share=0.5,
         )
+    if (gold := _beside_gold(path, moves)) is not None:
+        yield gold
     shown = TokenTable(value="gain", ends=("gain most", "lose most"))
     yield Result("forecast_tokens", tokens, plot=shown, method="forecast")
     if (other := found.get("forecast_mitigations")) is not None:
@@ -398,3 +418,32 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
             xlabel=forest.xlabel,
         )
         yield Result("forecast_mitigations", other, plot=forest, method="forecast", effect=change)
+
+
+def _beside_gold(path: pd.DataFrame, moves: pd.DataFrame) -> Result | None:
+    """The reward and what is held to be good, against KL; None where nothing is."""
+    held = moves[(moves["feature"] == ELO) | moves["feature"].str.startswith(OTHER)]
+    if held.empty:
+        return None
+    own = path[path["way"] == "tilt"].rename(columns={"gain": "change"})
+    began = held.drop_duplicates(["model", "prompt", "feature"])
+    began = began.assign(kl=0.0, change=0.0, low=0.0, high=0.0)
+    table = pd.concat([own.assign(feature=ITSELF), began, held], ignore_index=True)
+    columns = ["model", "prompt", "policy", "candidates", "feature", "kl", "change", "low", "high"]
+    return Result(
+        "forecast_gold",
+        table[[*columns, "turns_at", "turns_low", "turns_high", "n"]],
+        plot=Lines(
+            x="kl",
+            y="change",
+            group="feature",
+            low="low",
+            high="high",
+            tabs=("prompt", "model"),
+            marks=True,
+            xlabel="KL from the policy, nats",
+            ylabel="change, SD under the policy",
+            reference=0.0,
+        ),
+        method="forecast",
+    )

@@ -201,13 +201,34 @@ def change_error(
     p, q, scores = before.p, after.q, before.scores
     moved = _influence(q, feature, known) - _influence(p, feature, known)
     if after.strength > 0:
-        mean = q @ scores
-        variance = q @ (scores - mean) ** 2
-        # KL = λ E score − log Σ p e^{λ score}
-        kl = after.strength * q * (scores - mean) - (q - p)
+        variance = q @ (scores - q @ scores) ** 2
         slope = before.covariance(after, feature, known)
-        moved = moved - slope * kl / (after.strength * variance)
-    return float(np.sqrt(np.sum(moved**2 / (1 if before.drawn is None else before.drawn))))
+        moved = moved - slope * _kl_influence(before, after) / (after.strength * variance)
+    return _error(before, moved)
+
+
+def turning_error(
+    before: Optimising, at: Optimised, feature: np.ndarray, known: np.ndarray
+) -> float:
+    """Standard error of the KL at which a feature turns (`Optimising.turning`), likewise: the root
+    of Cov(score, feature) moves by its influence over its slope in the strength."""
+    q, scores = at.q, before.scores
+    inside = q[known] / q[known].sum()
+    score = scores[known] - inside @ scores[known]
+    centred = feature[known] - inside @ feature[known]
+    root = np.zeros(len(q))
+    root[known] = -inside * score * centred / (inside @ (score**2 * centred))
+    variance = q @ (scores - q @ scores) ** 2
+    return _error(before, _kl_influence(before, at) + at.strength * variance * root)
+
+
+def _kl_influence(before: Optimising, at: Optimised) -> np.ndarray:
+    """(n,) what more weight on each candidate does to KL = λ E score − log Σ p e^{λ score}."""
+    return at.strength * at.q * (before.scores - at.q @ before.scores) - (at.q - before.p)
+
+
+def _error(before: Optimising, influence: np.ndarray) -> float:
+    return float(np.sqrt(np.sum(influence**2 / (1 if before.drawn is None else before.drawn))))
 
 
 def _influence(q: np.ndarray, feature: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -44,6 +44,7 @@ STEPS = {
     "search/*": "search/evaluations",
     "scan/*": "scan/candidates",
     "tuning/*": "tuning/search",
+    "forecast/*": "forecast/kl",
 }
 """What each time series is drawn against."""
 _FULL = 1 << 20

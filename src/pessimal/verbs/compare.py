@@ -15,8 +15,10 @@ from pessimal.progress import steps
 from pessimal.rewards.named import answering_to
 from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.result import Result
 from pessimal.tables.score_table import REWARD, ScoreProvenance, SharedColumns
 from pessimal.tables.table_set import labels_of, table_sets
+from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
@@ -73,10 +75,20 @@ def run(config: CompareConfig) -> None:
             skipped=skipped,
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
-    print_headlines(
-        results, title=f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}"
-    )
+        _draw_forecast(mirror, results)
+    title = f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}"
+    print_headlines(results, title=title, asked="forecast" if config.policy else "")
     print_path(folder)
+
+
+def _draw_forecast(mirror: Mirror, results: Sequence[Result]) -> None:
+    """What a tilt gains, as curves over KL in W&B."""
+    for result in results:
+        if result.name == "forecast":
+            tilts = result.table[result.table["way"] == "tilt"]
+            for kl, rows in tilts.groupby("kl"):
+                gains = {f"forecast/{r.prompt}/{r.model}": r.gain for r in rows.itertuples()}
+                mirror.metrics({"forecast/kl": kl, **gains})
 
 
 @dataclass(frozen=True)

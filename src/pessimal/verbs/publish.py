@@ -95,9 +95,13 @@ def publish(
     return folder, manifest
 
 
-def print_headlines(results: Sequence[Result], *, title: str) -> None:
-    """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines."""
-    headed = sorted((r for r in results if r.headline), key=lambda r: -np.nan_to_num(r.weight))
+def print_headlines(results: Sequence[Result], *, title: str, asked: str = "") -> None:
+    """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines, that of the
+    result which was `asked` for first."""
+    headed = sorted(
+        (r for r in results if r.headline),
+        key=lambda r: (r.name != asked, -np.nan_to_num(r.weight)),
+    )
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )
