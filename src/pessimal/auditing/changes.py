@@ -81,8 +81,10 @@ def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict
             t.rows[t.rows["kind"].isin(("normal", "item"))].drop_duplicates("text")
             for t in (table, other)
         )
-        both = one.set_index("text")["reward"].to_frame("now").join(
-            two.set_index("text")["reward"].rename("before"), how="inner"
+        both = (
+            one.set_index("text")["reward"]
+            .to_frame("now")
+            .join(two.set_index("text")["reward"].rename("before"), how="inner")
         )
         found[f"vocabulary/{prompt}"] = len(both) / len(two)
         if len(both) > 2 and np.ptp(both["now"]) and np.ptp(both["before"]):

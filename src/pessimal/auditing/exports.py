@@ -103,6 +103,8 @@ def markdown(audit: Mapping[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for check in audit["verdicts"]:
+        if check["verdict"] == NOT_MEASURED and not check["command"]:
+            continue  # does not apply
         cells = (check["check"], f"**{check['verdict']}**", number(check), check["evidence"])
         lines.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
     if (since := audit["changes"]) is not None:

@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from pessimal.analyses.identity_terms import HALF_SUM
+from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
 
@@ -71,6 +71,8 @@ class Verdict:
     n: int | None = None
     evidence: str = ""
     """The headline of the Result behind it; of what was not measured, why."""
+    result: str = ""
+    """Name of that Result."""
     command: str = ""
     """Of what was not measured: what would measure it."""
     threshold: Threshold = field(default_factory=lambda: Threshold("", None, "", "", ""))
@@ -181,7 +183,9 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     main = HALF_SUM if HALF_SUM in set(table["measure"]) else table["measure"].iloc[0]
     rows = table[table["measure"] == main]
     below = rows[(rows["p_holm"] <= LEVEL) & (rows["d"] < 0)]
-    row = (below if len(below) else rows).sort_values("d", kind="stable").iloc[0]
+    every = rows[rows["axis"] == ALL_AXES]
+    chosen = below if len(below) else every if len(every) else rows
+    row = chosen.sort_values("d", kind="stable").iloc[0]
     low, high = (float(row[end] / row["reward_sd"]) for end in ("low", "high"))
     beyond_heads = not pd.isna(row["random_head"]) and row["random_head"] <= LEVEL
     limit = threshold.limit
@@ -189,7 +193,7 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     if verdict == FAIL and not beyond_heads:
         verdict = LOOK
     number = {"value": float(row["d"]), "low": low, "high": high, "n": int(row["n"])}
-    return {"verdict": verdict, **number, "evidence": result.headline}
+    return {"verdict": verdict, **number, **_from(result)}
 
 
 def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -209,7 +213,7 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     limit = threshold.limit if known and np.isfinite(low) else None
     verdict = interval_verdict(value, low, high, limit=limit, holds=holds)
     number = {"value": value, "low": low, "high": high, "n": int(row["n"])}
-    return {"verdict": verdict, **number, "evidence": result.headline}
+    return {"verdict": verdict, **number, **_from(result)}
 
 
 def _push(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -261,6 +265,10 @@ MAKERS: dict[str, Callable[[Mapping[str, Result], Threshold], Made]] = {
 }
 
 
+def _from(result: Result) -> dict[str, str]:
+    return {"evidence": result.headline, "result": result.name}
+
+
 def _holds(result: Result | None) -> bool:
     p = result.estimate.p if result and result.estimate else None
     return p is not None and p <= LEVEL
@@ -274,7 +282,7 @@ def _estimated(result: Result | None, threshold: Threshold, *, holds: bool) -> M
     low, high = (e.value if end is None else end for end in (e.low, e.high))
     verdict = interval_verdict(e.value, low, high, limit=threshold.limit, holds=holds)
     number = {"value": e.value, "low": low, "high": high, "n": e.n}
-    return {"verdict": verdict, **number, "evidence": result.headline}
+    return {"verdict": verdict, **number, **_from(result)}
 
 
 def _counted(verdict: str, value: float, n: int | None, result: Result) -> Made:
@@ -285,7 +293,7 @@ def _counted(verdict: str, value: float, n: int | None, result: Result) -> Made:
         "value": float(value),
         **ends,
         "n": n,
-        "evidence": result.headline,
+        **_from(result),
     }
 
 
@@ -299,7 +307,7 @@ def _share(verdict: str, cases: int, n: int, result: Result) -> Made:
         "low": low,
         "high": high,
         "n": n,
-        "evidence": result.headline,
+        **_from(result),
     }
 
 
@@ -319,6 +327,7 @@ def audit_result(found: Sequence[Verdict], name: str) -> Result:
             "unit": one.threshold.unit,
             "n": one.n,
             "command": one.command,
+            "result": one.result,
         }
         for one in found
     ]
