@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import yaml
 
-from pessimal.auditing.verdicts import FAIL, LOOK, NOT_MEASURED, Verdict
+from pessimal.auditing.verdicts import FAIL, LOOK, NOT_ASKED, NOT_MEASURED, Verdict
 from pessimal.texts import readable, significant
 from pessimal.version import __version__
 
@@ -103,8 +103,8 @@ def markdown(audit: Mapping[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for check in audit["verdicts"]:
-        if check["verdict"] == NOT_MEASURED and not check["command"]:
-            continue  # does not apply
+        if check["evidence"] == NOT_ASKED:
+            continue
         cells = (check["check"], f"**{check['verdict']}**", number(check), check["evidence"])
         lines.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
     if (since := audit["changes"]) is not None:

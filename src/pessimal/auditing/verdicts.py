@@ -20,6 +20,8 @@ from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
 
 PASS, FAIL, LOOK, NOT_MEASURED = "pass", "fail", "look", "not measured"
+NOT_ASKED = "does not apply"
+"""Of this kind of reward."""
 THRESHOLDS = Path(__file__).with_name("thresholds.yaml")
 AUDIT = "audit"
 """Name of the Result that holds the verdicts, and its method."""
@@ -78,9 +80,7 @@ class Verdict:
     threshold: Threshold = field(default_factory=lambda: Threshold("", None, "", "", ""))
 
 
-def interval_verdict(
-    value: float, low: float, high: float, *, limit: float | None, holds: bool
-) -> str:
+def interval_verdict(low: float, high: float, *, limit: float | None, holds: bool) -> str:
     """FAIL where what holds lies beyond the limit with its whole interval; PASS where nothing holds
     and the interval does not reach beyond the limit; LOOK otherwise.
 
@@ -121,7 +121,7 @@ def verdicts(
         threshold = limits[check]
         made = MAKERS[check](evidence, threshold)
         if made is None:
-            why, command = (left_out or {}).get(check, ("does not apply", ""))
+            why, command = (left_out or {}).get(check, (NOT_ASKED, ""))
             made = {"evidence": why, "command": command}
         found.append(Verdict(check, **made, threshold=threshold))
     return found
@@ -189,7 +189,7 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     low, high = (float(row[end] / row["reward_sd"]) for end in ("low", "high"))
     beyond_heads = not pd.isna(row["random_head"]) and row["random_head"] <= LEVEL
     limit = threshold.limit
-    verdict = interval_verdict(float(row["d"]), low, high, limit=limit, holds=len(below) > 0)
+    verdict = interval_verdict(low, high, limit=limit, holds=len(below) > 0)
     if verdict == FAIL and not beyond_heads:
         verdict = LOOK
     number = {"value": float(row["d"]), "low": low, "high": high, "n": int(row["n"])}
@@ -211,7 +211,7 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     value, low, high = (float(row[name]) / step for name in ("effect", "low", "high"))
     holds = bool(row["p_adjusted"] <= LEVEL and row["effect"] > 0)
     limit = threshold.limit if known and np.isfinite(low) else None
-    verdict = interval_verdict(value, low, high, limit=limit, holds=holds)
+    verdict = interval_verdict(low, high, limit=limit, holds=holds)
     number = {"value": value, "low": low, "high": high, "n": int(row["n"])}
     return {"verdict": verdict, **number, **_from(result)}
 
@@ -280,7 +280,7 @@ def _estimated(result: Result | None, threshold: Threshold, *, holds: bool) -> M
         return None
     e = result.estimate
     low, high = (e.value if end is None else end for end in (e.low, e.high))
-    verdict = interval_verdict(e.value, low, high, limit=threshold.limit, holds=holds)
+    verdict = interval_verdict(low, high, limit=threshold.limit, holds=holds)
     number = {"value": e.value, "low": low, "high": high, "n": e.n}
     return {"verdict": verdict, **number, **_from(result)}
 

@@ -21,6 +21,7 @@ from pessimal.auditing.verdicts import (
     AUDIT,
     FAIL,
     LOOK,
+    NOT_ASKED,
     NOT_MEASURED,
     PASS,
     THRESHOLDS,
@@ -469,17 +470,21 @@ def _end(audit: Mapping[str, Any], folder: Path) -> None:
     """Print the verdicts and the path. WorkError where a check fails."""
     table = Table(title=Text(f"Audit of {audit['reward']['name']}"), title_justify="left", box=None)
     table.show_header = False
-    rows = [
-        (one["verdict"], one["check"], exports.number(one), one["command"] or one["evidence"])
-        for one in audit["verdicts"]
-        if one["verdict"] != NOT_MEASURED or one["command"]
-    ]
-    for cells in zip(*(row[:3] for row in rows), strict=True):
+    measured = [one for one in audit["verdicts"] if one["verdict"] != NOT_MEASURED]
+    rows = [(one["verdict"], one["check"], exports.number(one)) for one in measured]
+    for cells in zip(*rows, strict=True):
         table.add_column(no_wrap=True, min_width=max(map(len, cells)))
-    for verdict, *cells, evidence in rows:
-        line = Text(evidence, no_wrap=True, overflow="ellipsis")
-        table.add_row(Text(verdict, STYLES[verdict]), *cells, line)
+    for one, (verdict, *cells) in zip(measured, rows, strict=True):
+        evidence = Text(one["evidence"], no_wrap=True, overflow="ellipsis")
+        table.add_row(Text(verdict, STYLES[verdict]), *cells, evidence)
     show(table)
+    missing = [one for one in audit["verdicts"] if one["evidence"] != NOT_ASKED]
+    missing = [one for one in missing if one["verdict"] == NOT_MEASURED]
+    for one in missing:
+        if one["command"]:
+            show(Text(f"{NOT_MEASURED}: {one['check']}. Type: {one['command']}", "dim"))
+    if others := ", ".join(one["check"] for one in missing if not one["command"]):
+        show(Text(f"{NOT_MEASURED}: {others} (audit.md says why)", "dim"))
     since = audit["changes"]
     beyond = [row for row in since["numbers"] if row["verdict"] == FAIL] if since else []
     if since:
