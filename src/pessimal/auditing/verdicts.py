@@ -144,9 +144,9 @@ def _read(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
 def _served(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     if (result := evidence.get("served")) is None:
         return None
-    said, faults = result.summary, len(list(result.summary["faults"]))
+    said: Mapping[str, Any] = result.summary
     verdict = PASS if said["right"] else LOOK if said["harmless"] else FAIL
-    return _counted(verdict, faults, int(said["requests"]), result)
+    return _counted(verdict, len(said["faults"]), int(said["requests"]), result)
 
 
 def _fed(evidence: Mapping[str, Result], threshold: Threshold) -> Made:

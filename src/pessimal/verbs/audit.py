@@ -109,7 +109,7 @@ def run(config: AuditConfig) -> None:
         numbers,
         inputs=[table.provenance.key() for table in made.tables],
         changes=since,
-        baseline=baseline and baseline.reference,
+        baseline=None if baseline is None else baseline.reference,
     )
     # 4. Published, and said.
     results = [audit_result(found, reward.name)]
@@ -259,8 +259,8 @@ def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made
     _analyse([*made.tables, *contexts], asked.compare, config, made)
     # 3. How far it can be pushed.
     if scope.evaluations and made.tables:
-        spec = replace(asked.search.search, evaluations=scope.evaluations)
-        context = open_context(replace(asked.search, search=spec), [first])
+        size = replace(asked.search.search, evaluations=scope.evaluations)
+        context = open_context(replace(asked.search, search=size), [first])
         made.results += push(search(context).results, made.tables[0], scope.evaluations)
         made.scope["push"] = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
     else:
@@ -408,6 +408,8 @@ class Baseline:
         if audit["schema"] != exports.SCHEMA:
             raise InputError(f"baseline={wanted} was made by another edition; audit it again")
         keys = [registry.find("score-table", key) for key in audit["inputs"]]
+        if None in keys:
+            log.warning("some score tables of %s are gone: order is not compared", wanted)
         return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
 
     def changes(
@@ -472,11 +474,11 @@ def _end(audit: Mapping[str, Any], folder: Path) -> None:
     table.show_header = False
     measured = [one for one in audit["verdicts"] if one["verdict"] != NOT_MEASURED]
     rows = [(one["verdict"], one["check"], exports.number(one)) for one in measured]
-    for cells in zip(*rows, strict=True):
+    for cells in zip(*rows, strict=True):  # of three columns
         table.add_column(no_wrap=True, min_width=max(map(len, cells)))
-    for one, (verdict, *cells) in zip(measured, rows, strict=True):
+    for one, (verdict, check, number) in zip(measured, rows, strict=True):
         evidence = Text(one["evidence"], no_wrap=True, overflow="ellipsis")
-        table.add_row(Text(verdict, STYLES[verdict]), *cells, evidence)
+        table.add_row(Text(verdict, STYLES[verdict]), check, number, evidence)
     show(table)
     missing = [one for one in audit["verdicts"] if one["evidence"] != NOT_ASKED]
     missing = [one for one in missing if one["verdict"] == NOT_MEASURED]
