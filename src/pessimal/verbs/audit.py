@@ -476,9 +476,9 @@ def _end(audit: Mapping[str, Any], folder: Path) -> None:
     rows = [(one["verdict"], one["check"], exports.number(one)) for one in measured]
     for cells in zip(*rows, strict=True):  # of three columns
         table.add_column(no_wrap=True, min_width=max(map(len, cells)))
-    for one, (verdict, check, number) in zip(measured, rows, strict=True):
+    for one, row in zip(measured, rows, strict=True):
         evidence = Text(one["evidence"], no_wrap=True, overflow="ellipsis")
-        table.add_row(Text(verdict, STYLES[verdict]), check, number, evidence)
+        table.add_row(Text(row[0], STYLES[row[0]]), *row[1:], evidence)
     show(table)
     missing = [one for one in audit["verdicts"] if one["evidence"] != NOT_ASKED]
     missing = [one for one in missing if one["verdict"] == NOT_MEASURED]
