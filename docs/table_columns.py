@@ -45,6 +45,7 @@ PARTS = {
     "explanation": ("explain", "`tables/NAME.parquet` in `explanation/NAME`"),
     "search-result": ("search", "`tables/NAME.parquet` in `search-result/NAME`"),
     "conformance": ("check", "`tables/NAME.parquet` in `conformance/NAME`"),
+    "audit": ("audit", "`tables/NAME.parquet` in `audit/NAME`"),
     "census": ("scan FILE.py:FUNCTION tasks=FILE", "`tables/NAME.parquet` in `census/NAME`"),
     "study": ("search -m hparams_search=…", "`tables/NAME.parquet` in `study/NAME`"),
 }

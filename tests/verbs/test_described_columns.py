@@ -90,6 +90,20 @@ def test_columns_of_what_asks_a_model_are_described():
     }
 
 
+def test_columns_of_an_audit_are_described():
+    from pessimal.auditing import changes, one_word, verdicts
+
+    table = described_tables.vocabulary()[0]
+    alike = changes.resemblance([table], [table])
+    made = [
+        one_word.one_word([table]),
+        verdicts.audit_result(verdicts.verdicts({}), "m"),
+        changes.changes_result(changes.changes({}, {}, alike), "audit/m:v0"),
+    ]
+    assert [u for one in made for u in undescribed("audit", one.name, one.table)] == []
+    assert set(DESCRIBED["audit"]) == {one.name for one in made}
+
+
 def test_columns_of_a_census_of_a_grader_are_described(tmp_path):
     tables = described_tables.graded(tmp_path)
     assert len(tables) == 3

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -30,8 +31,11 @@ def build(config: DictConfig) -> TaskConfig:
 
 
 def composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that overrides give, without checks of the schema; Hydra's own errors."""
+    """The configuration that overrides give, without checks of the schema; Hydra's own errors. In a
+    verb, of the files that its own configuration is of."""
     register()
+    if GlobalHydra.instance().is_initialized():
+        return hydra.compose("config", overrides=list(overrides))
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         return hydra.compose("config", overrides=list(overrides))
 

@@ -17,6 +17,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from pessimal.auditing.verdicts import AUDIT
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
 from pessimal.report.cards import cards, kinds, of_model, prompts, wanted
@@ -37,7 +38,7 @@ FINDINGS = 9
 RANKS = 5
 """Of tokens at each end; the table below has all."""
 PROVENANCE = "provenance"
-IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results")
+IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results", "verdicts")
 """Of the page's own sections: no question has one of these."""
 GLOSSARY = {
     r"Zipf unit": "Zipf unit: ten times the use",
@@ -133,19 +134,31 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         key = PROVENANCE if result.name == PROVENANCE else result.method or result.name
         methods.setdefault(key, []).append(result)
     sources = {r.name: artifact.table(r.name) for r in methods.pop(PROVENANCE, ())}
+    questions = {
+        key: _question(artifact, key, results, _unique(anchor + key, taken), ids)
+        for key, results in methods.items()
+    }
     return {
         "artifact": artifact,
         "anchor": anchor,
         "prompts": prompts(artifact),
         "kinds": kinds(artifact),
         "wanted": {"title": "What they want", "open": 0, "left_out": 0, "tabs": wanted(artifact)},
-        "questions": [
-            _question(artifact, key, results, _unique(anchor + key, taken), ids)
-            for key, results in methods.items()
-        ],
+        "questions": list(questions.values()),
+        "verdicts": _verdicts(questions),
         "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
         "provenance": {name: _table(table) for name, table in sources.items() if len(table)},
     }
+
+
+def _verdicts(questions: Mapping[str, dict[str, Any]]) -> list[dict]:
+    """The verdicts of an audit, which stand before its findings, each with the anchor of what it
+    rests on; none of anything else."""
+    if AUDIT not in questions:
+        return []
+    rows, questions[AUDIT]["checks"] = questions[AUDIT]["checks"], []
+    anchors = {name: q["anchor"] for q in questions.values() for name in q["tables"]}
+    return [row | {"anchor": anchors.get(row["result"])} for row in rows]
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -184,8 +197,8 @@ def _question(
 
 def _checklist(table: pd.DataFrame) -> list[dict]:
     """The rows of a list of checks, to be shown whole, limits included; none of any other table."""
-    columns = ["check", "verdict", "measured", "meaning"]
-    return table[columns].to_dict("records") if set(columns) <= set(table.columns) else []
+    columns = {"check", "verdict", "measured", "meaning"}
+    return table.to_dict("records") if columns <= set(table.columns) else []
 
 
 def _of_card(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:

@@ -11,7 +11,7 @@ from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import WorkError
 from pessimal.progress import counted, quiet_libraries
-from pessimal.rewards.base import require_network
+from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
@@ -32,38 +32,10 @@ def run(config: CheckConfig) -> None:
 
     Raises WorkError where anything does and `strict` is on; the artifact is published all the same.
     """
+    found, model = looped(config)
     assert config.loop is not None
-    quiet_libraries()
-    begin_process(config.trainer)
-    policy = _policy(config)
-    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
-    model = require_network(model, "check")
     loop = config.loop.value
     with tracked(config, name=f"check {model.name} in {loop}") as mirror:
-        device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-        network = model.network().to(device)
-        with (
-            counted(
-                "rewards", unit="inputs", total=2 * config.sample, bar=config.progress
-            ) as counter,
-            torch.no_grad(),
-        ):
-
-            def reward(ids: list[int]) -> float:
-                counter.advance(1)
-                return own_rewards(network, torch.tensor([ids], device=device)).item()
-
-            found = check_loop(
-                LOOPS[loop],
-                policy,
-                model.parts[0].conversations,
-                model.tokenizer,
-                prompts=list(config.prompts.values()),
-                context=getattr(network.config.get_text_config(), "max_position_embeddings", None),
-                reward=reward,
-                sample=config.sample,
-                seed=config.seed,
-            )
         results = loop_results(found, loop=loop, model=model.name)
         what = {
             "model": model.name,
@@ -83,6 +55,39 @@ def run(config: CheckConfig) -> None:
             f"{', '.join(found.counts)} (kept in {published}); without strict=true the exit code "
             "is 0"
         )
+
+
+def looped(config: CheckConfig) -> tuple[LoopCheck, NetworkReward]:
+    """What the trainer's loop hands `config.model`, beside what its template writes; the model."""
+    assert config.loop is not None
+    quiet_libraries()
+    begin_process(config.trainer)
+    policy = _policy(config)
+    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    model = require_network(model, "check")
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    network = model.network().to(device)
+    with (
+        counted("rewards", unit="inputs", total=2 * config.sample, bar=config.progress) as counter,
+        torch.no_grad(),
+    ):
+
+        def reward(ids: list[int]) -> float:
+            counter.advance(1)
+            return own_rewards(network, torch.tensor([ids], device=device)).item()
+
+        found = check_loop(
+            LOOPS[config.loop.value],
+            policy,
+            model.parts[0].conversations,
+            model.tokenizer,
+            prompts=list(config.prompts.values()),
+            context=getattr(network.config.get_text_config(), "max_position_embeddings", None),
+            reward=reward,
+            sample=config.sample,
+            seed=config.seed,
+        )
+    return found, model
 
 
 def _policy(config: CheckConfig) -> PreTrainedTokenizerBase:

@@ -32,33 +32,12 @@ def run(config: CheckConfig) -> None:
     Raises WorkError where the model is not served right and `strict` is on; the artifact is
     published all the same.
     """
-    quiet_libraries()
-    begin_process(config.trainer)
-    config.endpoint = recognised(replace(config.endpoint, url=config.url))
-    forms = config.sent()
-    wire = Wire(config.endpoint, fields=RAW if config.raw else {})
-    model = _opened(config.model, config)
-    base = _base(config)
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    key, prompt = next(iter(config.prompts.items()))
+    found, model, wire = served(config)
     with tracked(config, name=f"check {model.name} served") as mirror:
-        with counted(
-            f"asking {config.url}", unit="inputs", total=config.requests, bar=config.progress
-        ) as counter:
-            found = diagnose(
-                _scores(wire, counter),
-                model,
-                base=base,
-                prompt=prompt,
-                forms=forms,
-                device=device,
-                seed=config.seed,
-                budget=config.requests,
-            )
         result = served_result(found, model.name)
         what = {
             "model": model.name,
-            "prompt": key,
+            "prompt": next(iter(config.prompts)),
             "weights_digest": model.weights_digest,
             "url": config.url,
         }
@@ -75,6 +54,33 @@ def run(config: CheckConfig) -> None:
             f"{model.name} is not served right: {names} (kept in {folder}); without strict=true "
             "the exit code is 0"
         )
+
+
+def served(config: CheckConfig) -> tuple[Diagnosis, NetworkReward, Wire]:
+    """What the server at `config.url` does to the rewards of `config.model`; the model, and how the
+    server was asked."""
+    quiet_libraries()
+    begin_process(config.trainer)
+    config.endpoint = recognised(replace(config.endpoint, url=config.url))
+    forms = config.sent()
+    wire = Wire(config.endpoint, fields=RAW if config.raw else {})
+    model = _opened(config.model, config)
+    base = _base(config)
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    with counted(
+        f"asking {config.url}", unit="inputs", total=config.requests, bar=config.progress
+    ) as counter:
+        found = diagnose(
+            _scores(wire, counter),
+            model,
+            base=base,
+            prompt=next(iter(config.prompts.values())),
+            forms=forms,
+            device=device,
+            seed=config.seed,
+            budget=config.requests,
+        )
+    return found, model, wire
 
 
 def _opened(spec: ModelSpec, config: CheckConfig) -> NetworkReward:

@@ -22,7 +22,7 @@ from pessimal.verbs.publish import print_path
 log = logging.getLogger(__name__)
 
 
-SHOWN = ("comparison", "search-result", "study", "explanation", "census")
+SHOWN = ("comparison", "search-result", "study", "explanation", "census", "audit")
 """Types of artifacts that a page can show."""
 LARGE = 30_000_000
 """Bytes above which a page is said to be large: browsers and mail take their time."""
@@ -30,6 +30,11 @@ LARGE = 30_000_000
 
 def run(config: ReportConfig) -> None:
     """Write the page, publish it as a `report` artifact, and print its path."""
+    print_path(write_page(config))
+
+
+def write_page(config: ReportConfig) -> Path:
+    """Write the page and publish it as a `report` artifact; returns its file."""
     registry = registry_of(config)
     chosen, explores = _chosen(config, registry), config.explorer and _has_explorer()
     html = page(
@@ -58,7 +63,7 @@ def run(config: ReportConfig) -> None:
         mirror.artifact(folder, manifest, {"inputs": inputs})
     if config.space is not None:
         write_space(Path(config.space).expanduser(), config.title, config.notes, html)
-    print_path(folder / "index.html")
+    return folder / "index.html"
 
 
 def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> None:

@@ -8,7 +8,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,19 +66,30 @@ def run(config: ScanConfig) -> None:
 
         scan_grader.run(config)
         return
+    for model, folders in scanned(config):
+        if is_first_process():
+            print_extremes(model, folders)
+            print_tables(registry_of(config), folders)
+
+
+def scanned(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
+    """The name of each model that is scanned, a policy first, and the folders of its tables in the
+    registry; those that are there already are not made again."""
     said = None
     if config.answers is not None:
-        _scan_written(config)
+        yield from _scan_written(config)
         return
     if config.policy is not None:
         of_lists = config.candidates if config.candidates.name not in WHOLE else CandidatesSpec()
         mode = Mode.ids if of_lists.name in WHOLE else Mode.text
         policy = replace(config, model=config.policy_spec(), policy=None, states=False)
-        said = _scan(replace(policy, candidates=of_lists, mode=mode))[0]
-    _scan(config, said)
+        name, folders = _scan(replace(policy, candidates=of_lists, mode=mode))
+        yield name, folders
+        said = folders[0]
+    yield _scan(config, said)
 
 
-def _scan_written(config: ScanConfig) -> None:
+def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
     """The reward of answers that the policy writes, prompt by prompt."""
     assert config.answers is not None
     policy = opened(config.policy_spec(), cache=config.paths.cache, progress=config.progress)
@@ -94,14 +105,14 @@ def _scan_written(config: ScanConfig) -> None:
             progress=config.progress,
         )
         one = replace(config, prompts={key: prompt}, policy=None, answers=None, states=False)
-        _scan(one, written=written)
+        yield _scan(one, written=written)
 
 
 def _scan(
     config: ScanConfig, policy: Path | None = None, *, written: Candidates | None = None
-) -> list[Path]:
-    """The folders of the tables; candidates are those of a policy's table where one is given and
-    the model's own are others."""
+) -> tuple[str, list[Path]]:
+    """The model's name and the folders of the tables; candidates are those of a policy's table
+    where one is given and the model's own are others."""
     # 1. What is asked, of which model.
     quiet_libraries()
     first = begin_process(config.trainer)
@@ -190,11 +201,7 @@ def _scan(
                     if first:  # all outputs are of one pass
                         forget_work(work, of_pass(model, several[0]))
     published = [registry.find("score-table", provenance.key()) for provenance in asked]
-    folders = [one[0] for one in published if one]
-    if first:
-        print_extremes(model.name, folders)
-        print_tables(registry, folders)
-    return folders
+    return model.name, [one[0] for one in published if one]
 
 
 def _tokens_of(

@@ -10,6 +10,7 @@ with. Imports nothing heavy: help and the refusal of a mistake must not wait for
 import typing
 from dataclasses import is_dataclass
 
+from pessimal.config.schema.audit import AuditConfig
 from pessimal.config.schema.explain import ExplainConfig, JudgeKind
 from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
 from pessimal.config.schema.scan import CheckConfig, ScanConfig, ServeConfig, TrainConfig
@@ -26,6 +27,7 @@ from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
 
 TASKS: dict[str, type[TaskConfig]] = {
+    "audit": AuditConfig,
     "train": TrainConfig,
     "scan": ScanConfig,
     "compare": CompareConfig,

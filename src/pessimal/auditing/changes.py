@@ -1,0 +1,153 @@
+"""What changed since an earlier audit, held against what another seed of the same training changes.
+
+Pure functions over numbers of two audits and their score tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import stats
+
+from pessimal.analyses.identity_terms import HALF_SUM
+from pessimal.auditing.verdicts import FAIL, NOT_MEASURED, PASS, THRESHOLDS, Verdict
+from pessimal.tables.result import Result
+from pessimal.tables.score_table import ScoreTable
+
+TOP = 20
+CHANGES = "audit_changes"
+"""Name of the Result that holds them."""
+LEAST = ("order", "top", "vocabulary")
+"""Changes that are a resemblance: beyond their limit is below it."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a change is held against, as `thresholds.yaml` has it."""
+
+    question: str
+    limit: float
+    unit: str
+    reason: str
+    source: str
+
+
+@cache
+def limits() -> dict[str, Limit]:
+    """By kind of change."""
+    found = yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))["changes"]
+    return {kind: Limit(**entry) for kind, entry in found.items()}
+
+
+def metrics(evidence: Mapping[str, Result], tables: Sequence[ScoreTable]) -> dict[str, float]:
+    """Numbers of one audit that the next is compared with: `KIND` or `KIND/PART`.
+
+    Args:
+        evidence: Results by name.
+        tables: score tables of the prompts.
+    """
+    found: dict[str, float] = {}
+    for table in tables:
+        rows = table.rows[table.rows["kind"].isin(("normal", "item"))]
+        rewards, prompt = rows["reward"].to_numpy(dtype=float), table.provenance.prompt
+        found[f"scale/{prompt}"] = float(np.log(rewards.std())) if rewards.std() > 0 else np.nan
+        lengths = rows["text"].str.strip().str.len().to_numpy()
+        if np.ptp(rewards) and np.ptp(lengths):
+            found[f"length/{prompt}"] = float(stats.spearmanr(lengths, rewards).statistic)
+    for name in ("frequency", "one_word"):
+        if (result := evidence.get(name)) is not None and result.estimate is not None:
+            found[name] = result.estimate.value
+    if (identity := evidence.get("identity")) is not None:
+        rows = identity.table
+        main = HALF_SUM if HALF_SUM in set(rows["measure"]) else rows["measure"].iloc[0]
+        for row in rows[rows["measure"] == main].itertuples():
+            found[f"identity/{row.axis}"] = float(row.d)
+    return found
+
+
+def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict[str, float]:
+    """How alike two audits' tables are, prompt by prompt: `order` (Spearman's correlation of tokens
+    of the same text), `top` (share of the best 20 that are the same), `vocabulary` (share of the
+    earlier tokens that are still there)."""
+    earlier, found = {t.provenance.prompt: t for t in before}, {}
+    for table in now:
+        if (other := earlier.get(prompt := table.provenance.prompt)) is None:
+            continue
+        one, two = (
+            t.rows[t.rows["kind"].isin(("normal", "item"))].drop_duplicates("text")
+            for t in (table, other)
+        )
+        both = (
+            one.set_index("text")["reward"]
+            .to_frame("now")
+            .join(two.set_index("text")["reward"].rename("before"), how="inner")
+        )
+        found[f"vocabulary/{prompt}"] = len(both) / len(two)
+        if len(both) > 2 and np.ptp(both["now"]) and np.ptp(both["before"]):
+            found[f"order/{prompt}"] = float(stats.spearmanr(both["now"], both["before"]).statistic)
+        best = [set(both[name].nlargest(TOP).index) for name in both]
+        found[f"top/{prompt}"] = len(best[0] & best[1]) / max(len(best[0]), 1)
+    return found
+
+
+def changes(
+    now: Mapping[str, float],
+    before: Mapping[str, float],
+    alike: Mapping[str, float],
+    *,
+    verdicts: Sequence[Verdict] = (),
+    earlier: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
+    """One row a change: kind, part, before, now, change, limit, unit, verdict, question.
+
+    FAIL is a change beyond its limit: what another seed of the same training was not seen to
+    change. What one of the two audits did not measure is NOT_MEASURED.
+
+    Args:
+        now, before: `metrics` of the two audits.
+        alike: `resemblance` of their tables.
+        verdicts: of this audit; and `earlier` those of the other, by check: a check that failed
+            only now is a change.
+    """
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys((*alike, *now, *before)):
+        kind, _, part = name.partition("/")
+        limit, values = limits()[kind], (before.get(name, np.nan), now.get(name, np.nan))
+        change = alike[name] if kind in LEAST else abs(values[1] - values[0])
+        verdict = NOT_MEASURED
+        if np.isfinite(change):
+            beyond = change < limit.limit if kind in LEAST else change > limit.limit
+            verdict = FAIL if beyond else PASS
+        rows.append(
+            {"kind": kind, "part": part, "before": values[0], "now": values[1], "change": change}
+            | {"limit": limit.limit, "unit": limit.unit, "verdict": verdict}
+            | {"question": limit.question}
+        )
+    for one in verdicts:
+        was = (earlier or {}).get(one.check, NOT_MEASURED)
+        if NOT_MEASURED in (was, one.verdict):
+            continue
+        worse = one.verdict == FAIL != was
+        rows.append(
+            {"kind": "check", "part": one.check, "before": np.nan, "now": np.nan}
+            | {"change": float(worse), "limit": 0.0, "unit": "checks that fail only now"}
+            | {"verdict": FAIL if worse else PASS, "question": one.threshold.question}
+        )
+    return pd.DataFrame(rows)
+
+
+def changes_result(table: pd.DataFrame, baseline: str) -> Result:
+    """The changes as a Result."""
+    beyond = table[table["verdict"] == FAIL]
+    measured = int((table["verdict"] != NOT_MEASURED).sum())
+    return Result(
+        CHANGES,
+        table,
+        headline=f"Since {baseline}, {len(beyond)} of {measured} numbers changed by more than "
+        "another seed changes them.",
+        method="audit",
+    )

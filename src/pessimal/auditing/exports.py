@@ -1,0 +1,170 @@
+"""An audit as files that others read: `audit.json`, a Markdown section for a model card with its
+`model-index`, and JUnit XML. The same audit gives the same bytes: no times, four figures."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+import yaml
+
+from pessimal.auditing.verdicts import FAIL, LOOK, NOT_ASKED, NOT_MEASURED, Verdict
+from pessimal.texts import readable, significant
+from pessimal.version import __version__
+
+SCHEMA = 1
+"""Raised when a field of `audit.json` changes its meaning."""
+FILES = ("audit.json", "audit.md", "junit.xml")
+
+
+def document(
+    reward: Mapping[str, Any],
+    scope: Mapping[str, str],
+    found: Sequence[Verdict],
+    metrics: Mapping[str, float],
+    *,
+    inputs: Sequence[str] = (),
+    changes: pd.DataFrame | None = None,
+    baseline: str | None = None,
+) -> dict[str, Any]:
+    """What `audit.json` holds (docs/audit.md).
+
+    Args:
+        reward: name, kind, digests.
+        scope: what each part of the audit looked at, in words.
+        inputs: keys of the score tables.
+        changes: of `auditing.changes`, since `baseline`.
+    """
+    checks = [
+        {
+            "check": one.check,
+            "verdict": one.verdict,
+            **{name: figure(getattr(one, name)) for name in ("value", "low", "high")},
+            "limit": one.threshold.limit,
+            "unit": one.threshold.unit,
+            "n": one.n,
+            "evidence": readable(one.evidence),
+            "command": one.command,
+        }
+        for one in found
+    ]
+    since = None
+    if changes is not None:
+        rows = changes.drop(columns="question").to_dict("records")
+        since = {
+            "baseline": baseline,
+            "numbers": [{str(k): figure(value) for k, value in row.items()} for row in rows],
+        }
+    return {
+        "schema": SCHEMA,
+        "pessimal": __version__,
+        "reward": dict(reward),
+        "scope": dict(scope),
+        "verdicts": checks,
+        "metrics": {name: figure(metrics[name]) for name in sorted(metrics)},
+        "inputs": list(inputs),
+        "changes": since,
+    }
+
+
+def figure(value: Any) -> Any:
+    """A number with four figures, as JSON can hold it; anything else as it is."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
+def as_json(audit: Mapping[str, Any]) -> str:
+    """The text of `audit.json`."""
+    return json.dumps(audit, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def number(check: Mapping[str, Any]) -> str:
+    """`0.31 [0.2, 0.4]` of a check of `audit.json`; empty where nothing was measured."""
+    if check["value"] is None:
+        return ""
+    ends = [check[end] for end in ("low", "high")]
+    point = None in ends or ends[0] == ends[1]
+    interval = "" if point else f" [{significant(ends[0])}, {significant(ends[1])}]"
+    return significant(check["value"]) + interval
+
+
+def markdown(audit: Mapping[str, Any]) -> str:
+    """A section for a model card: verdicts, and the front matter's `model-index`."""
+    index = yaml.safe_dump(model_index(audit), sort_keys=False, allow_unicode=True)
+    lines = [
+        f"## Audit of {_plain(audit['reward']['name'])}",
+        "",
+        f"By pessimal {audit['pessimal']}. `look`: it holds, and no limit says whether it is bad.",
+        "",
+        "| check | verdict | measured | |",
+        "|---|---|---|---|",
+    ]
+    for check in audit["verdicts"]:
+        if check["evidence"] == NOT_ASKED:
+            continue
+        cells = (check["check"], f"**{check['verdict']}**", number(check), check["evidence"])
+        lines.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
+    if (since := audit["changes"]) is not None:
+        beyond = [row for row in since["numbers"] if row["verdict"] == FAIL]
+        lines += ["", f"Since {_plain(since['baseline'])}: {len(beyond)} changes beyond a seed's."]
+        lines += [f"- {_plain(row['kind'])} {_plain(row['part'])}" for row in beyond]
+    return "\n".join([*lines, "", "```yaml", index.rstrip(), "```", ""])
+
+
+def model_index(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """`model-index` of what was measured, as model cards have it.
+
+    Source: https://github.com/huggingface/hub-docs/blob/main/modelcard.md
+    """
+    measured = [check for check in audit["verdicts"] if check["value"] is not None]
+    metrics = [
+        {"type": f"audit_{check['check']}", "value": check["value"], "name": check["verdict"]}
+        for check in measured
+    ]
+    result = {
+        "task": {"type": "text-classification", "name": "reward model"},
+        "dataset": {"type": "pessimal", "name": "pessimal audit"},
+        "metrics": metrics,
+    }
+    return {"model-index": [{"name": audit["reward"]["name"], "results": [result]}]}
+
+
+def junit(audit: Mapping[str, Any]) -> str:
+    """The verdicts as a JUnit test suite: `fail` is a failure, `not measured` is skipped."""
+    checks = [
+        (check["check"], check["verdict"], f"{number(check)} {check['evidence']}", check["command"])
+        for check in audit["verdicts"]
+    ]
+    for row in (audit["changes"] or {"numbers": ()})["numbers"]:
+        name = f"since {row['kind']} {row['part']}".strip()
+        checks.append((name, row["verdict"], f"{row['change']}, limit {row['limit']}", ""))
+    counts = {verdict: sum(one[1] == verdict for one in checks) for verdict in (FAIL, NOT_MEASURED)}
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"pessimal audit {readable(audit['reward']['name'])}",
+        tests=str(len(checks)),
+        failures=str(counts[FAIL]),
+        skipped=str(counts[NOT_MEASURED]),
+    )
+    for name, verdict, text, command in checks:
+        case = ElementTree.SubElement(suite, "testcase", classname="audit", name=readable(name))
+        text = readable(text.strip())
+        if verdict == FAIL:
+            ElementTree.SubElement(case, "failure", message=text)
+        elif verdict == NOT_MEASURED:
+            ElementTree.SubElement(case, "skipped", message=readable(command or text))
+        elif verdict == LOOK:
+            ElementTree.SubElement(case, "system-out").text = f"look: {text}"
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _plain(text: object) -> str:
+    """A text in a cell of a Markdown table: no markup of its own, and no new cell or line."""
+    shown = readable(" ".join(str(text).split())).replace("\\", "\\\\")
+    for mark in "|`<>[]":
+        shown = shown.replace(mark, f"\\{mark}")
+    return shown

