@@ -56,8 +56,7 @@ def check_is_language_model(spec: ModelSpec, config: PreTrainedConfig, shapes: S
     if has_reward_head(shapes):
         raise ModelError(
             f"{message}which is a reward model: its weights hold a reward head in place of a "
-            "language model's. Leave out model.kind for its rewards; otherwise give the language "
-            "model that it was made from"
+            "language model's. Leave out model.kind for its rewards"
         )
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         raise ModelError(

@@ -146,10 +146,7 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
     hold."""
     if not (folder / str(spec.file)).is_file():
         names = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
-        raise ModelError(
-            f"{folder} has no file {spec.file!r}; GGUF files there: {names}. Type "
-            "model.file=NAME.gguf"
-        )
+        raise ModelError(f"{folder} has no file {spec.file!r}: model.file=NAME.gguf, of {names}")
     if spec.kind is Kind.head:
         raise ModelError(
             f"model.file={spec.file}: transformers reads language models from GGUF files, without "
@@ -159,8 +156,7 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
         )
     if spec.quantize is not None:
         raise ModelError(
-            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it "
-            "out"
+            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised: leave it out"
         )
     _check_installed("gguf", spec.name)
     gguf = importlib.import_module("gguf")

@@ -245,8 +245,7 @@ def _finish(
         log.info("Weights & Biases: %s", run.url)
     if missing:
         log.warning(
-            "Weights & Biases does not have what this run was made from: %s. To send it: pessimal "
-            "push",
+            "W&B does not have what this run was made from: %s. To send it: pessimal push",
             ", ".join(missing[:8]),
         )
 
@@ -269,8 +268,7 @@ def _look_at_disk(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if shutil.disk_usage(folder).free < _FULL:
             log.warning(
-                "the disk of paths.wandb is full (%s), so that Weights & Biases may miss a part of "
-                "this run. Nothing is lost from the registry; with space there, type: pessimal "
-                "push",
+                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
+                "Nothing is lost from the registry; with space there, type: pessimal push",
                 folder,
             )
