@@ -460,7 +460,7 @@ class ModelSpec:
         `Kind.can`)."""
         if self.output == ALL and not verb.startswith("scan"):
             raise ConfigError(
-                f"model.output=all is of scans; {verb} is of one: model.output=NUMBER, or its label"
+                f"model.output=all scans every output; {verb} is of one: model.output=NUMBER"
             )
         if self.step_token is not None and "gradient" in needs:
             raise ConfigError(
