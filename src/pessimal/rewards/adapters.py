@@ -119,8 +119,7 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     if config.get("lora_bias"):
         raise ModelError(
             f"the adapter of {name!r} in {folder} has lora_bias=true: its changes have biases, "
-            "which cannot be merged into layers that have none. Merge it in code of your own, or "
-            "train it with LoraConfig(lora_bias=False)"
+            "which cannot be merged into layers that have none: merge it in code of your own"
         )
     if config.get("layer_replication"):
         raise ModelError(

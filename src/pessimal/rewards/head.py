@@ -158,8 +158,7 @@ def _check_layout(
     if each and head is None and not spec.trust_remote_code:
         raise ModelError(
             f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
-            "conversation. Of such models those are read whose backbone is a decoder and whose "
-            "head is called score; give a sequence classifier"
+            "conversation, and is no decoder with a head called score: give a sequence classifier"
         )
     if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
         raise ModelError(

@@ -179,9 +179,8 @@ def reading_of(
             if len(tokens) != 1:
                 raise ModelError(
                     f"the judge's answer {answer!r} is {len(tokens)} tokens of its tokenizer "
-                    f"({tokens}), and one is read. Give answers of one token each: "
-                    "model.judge.positive=[Yes] model.judge.negative=[No], or what the answer "
-                    "begins with: model.judge.begin=TEXT"
+                    f"({tokens}), and one is read. Give answers of one token each, or what the "
+                    "answer begins with: model.judge.begin=TEXT"
                 )
         return tuple(dict.fromkeys(token for [token] in spelled))
 

@@ -250,9 +250,8 @@ def _opened_chat(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
     if Templated(tokenizer).frame(prompt).prefix != tuple(token_ids(tokenizer, opened)):
         raise FrameError(
             "the chat template writes nothing with add_generation_prompt=True, though its answers "
-            "come after an opening of their own: the next token would be that, and no answer. Mend "
-            "the template, or type model.chat=false (of a judge: model.judge.chat=false) to ask "
-            f"after the plain text. Rendered: {opened!r}"
+            "have an opening of their own. Mend it, or type model.chat=false (of a judge: "
+            f"model.judge.chat=false) to ask after the plain text. Rendered: {opened!r}"
         )
     return opened
 

@@ -149,10 +149,9 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
         raise ModelError(f"{folder} has no file {spec.file!r}: model.file=NAME.gguf, of {names}")
     if spec.kind is Kind.head:
         raise ModelError(
-            f"model.file={spec.file}: transformers reads language models from GGUF files, without "
-            "a reward head. Type model.kind=log_probability for its log-probabilities, or "
-            "model=judge model.path=DIR model.file=NAME.gguf to ask it for a judgement; for a "
-            "reward model give its safetensors"
+            f"model.file={spec.file}: GGUF files hold language models, without a reward head. "
+            "Type model.kind=log_probability for its log-probabilities, or model=judge "
+            "model.path=DIR model.file=NAME.gguf to ask it for a judgement"
         )
     if spec.quantize is not None:
         raise ModelError(

@@ -583,8 +583,7 @@ class ModelSpec:
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
                 "model.kind=implicit is the difference of two models: give the one that training "
-                "began from, model.implicit.reference=DIR_OR_ID, or an adapter, which is switched "
-                "off for it: model.adapter=DIR_OR_ID"
+                "began from, model.implicit.reference=DIR_OR_ID, or model.adapter=DIR_OR_ID"
             )
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if (

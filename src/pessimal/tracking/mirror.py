@@ -193,9 +193,8 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
         except Exception as error:
             refused = error
     log.warning(
-        "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in "
-        "the registry, and pessimal push sends them from there. tracking=offline asks no "
-        "server; tracking=off keeps this quiet.",
+        "W&B could not begin a run (%s: %s); going on without it. To send results from the "
+        "registry: pessimal push. tracking=offline asks no server; tracking=off is quiet.",
         type(refused).__name__,
         refused,
     )
