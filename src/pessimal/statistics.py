@@ -110,8 +110,7 @@ def bootstrap_linear(
     if replicates < 100 or not 0 < confidence < 1:
         raise TableError(
             "An interval needs at least 100 replicates and a confidence between 0 and 1; given "
-            f"were replicates={replicates} and confidence={confidence}. Use replicates=1000, "
-            "confidence=0.95."
+            f"were replicates={replicates} and confidence={confidence}"
         )
     n = len(influences)
     drawn = _kept_weights if n * replicates <= KEPT_WEIGHTS else _weights

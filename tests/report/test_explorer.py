@@ -228,5 +228,5 @@ def test_a_page_can_be_a_static_space(registry, capsys, tmp_path):
 
 def test_a_readme_that_is_no_spaces_is_not_written_over(tmp_path):
     (tmp_path / "README.md").write_text("mine")
-    with pytest.raises(ConfigError, match="no static Space's; give an empty folder"):
+    with pytest.raises(ConfigError, match=r"README\.md of something else; give an empty folder"):
         ReportConfig(task="report", space=str(tmp_path))

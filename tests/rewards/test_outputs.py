@@ -241,7 +241,7 @@ def test_what_has_no_steps_is_refused(with_head):
 def test_a_step_token_that_is_tied_to_its_text_is_refused(with_head):
     folder = with_head(linear("score", 1))
     model = open_model(ModelSpec(path=str(folder), step_token="e"), folder)
-    with pytest.raises(FrameError, match="always stands alone"):
+    with pytest.raises(FrameError, match="give an added token"):
         model.parts[0].conversations.ids(PROMPT, ["lov"])
 
 

@@ -340,5 +340,5 @@ def test_gguf_files_that_cannot_be_asked_are_refused(tmp_path, language_model):
     both = ModelSpec(
         path=folder, file="there.gguf", kind=Kind.log_probability, quantize=Quantize.int8
     )
-    with pytest.raises(ModelError, match=r"quantised already"):
+    with pytest.raises(ModelError, match=r"is quantised: leave"):
         check_gguf(both, tmp_path / "m")

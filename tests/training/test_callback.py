@@ -483,7 +483,7 @@ def test_what_cannot_be_watched_is_said_and_trained(words, caplog, monkeypatch):
     monkeypatch.setattr(callback, "score_answers", lambda *_, **__: torch.tensor([99.0]))
     caplog.clear()
     lightning(network_of(words), [pessimal.PessimalCallback("greatest", words)])
-    assert ["run once and shared" in one.getMessage() for one in warned(caplog)] == [True]
+    assert ["behind a shared question" in one.getMessage() for one in warned(caplog)] == [True]
 
 
 def warned(caplog):

@@ -206,7 +206,7 @@ def test_a_file_that_is_no_table_of_text_is_refused_at_once(command, tmp_path, o
         ("{token:[a,b]}", "token means something else here"),
         ("{tone:[]}", "tone has no levels"),
         ("{tone:[a,b],size:[b,c]}", "the level 'b' is named twice"),
-        ("{tone:[very_a]}", "'very_a' cannot stand in a key"),
+        ("{tone:[very_a]}", "'very_a' holds `_`"),
     ],
 )
 def test_factors_that_cannot_be_read_from_a_key_are_refused(command, factors, why):

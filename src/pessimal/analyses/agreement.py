@@ -79,8 +79,7 @@ def agreement(
     if not 0 < persistence < 1 or depth < 1 or top < 1:
         raise TableError(
             "Rank-biased overlap needs a persistence between 0 and 1, and depths of at least 1; "
-            f"given were persistence={persistence}, depth={depth}, top={top}. Published: .9 and "
-            "132."
+            f"given were persistence={persistence}, depth={depth}, top={top}"
         )
     columns = {model: rewards[model].to_numpy() for model in rewards}
     top = min(top, len(rewards))

@@ -417,8 +417,7 @@ def _fit(
     """
     if len(table) <= len(terms):
         raise TableError(
-            f"{len(table)} median ranks cannot carry {len(terms)} coefficients and a variance; "
-            "give more models or prompts."
+            f"{len(table)} median ranks cannot carry {len(terms)} coefficients: give more models"
         )
     design, outcome, models = (
         _design(table, terms),
@@ -448,8 +447,7 @@ def _fit(
 
     if at(0)[3] <= 1e-12:
         raise TableError(
-            "The median ranks do not vary within a model, framing and category: there is no "
-            "residual to test with."
+            "The median ranks do not vary within a model, framing and category: no residual"
         )
     # The top may be at 0 or just beside it: first a logarithmic grid, then between its points.
     grid = np.r_[0, np.geomspace(1e-8, 1e6, 141)]

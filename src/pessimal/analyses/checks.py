@@ -21,8 +21,7 @@ def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1) -> None:
     if models < least_models or items < LEAST_ITEMS:
         raise TableError(
             f"The reward matrix has {items} items and {models} models; at least {LEAST_ITEMS} "
-            f"items and {least_models} models are needed. Give more score tables, or tables that "
-            "share more items."
+            f"items and {least_models} models are needed. Give score tables that share more."
         )
     finite = np.isfinite(rewards.to_numpy())
     if not finite.all():

@@ -156,8 +156,7 @@ def published_frequency_slopes(
     if len(joined) < LEAST_WORDS:
         raise TableError(
             f"{len(joined)} rows are left of {len(tokens)} tokens after the joins with the lexicon "
-            f"and the frequency list; a slope needs {LEAST_WORDS}. The published joins lose tokens "
-            "with a leading space: try paper=false."
+            f"and the frequency list; a slope needs {LEAST_WORDS}. Try paper=false."
         )
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])

@@ -90,8 +90,7 @@ def lexicon_groups(
         if n < LEAST_WORDS:
             raise TableError(
                 f"{n} words with a {group} valence were found; a comparison of the groups needs "
-                f"{LEAST_WORDS} in each. Give a lexicon that rates more of these words, or a "
-                "vocabulary instead of a short list."
+                f"{LEAST_WORDS} in each. Give a lexicon that rates more of these words."
             )
     stems = stem_groups(rated.index)
     rewards = rated.to_numpy(dtype=float)

@@ -53,8 +53,7 @@ def side_by_side(scans: Mapping[str, pd.DataFrame]) -> SideBySide:
         if not by_id[first][["text"]].equals(by_id[mode][["text"]]):
             raise TableError(
                 f"The scans in modes {first} and {mode} are not of the same candidates "
-                f"({len(by_id[first])} and {len(by_id[mode])}, ids or texts differ). Scan both "
-                "with one model and one version: force=true"
+                f"({len(by_id[first])} and {len(by_id[mode])}). Scan both again: force=true"
             )
     rewards = pd.DataFrame({mode: rows["reward"].astype(float) for mode, rows in by_id.items()})
     check_rewards(rewards, least_models=2)

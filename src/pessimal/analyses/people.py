@@ -405,8 +405,7 @@ def reliability(elo: pd.Series, matches: pd.Series) -> float:
     if not error < spread:
         raise TableError(
             f"The items' Elo has a standard deviation of {np.sqrt(spread):.0f} points and, by the "
-            f"match counts, an error of at least {np.sqrt(error):.0f}: the scores order nothing. "
-            "Keep the items with many matches."
+            f"match counts, an error of at least {np.sqrt(error):.0f}: the scores order nothing."
         )
     return float(1 - error / spread)
 

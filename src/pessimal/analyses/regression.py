@@ -210,8 +210,7 @@ def robust(design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray) -> Fit:
         if np.linalg.det(left).min() < LEAST_REMAINING:
             raise TableError(
                 f"One group of rows alone decides a coefficient: without it, the {k} columns of "
-                "the design depend on one another, so no error can be given. Give more words, or "
-                "words that differ more."
+                "the design depend on one another, and no error can be given. Give more words."
             )
         inside = np.moveaxis(residuals[rows], -1, 0)  # (m, groups, count)
         moved = np.linalg.solve(left, inside[..., None])[..., 0]
@@ -352,8 +351,7 @@ def _check(design: np.ndarray, units: int, *, things: str) -> None:
     n, k = design.shape
     if units <= k:
         raise TableError(
-            f"A regression with {k} coefficients needs more than {k} {things}; given were {units}. "
-            "Give more words."
+            f"A regression with {k} coefficients needs more than {k} {things}; given were {units}"
         )
     if np.linalg.matrix_rank(design) < k:
         raise TableError(

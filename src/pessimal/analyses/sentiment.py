@@ -224,8 +224,7 @@ def _arm(
     if len(values) < LEAST_WORDS:
         raise TableError(
             f"{len(values)} words with a {arm} valence were found; a slope needs {LEAST_WORDS}. "
-            "Give a lexicon that rates more of these words, or a vocabulary instead of a short "
-            "list."
+            "Give a lexicon that rates more of them, or a vocabulary instead of a list."
         )
     if np.ptp(values) == 0:
         raise TableError(

@@ -399,8 +399,7 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
         return files
     raise InputError(
         f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or "
-        f"{split}-….parquet in {top}; give the folder that holds the data set, with its subsets as "
-        "folders"
+        f"{split}-….parquet in {top}; give the data set's folder, subsets as folders in it"
     )
 
 

@@ -286,15 +286,13 @@ def _check_decided(rewards: Rewards, too_long: Sequence[str], *, tie: float, mod
     """InputError where there is nothing to explain."""
     if not rewards:
         raise InputError(
-            f"all {len(too_long)} comparisons are longer than {model!r} is made for; give shorter "
-            "ones, or another model"
+            f"all {len(too_long)} comparisons are longer than {model!r} reads; give shorter ones"
         )
     largest = max(abs(a - b) for a, b in rewards.values())
     if largest <= tie:
         raise InputError(
             f"all {len(rewards)} comparisons are ties: the largest margin is {largest:.3g}, and "
-            f"margins up to {tie:.3g} are ties (tie=… sets that). The model prefers no response, "
-            "so there is nothing to explain"
+            f"margins up to {tie:.3g} are ties (tie=… sets that): there is nothing to explain"
         )
 
 

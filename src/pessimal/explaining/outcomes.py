@@ -190,8 +190,7 @@ def _check_once(table: pd.DataFrame) -> None:
     if twice.any():
         raise TableError(
             f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
-            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}. Every one counts once: "
-            "drop the others."
+            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}"
         )
 
 

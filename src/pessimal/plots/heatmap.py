@@ -122,8 +122,7 @@ def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
     one."""
     if twice := int(table.duplicated([plot.row, plot.column]).sum()):
         raise TableError(
-            f"{twice} cells of a heat map have several rows; divide the table by `tabs`, `where` "
-            "or `panel`."
+            f"{twice} cells of a heat map have several rows: `tabs`, `where` or `panel`"
         )
     values = table.pivot(index=plot.row, columns=plot.column, values=plot.value)
     if not plot.symmetric:

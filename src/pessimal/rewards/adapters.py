@@ -94,8 +94,7 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     if not (folder / CONFIG).is_file():
         raise ModelError(
             f"model.adapter: {folder} has no {CONFIG}; give the folder that PEFT's "
-            "`save_pretrained` wrote. A model that is merged already needs no adapter: "
-            "model.path=DIR"
+            "`save_pretrained` wrote; of a merged model the folder alone: model.path=DIR"
         )
     if not (folder / WEIGHTS).is_file():
         raise ModelError(
@@ -115,21 +114,18 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     if _NOT_WEIGHTS.fullmatch(str(method)):
         raise ModelError(
             f"the adapter of {name!r} is of type {method}, which puts something into the input and "
-            "changes no weights; adapters that are merged into weights are read: LoRA, DoRA, LoHa, "
-            "LoKr, OFT, IA3 and their kin"
+            "changes no weights; those that can be merged are read: LoRA, DoRA, OFT, IA3, …"
         )
     if config.get("lora_bias"):
         raise ModelError(
             f"the adapter of {name!r} in {folder} has lora_bias=true: its changes have biases, "
-            "which cannot be merged into layers that have none. Merge it in code of your own, or "
-            "train it with LoraConfig(lora_bias=False)"
+            "which cannot be merged into layers that have none: merge it in code of your own"
         )
     if config.get("layer_replication"):
         raise ModelError(
             f"the adapter of {name!r} in {folder} has layer_replication="
             f"{config['layer_replication']}: copies of a layer share its weights, so that no "
-            "adapter can be merged into one of them. Merge it in code of your own, each copy a "
-            "layer of its own"
+            "adapter can be merged into one of them. Merge it in code of your own"
         )
     return Adapter(folder, config, shapes)
 

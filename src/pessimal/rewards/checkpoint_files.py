@@ -82,8 +82,7 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Sh
         raise ModelError(message) from error
     if missing:
         raise ModelError(
-            f"{folder} lacks {', '.join(missing[:5])}, weights that its index names: copy or "
-            f"download {spec.name!r} again"
+            f"{folder} lacks {', '.join(missing[:5])} of its index: copy {spec.name!r} again"
         )
     if (adapter := adapter_of(spec)) is not None:
         shapes = with_adapter(shapes, adapter)

@@ -77,10 +77,9 @@ class AnswerShare:
         n = len(self.questions)
         if known + more < FEW:
             _log.warning(
-                "%s: the judge's answers have a probability of %.2g together (n = %d), so that it "
-                "mostly says something else. Give the spellings that it uses, or what stands "
-                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
-                "thought)",
+                "%s: the judge's answers have a probability of %.2g together (n = %d): it mostly "
+                "says something else. Give the spellings that it uses, or what stands before its "
+                "answer: model.judge.begin=TEXT (of a model that thinks first, an empty thought)",
                 address,
                 known + more,
                 n,
@@ -342,9 +341,8 @@ def _questions(spec: ModelSpec) -> Inputs:
     if any(wrong.values()):
         raise ConfigError(
             f"{next(name for name, is_so in wrong.items() if is_so)} cannot be asked of "
-            "model.endpoint.api=chat, which takes a question and gives log-probabilities: give "
-            "model.judge.template with {prompt} and {response}, and positive and negative, or "
-            "ratings"
+            "model.endpoint.api=chat: give model.judge.template with {prompt} and {response}, and "
+            "positive and negative, or ratings"
         )
     if spec.endpoint.served is None:
         raise ConfigError(
@@ -436,9 +434,8 @@ def _graded(
     judge.check()
     if tokenizer is None or judge.logit is not None:
         raise ConfigError(
-            "a judge behind model.endpoint.api=sglang-score is asked for probabilities of token "
-            "ids: give its tokenizer, model.tokenizer=DIR_OR_ID, and positive and negative, or "
-            "ratings"
+            "a judge behind model.endpoint.api=sglang-score is asked for token ids: give its "
+            "tokenizer, model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
         )
     import torch
 

@@ -330,8 +330,7 @@ def find_frame(
             raise FrameError(
                 "prefix + response + suffix does not equal the template's own ids for the response "
                 f"{response!r}: the template gives {ids}, the frame has prefix {prefix} and suffix "
-                f"{suffix}. Text around the response is tokenised together with it; this template "
-                "cannot be scanned by token id."
+                f"{suffix}. This template cannot be scanned by token id."
             )
     return frame
 

@@ -86,8 +86,7 @@ def open_head(spec: ModelSpec, folder: Path) -> NetworkReward:
 
         if spec.negate:
             raise ConfigError(
-                f"model.negate=true is for models that give costs, and {spec.name!r} compares two "
-                "responses. Leave it out"
+                f"model.negate=true is for costs, and {spec.name!r} compares two: leave it out"
             )
         return open_pairrm(spec, folder, shapes)
     head = head_for(shapes)
@@ -159,8 +158,7 @@ def _check_layout(
     if each and head is None and not spec.trust_remote_code:
         raise ModelError(
             f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
-            "conversation. Of such models those are read whose backbone is a decoder and whose "
-            "head is called score; give a sequence classifier"
+            "conversation, and is no decoder with a head called score: give a sequence classifier"
         )
     if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
         raise ModelError(
@@ -273,8 +271,7 @@ def wrap(
     if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
         raise ModelError(
             f"a {type(network).__name__} gives numbers for each token: give the one that closes a "
-            "step, step_token='<extra_0>'; or save it, and give the folder: pessimal reads its "
-            "head at the last token"
+            "step, step_token='<extra_0>'; or save it, and give the folder"
         )
     spec = replace(spec, output=resolve_output(spec, config, outputs, head))
     _check_opens_a_response(spec, tokenizer)

@@ -78,10 +78,9 @@ class Answers:
         instead = str(tokenizer.decode([self.instead]))
         if self.mean < FEW:
             log.warning(
-                "%s: its answers have a probability of %.2g together, so that it mostly says "
-                "something else, such as %r. Give the spellings that it uses, or what stands "
-                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
-                "thought)",
+                "%s: its answers have a probability of %.2g together: it mostly says something "
+                "else, such as %r. Give the spellings that it uses, or what stands before its "
+                "answer: model.judge.begin=TEXT (of a model that thinks first, an empty thought)",
                 name,
                 self.mean,
                 instead,
@@ -180,9 +179,8 @@ def reading_of(
             if len(tokens) != 1:
                 raise ModelError(
                     f"the judge's answer {answer!r} is {len(tokens)} tokens of its tokenizer "
-                    f"({tokens}), and one is read. Give answers of one token each: "
-                    "model.judge.positive=[Yes] model.judge.negative=[No], or what the answer "
-                    "begins with: model.judge.begin=TEXT"
+                    f"({tokens}), and one is read. Give answers of one token each, or what the "
+                    "answer begins with: model.judge.begin=TEXT"
                 )
         return tuple(dict.fromkeys(token for [token] in spelled))
 
@@ -190,17 +188,13 @@ def reading_of(
         rated = ids(list(options.ratings))
         if len(rated) != len(options.ratings):
             raise ModelError(
-                f"two of the ratings {list(options.ratings)} are one token of this tokenizer; each "
-                "its own"
+                f"two of the ratings {list(options.ratings)} are one token of this tokenizer"
             )
         return AnswerReading(rated, values=tuple(options.ratings.values()))
     reading = AnswerReading(ids(options.positive), ids(options.negative))
     if both := set(reading.positive) & set(reading.negative):
         token = tokenizer.convert_ids_to_tokens(both.pop())
-        raise ModelError(
-            f"the token {token!r} is a positive and a negative answer of the judge; let it be one "
-            "of them"
-        )
+        raise ModelError(f"the token {token!r} is a positive and a negative answer of the judge")
     return reading
 
 

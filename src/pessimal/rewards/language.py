@@ -57,8 +57,7 @@ def check_is_language_model(spec: ModelSpec, config: PreTrainedConfig, shapes: S
     if has_reward_head(shapes):
         raise ModelError(
             f"{message}which is a reward model: its weights hold a reward head in place of a "
-            "language model's. Leave out model.kind for its rewards; otherwise give the language "
-            "model that it was made from"
+            "language model's. Leave out model.kind for its rewards"
         )
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         raise ModelError(
@@ -252,9 +251,8 @@ def _opened_chat(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
     if Templated(tokenizer).frame(prompt).prefix != tuple(token_ids(tokenizer, opened)):
         raise FrameError(
             "the chat template writes nothing with add_generation_prompt=True, though its answers "
-            "come after an opening of their own: the next token would be that, and no answer. Mend "
-            "the template, or type model.chat=false (of a judge: model.judge.chat=false) to ask "
-            f"after the plain text. Rendered: {opened!r}"
+            "have an opening of their own. Mend it, or type model.chat=false (of a judge: "
+            f"model.judge.chat=false) to ask after the plain text. Rendered: {opened!r}"
         )
     return opened
 

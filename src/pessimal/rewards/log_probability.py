@@ -52,8 +52,7 @@ class LogProbability(NetworkReward):
         if rows < self.embedding_rows:
             raise ModelError(
                 f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer "
-                f"has ids up to {self.embedding_rows - 1}. Tokenizer and model do not belong "
-                f"together: look at {self.folder}"
+                f"has ids up to {self.embedding_rows - 1}: the two do not belong together"
             )
         return SequenceNetwork(causal)
 

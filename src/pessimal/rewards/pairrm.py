@@ -103,8 +103,7 @@ class Compared:
         """The whole input for each response."""
         if double_bos:
             raise FrameError(
-                "mode=paper doubles the token that begins a chat template, and PairRM has none. "
-                "Type mode=ids or mode=text"
+                "mode=paper doubles what begins a chat template, and PairRM has none: mode=ids"
             )
         text = one_text(prompt, takes=TAKES)
         return [self._ids(text, storable(response)) for response in responses]
@@ -149,8 +148,7 @@ def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
         if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
             raise ModelError(
                 f"the tokenizer of {spec.name!r} has no token {marker!r} with the id that "
-                f"config.json gives as {name}_prefix_id: take both from one repository, such as "
-                "llm-blender/PairRM-hf"
+                f"config.json gives as {name}_prefix_id: take both from one repository"
             )
     compared = Compared(tokenizer, opponent)
     return PairRM(

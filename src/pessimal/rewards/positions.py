@@ -95,8 +95,7 @@ class Stepped(Templated):
         if len(ends) != others + written.count(self.closes):
             raise FrameError(
                 f"the tokenizer ties the token {self.closes!r} that closes a step to what stands "
-                f"before it, in {written[-40:]!r}: give one that always stands alone, as added "
-                "tokens do, \"model.step_token='TOKEN'\""
+                f"before it, in {written[-40:]!r}: give an added token, model.step_token=TOKEN"
             )
         return ids[: ends[-1 - self._behind] + 1]
 

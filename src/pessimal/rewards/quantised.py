@@ -146,21 +146,16 @@ def check_gguf(spec: ModelSpec, folder: Path) -> None:
     hold."""
     if not (folder / str(spec.file)).is_file():
         names = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
-        raise ModelError(
-            f"{folder} has no file {spec.file!r}; GGUF files there: {names}. Type "
-            "model.file=NAME.gguf"
-        )
+        raise ModelError(f"{folder} has no file {spec.file!r}: model.file=NAME.gguf, of {names}")
     if spec.kind is Kind.head:
         raise ModelError(
-            f"model.file={spec.file}: transformers reads language models from GGUF files, without "
-            "a reward head. Type model.kind=log_probability for its log-probabilities, or "
-            "model=judge model.path=DIR model.file=NAME.gguf to ask it for a judgement; for a "
-            "reward model give its safetensors"
+            f"model.file={spec.file}: GGUF files hold language models, without a reward head. "
+            "Type model.kind=log_probability for its log-probabilities, or model=judge "
+            "model.path=DIR model.file=NAME.gguf to ask it for a judgement"
         )
     if spec.quantize is not None:
         raise ModelError(
-            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised already: leave it "
-            "out"
+            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised: leave it out"
         )
     _check_installed("gguf", spec.name)
     gguf = importlib.import_module("gguf")

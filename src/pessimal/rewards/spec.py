@@ -223,8 +223,7 @@ class JudgeSpec:
             )
         if both := set(self.positive) & set(self.negative):
             raise ConfigError(
-                f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer; let it be "
-                "one of them"
+                f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer"
             )
         if self.template is None:
             return
@@ -461,8 +460,7 @@ class ModelSpec:
         `Kind.can`)."""
         if self.output == ALL and not verb.startswith("scan"):
             raise ConfigError(
-                f"model.output=all scans every output; {verb} is of one: model.output=NUMBER, or "
-                "its label"
+                f"model.output=all scans every output; {verb} is of one: model.output=NUMBER"
             )
         if self.step_token is not None and "gradient" in needs:
             raise ConfigError(
@@ -515,8 +513,7 @@ class ModelSpec:
         given = [name for name, value in of_functions.items() if value is not None]
         if given and self.kind is not Kind.callable and (self.kind, given) != (Kind.sum, ["tasks"]):
             raise ConfigError(
-                f"model.{given[0]} says how a function is called; model.kind={self.kind.value} is "
-                "none. Leave it out"
+                f"model.{given[0]} is of functions, not model.kind={self.kind.value}: leave it out"
             )
         if self.parts and self.kind is not Kind.sum:
             raise ConfigError(f"model.parts are of model.kind=sum, not of {self.kind.value}")
@@ -566,8 +563,7 @@ class ModelSpec:
         for name in ("read", "step_token"):
             if getattr(self, name) is not None:
                 raise ConfigError(
-                    f"model.{name} is for reward models; model.kind={kind} is read otherwise. "
-                    "Leave it out"
+                    f"model.{name} is for reward models, not model.kind={kind}: leave it out"
                 )
         if self.negate:
             raise ConfigError(
@@ -587,8 +583,7 @@ class ModelSpec:
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
                 "model.kind=implicit is the difference of two models: give the one that training "
-                "began from, model.implicit.reference=DIR_OR_ID, or an adapter, which is switched "
-                "off for it: model.adapter=DIR_OR_ID"
+                "began from, model.implicit.reference=DIR_OR_ID, or model.adapter=DIR_OR_ID"
             )
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if (

@@ -141,10 +141,7 @@ class Wire:
     def rows(self, inputs: Sequence[Input]) -> np.ndarray:
         """As `scores`, with NaN for what is null or NaN in the answer."""
         if self.api == "chat":
-            raise ConfigError(
-                "model.endpoint.api=chat gives no scores, but log-probabilities of tokens: "
-                "`Wire.top`"
-            )
+            raise ConfigError("model.endpoint.api=chat gives no scores: `Wire.top`")
         if not len(inputs):
             return np.empty((0, 0))
         rows: dict[int, np.ndarray] = {}
@@ -172,9 +169,8 @@ class Wire:
         except (KeyError, IndexError, TypeError, ValueError):
             raise ModelError(
                 f"{self.address} answered without log-probabilities of its first token "
-                f"({shortened(answer)}), and a judge is read off these. Use a server that gives "
-                "them (vLLM, SGLang, OpenAI), or load the judge here: model.kind=judge "
-                "model.path=DIR_OR_ID"
+                f"({shortened(answer)}), off which a judge is read. Use a server that gives them "
+                "(vLLM, SGLang, OpenAI), or load it here: model.kind=judge model.path=DIR_OR_ID"
             ) from None
         return tops
 
@@ -194,8 +190,7 @@ class Wire:
         if is_messages(first):
             if not api.startswith("vllm") or len(inputs) > 1:
                 raise ConfigError(
-                    f"{api} takes no messages, or one conversation a request: give its model's "
-                    "tokenizer"
+                    f"{api} takes no messages, or one conversation a request: give a tokenizer"
                 )
             return model | {"messages": first} | no_tokens
         # What rerankers and TEI call it; their default is a sigmoid or a softmax.

@@ -112,9 +112,8 @@ class CommonPrefixScorer:
         if not isinstance(self.engine, SharedSequence | FullSequence):
             network = getattr(self.network, "causal", self.network)
             raise ModelError(
-                f"{type(network).__name__} is laid out in a way that pessimal does not know, so "
-                "the gradient of its log-probabilities is not known either: it can be scanned, and "
-                "not searched"
+                f"pessimal does not know the layout of {type(network).__name__}, and no gradient "
+                "of its log-probabilities: it can be scanned, and not searched"
             )
         with torch.no_grad():
             likely = self.engine.distribution(ids, shared=len(self.prefix))[: len(response)]
@@ -133,8 +132,7 @@ class CommonPrefixScorer:
         if len(captured) != 1:
             raise ModelError(
                 f"{type(self.network).__name__} looks tokens up {len(captured)} times in one "
-                "forward; the gradient that a search follows is only known for models that do it "
-                "once"
+                "forward; a gradient is only known where it is once"
             )
         [output] = captured
         [slope] = torch.autograd.grad(reward, output)  # (1, T or, of a sequence, T - 1, hidden)
@@ -238,8 +236,7 @@ class ResponseScorer(CommonPrefixScorer):
         if not difference <= tolerance:
             log.warning(
                 "Sharing the beginnings of responses differs from the model's own forward by %.3g "
-                "(allowed: %.3g) on %d changes of one response. Every response is run by itself: "
-                "slower, but right.",
+                "(allowed: %.3g) on %d changes of one response. Every response is run by itself.",
                 difference,
                 tolerance,
                 len(changed),

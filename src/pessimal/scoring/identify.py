@@ -152,8 +152,7 @@ def locked(work: Path, provenance: ScoreProvenance) -> Iterator[None]:
     except Timeout as error:
         raise WorkError(
             f"another command is scanning {provenance.model} on {provenance.prompt} into {work}. "
-            "Wait for it, and give this one again: what is finished then is named, and the rest is "
-            "scanned"
+            "Wait for it, and give this one again: it scans what is left"
         ) from error
     except (OSError, NotImplementedError):  # a file system without locks
         pass

@@ -135,8 +135,7 @@ class Pass(pl.LightningModule):
         if missing := self._restore(rewards):
             raise ModelError(
                 f"{len(missing)} of {len(self.plan)} batches did not reach {self.shards.folder}: "
-                "give all processes one paths.cache on a file system that they share, and scan "
-                "again; what is finished is kept"
+                "give all processes one paths.cache on a file system that they share"
             )
         return rewards[rows]
 
@@ -153,9 +152,8 @@ class Pass(pl.LightningModule):
         one."""
         if self.scorer.trust is None:
             raise ModelError(
-                f"{self.label}: the model's own forward gives no reward that is a number for any "
-                f"random candidate in {self.precision.value}, so nothing can be checked. Try "
-                "model.dtype=float32, or look at it: pessimal check"
+                f"{self.label}: the model's own forward gives no number for any random candidate "
+                f"in {self.precision.value}. Try model.dtype=float32, or: pessimal check"
             )
         return self.scorer.trust
 

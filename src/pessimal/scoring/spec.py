@@ -70,9 +70,8 @@ class TrainerSpec(Options):
             )
         if sweep and started is None and not slurm and self.devices > 1:
             raise ConfigError(
-                f"trainer.devices={self.devices} in a sweep needs a launcher that starts each "
-                "job's processes: hydra/launcher=submitit_slurm; or give one command a job, "
-                "without -m"
+                f"trainer.devices={self.devices} in a sweep needs a launcher of processes: "
+                "hydra/launcher=submitit_slurm; or give one command a job, without -m"
             )
         if self.num_nodes > 1 and "MASTER_ADDR" not in os.environ and not slurm:
             raise ConfigError(

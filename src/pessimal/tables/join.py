@@ -51,8 +51,7 @@ def reward_matrix(
     if len(items) < 3:
         raise TableError(
             f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least "
-            "3 are needed. Compare scans of vocabularies with scans of vocabularies, and item "
-            "lists with the same item list."
+            "3 are needed. Compare vocabularies with one another, or scans of one list."
         )
     places = {id(positions): positions.reindex(items).to_numpy() for positions in rows}
     columns = {

@@ -262,8 +262,7 @@ class ScoreTable:
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(
-                f"candidate_id repeats in the table of {self.provenance.model!r}: each candidate "
-                "once"
+                f"candidate_id repeats in the table of {self.provenance.model!r}: give each once"
             )
 
     @property
@@ -383,8 +382,7 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
 
 def _damaged(file: Path, error: Exception) -> TableError:
     return TableError(
-        f"{file} is not what a score table is ({type(error).__name__}: {error}); scan or import it "
-        "again"
+        f"{file} is no whole score table ({type(error).__name__}: {error}); scan or import again"
     )
 
 

@@ -111,8 +111,7 @@ def _read_file(path: Path) -> pd.Series:
 def _checked(lexicon: pd.Series, source: str) -> pd.Series:
     if twice := sorted(lexicon.index[lexicon.index.duplicated()].unique()):
         raise InputError(
-            f"the lexicon {source!r} names {', '.join(map(repr, twice[:5]))} twice; keep one row a "
-            "word"
+            f"the lexicon {source!r} names {', '.join(map(repr, twice[:5]))} twice; keep one row"
         )
     return lexicon.astype(float).rename_axis("word").rename("valence")
 

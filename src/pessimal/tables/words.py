@@ -114,8 +114,7 @@ def check_words(words: pd.DataFrame) -> None:
     """
     if not len(words):
         raise TableError(
-            "None of these texts spells a word, which is letters only. Scan a vocabulary or items "
-            "that hold words."
+            "None of these texts spells a word, which is letters only: scan a vocabulary"
         )
     if flat := [prompt for prompt in words if words[prompt].min() == words[prompt].max()]:
         raise TableError(

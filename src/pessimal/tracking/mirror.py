@@ -194,9 +194,8 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
         except Exception as error:
             refused = error
     log.warning(
-        "Weights & Biases could not begin a run (%s: %s); going on without it. Results are in "
-        "the registry, and pessimal push sends them from there. tracking=offline asks no "
-        "server; tracking=off keeps this quiet.",
+        "W&B could not begin a run (%s: %s); going on without it. To send results from the "
+        "registry: pessimal push. tracking=offline asks no server; tracking=off is quiet.",
         type(refused).__name__,
         refused,
     )
@@ -246,8 +245,7 @@ def _finish(
         log.info("Weights & Biases: %s", run.url)
     if missing:
         log.warning(
-            "Weights & Biases does not have what this run was made from: %s. To send it: pessimal "
-            "push",
+            "W&B does not have what this run was made from: %s. To send it: pessimal push",
             ", ".join(missing[:8]),
         )
 
@@ -270,8 +268,7 @@ def _look_at_disk(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if shutil.disk_usage(folder).free < _FULL:
             log.warning(
-                "the disk of paths.wandb is full (%s), so that Weights & Biases may miss a part of "
-                "this run. Nothing is lost from the registry; with space there, type: pessimal "
-                "push",
+                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
+                "Nothing is lost from the registry; with space there, type: pessimal push",
                 folder,
             )

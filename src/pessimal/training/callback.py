@@ -186,8 +186,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
                 if not abs(shared - own) <= NEAR * (1 + abs(own)):
                     raise ModelError(
                         f"{type(self.network).__name__} gives {own:.4g} for a whole input and "
-                        f"{shared:.4g} where the question is run once and shared; PessimalCallback "
-                        "cannot watch it"
+                        f"{shared:.4g} behind a shared question; PessimalCallback cannot watch it"
                     )
             began = self.clock()
             self._rewards(key, trial)
@@ -367,8 +366,7 @@ def watchable(module: nn.Module) -> PreTrainedModel:
     adapted = [part for part in module.modules() if is_adapted(part)]
     if adapted and adapted[0].active_peft_config.is_prompt_learning:
         raise ModelError(
-            "PessimalCallback watches adapters within layers, such as LoRA; this one adds to the "
-            "prompt"
+            "PessimalCallback watches adapters within layers, such as LoRA, and no prompts"
         )
     inner = [adapted[0].get_base_model()] if adapted else module.modules()
     bare = next((m for m in inner if isinstance(m, PreTrainedModel)), None)

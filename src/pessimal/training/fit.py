@@ -49,10 +49,7 @@ def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) 
     network.config.pad_token_id = pad
     layers = network.config.get_text_config().num_hidden_layers
     if recipe.layers > layers:
-        raise ModelError(
-            f"recipe.layers={recipe.layers}, and the base has {layers} layers: give {layers} or "
-            "less"
-        )
+        raise ModelError(f"recipe.layers={recipe.layers}, and the base has {layers} layers")
     nn.init.normal_(network.score.weight, std=network.config.get_text_config().hidden_size ** -0.5)
     lora = LoraConfig(
         task_type="SEQ_CLS",

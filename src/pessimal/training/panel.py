@@ -67,8 +67,7 @@ class RewardPanel(Aside):
         super().__init__(share, clock)
         if every < 1 or tails < 1 or not others:
             raise ConfigError(
-                f"every={every}, tails={tails}, {len(others)} rewards besides the one that trains: "
-                "give 1 or more of each"
+                f"every={every}, tails={tails}, {len(others)} more rewards: give 1 or more of each"
             )
         self.members: dict[str, RewardFunction | Reward] = {}
         for member in (trains, *others):
@@ -141,8 +140,7 @@ class RewardPanel(Aside):
             rewards = awaited(rewards)
         if len(rewards) != len(given["prompts"]):
             raise ConfigError(
-                f"the reward {name} gives {len(rewards)} numbers for {len(given['prompts'])} "
-                "completions"
+                f"{name} gives {len(rewards)} numbers for {len(given['prompts'])} completions"
             )
         return [None if reward is None else float(reward) for reward in rewards]
 

@@ -283,9 +283,8 @@ def padding(tokenizer: PreTrainedTokenizerBase, question: str, name: str | None)
         if pad is not None and pad != closing:
             return pad
     raise ModelError(
-        f"the chat template of {name!r} ends a conversation with the token {closing}, which is "
-        "also the only one to fill up a batch with: transformers would read the reward before it. "
-        "Give the tokenizer a pad_token of its own"
+        f"the chat template of {name!r} ends a conversation with the token {closing}, which "
+        "would also fill up batches: give the tokenizer a pad_token of its own"
     )
 
 

@@ -238,9 +238,8 @@ def check_prompts(spec: StudySpec) -> None:
     for key in tuning.held_out:
         if same := tuned_on.get(plain_text(spec.prompts[key]).strip()):
             raise ConfigError(
-                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
-                "are tuned on: leave one of them out, or the comparison would flatter the tuned "
-                "options"
+                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}: leave one of "
+                "them out, or the comparison would flatter the tuned options"
             )
 
 

@@ -204,16 +204,12 @@ class ExplainConfig(TaskConfig):
             )
         for name in (PLACEBO, OVERALL):
             if name in self.contrast:
-                raise ConfigError(
-                    f"contrast.{name}: that name stands for edits along no attribute; choose "
-                    "another"
-                )
+                raise ConfigError(f"contrast.{name}: that name stands for edits along no attribute")
         perturber = check_options(self.perturber)
         if self.seeds > 1 and self.perturber.get("temperature") == 0:
             raise ConfigError(
                 f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same "
-                "text, and standard errors over seeds a false 0. Type seeds=1, or a temperature "
-                "above 0"
+                "text. Type seeds=1, or a temperature above 0"
             )
         asks = hasattr(perturber, "dry_run")
         if self.overall and not asks:
@@ -223,8 +219,7 @@ class ExplainConfig(TaskConfig):
             )
         if self.dry_run and not asks:
             raise ConfigError(
-                "dry_run=true says what a language model would be asked, and this perturber asks "
-                "none: it is free"
+                "dry_run=true is for language models, and this perturber asks none: it is free"
             )
         if self.judge is not JudgeKind.rules and not self.judge_model:
             model = "NAME_AT_THE_ENDPOINT" if self.judge is JudgeKind.llm else "DIR_OR_ID"
@@ -232,8 +227,7 @@ class ExplainConfig(TaskConfig):
         if self.fluency is not None:
             if given:
                 raise ConfigError(
-                    f"fluency={self.fluency}: it is measured over a set of comparisons, not of one "
-                    "pair. Leave it out"
+                    f"fluency={self.fluency} is of a set of comparisons, not of one: leave it out"
                 )
             self.language_model("fluency")
         if self.judge is JudgeKind.local:

@@ -74,8 +74,7 @@ class CandidatesSpec(Options):
             return
         if self.most:
             raise ConfigError(
-                f"candidates.most={self.most} is of a vocabulary, and {self.name!r} is a list: "
-                "leave it out"
+                f"candidates.most={self.most} is of a vocabulary, not of a list: leave it out"
             )
         if (self.path is None) == (not self.texts):
             raise ConfigError(
@@ -87,8 +86,7 @@ class CandidatesSpec(Options):
         if taken := TAKEN.intersection(self.name.split("--")):
             raise ConfigError(
                 f"candidates.name={self.name}: in the names of score tables {taken.pop()!r} stands "
-                "for something else, and these items could be taken for a scan of the vocabulary. "
-                "Give the list another name"
+                "for something else. Give the list another name"
             )
 
 
@@ -230,16 +228,12 @@ class ScanConfig(PromptedConfig):
         vocabulary = self.candidates.name == "vocabulary"
         self.mode = mode = self.asked_as
         if mode is Mode.ids and not vocabulary:
-            raise ConfigError(
-                "mode=ids scores token ids; items are texts: type mode=text (or "
-                "candidates=vocabulary)"
-            )
+            raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
         kind = self.model.kind
         if "ids" not in kind.can:
             if mode is not Mode.text:
                 raise ConfigError(
-                    f"mode={mode.value} with model.kind={kind.value}, which takes texts. Type "
-                    "mode=text"
+                    f"mode={mode.value}, but model.kind={kind.value} takes texts: mode=text"
                 )
             self.trainer.check_alone(f"model.kind={kind.value} runs no network here")
         if kind in (Kind.log_probability, Kind.implicit):

@@ -148,21 +148,18 @@ class WordingSpec(Options):
     def check(self) -> None:
         if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
             raise ConfigError(
-                f"wording.factors: {', '.join(taken)} means something else here; name the factor "
-                "otherwise"
+                f"wording.factors: {', '.join(taken)} means something else here; rename it"
             )
         levels = [level for names in self.factors.values() for level in names]
         if empty := [factor for factor, names in self.factors.items() if not names]:
             raise ConfigError(f"wording.factors.{empty[0]} has no levels")
         if twice := sorted({level for level in levels if levels.count(level) > 1}):
             raise ConfigError(
-                f"wording.factors: the level {twice[0]!r} is named twice; a level belongs to one "
-                "factor"
+                f"wording.factors: the level {twice[0]!r} is named twice; each is of one factor"
             )
         if wrong := [level for level in levels if "_" in level or not level]:
             raise ConfigError(
-                f"wording.factors: the level {wrong[0]!r} cannot stand in a key, where levels are "
-                "joined by `_`"
+                f"wording.factors: the level {wrong[0]!r} holds `_`, which joins levels in a key"
             )
 
 
@@ -257,10 +254,7 @@ class CompareConfig(TaskConfig):
                 "compared apart: leave one of them out"
             )
         if self.explanations and self.tables is not None:
-            raise ConfigError(
-                "tables and explanations were both given, and are compared apart: leave one of "
-                "them out"
-            )
+            raise ConfigError("tables and explanations are compared apart: leave one of them out")
         if wrong := [pair for pair in self.pairs if len(set(pair)) != 2 or len(pair) != 2]:
             raise ConfigError(
                 f"pairs: [{','.join(wrong[0])}] is no pair; give two different prompts each, such "
@@ -299,6 +293,5 @@ class ReportConfig(TaskConfig):
         readme = Path(self.space).expanduser() / "README.md"
         if readme.is_file() and "sdk: static" not in readme.read_text(encoding="utf-8"):
             raise ConfigError(
-                f"space={self.space!r} has a README.md that is no static Space's; give an empty "
-                "folder"
+                f"space={self.space!r} has a README.md of something else; give an empty folder"
             )

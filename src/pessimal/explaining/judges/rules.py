@@ -125,6 +125,5 @@ def _pattern(attribute: Attribute) -> re.Pattern[str] | None:
     except re.error as error:
         raise ConfigError(
             f"The attribute {attribute.name!r} has detect={attribute.detect!r}, which is no "
-            f"regular expression ({error}). Correct it, or leave it out: the judge then has no "
-            "opinion on this attribute."
+            f"regular expression ({error}). Correct it, or leave it out."
         ) from error

@@ -63,9 +63,8 @@ class TwoSteps:
         """Make the client. ConfigError for options that contradict one another."""
         if self.plain and self.min_locality:
             raise ConfigError(
-                "perturber.plain=true names no words, so "
-                f"perturber.min_locality={self.min_locality:g} has nothing to hold edits against: "
-                "leave one of them out"
+                "perturber.plain=true names no words to hold edits against, as "
+                f"perturber.min_locality={self.min_locality:g} would: leave one of them out"
             )
         self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
         self.chat = Client(
