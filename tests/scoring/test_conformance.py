@@ -33,6 +33,7 @@ NETWORK = [
     "pad_is_eos",
     "shared_prefix",
     "full_forward",
+    "ceiling",
     "head",
 ]
 TOKENS = ["bos", "bos_paper", "frame", "survives"]
@@ -225,9 +226,9 @@ def test_rewards_that_are_no_numbers_are_said_once(tiny, frame, breaking):
     )
     assert failed(rows) == ["finite"]
     assert rows["finite"].measured == 16
-    assert {rows[name].note for name in NETWORK[1:10]} == {"not measured: see finite"}
+    assert {rows[name].note for name in NETWORK[1:11]} == {"not measured: see finite"}
     assert "in float32, rewards are not numbers" in rows["dtype_bfloat16"].note
-    assert list(rows)[:11] == NETWORK
+    assert list(rows)[:12] == NETWORK
     assert found.precision is None
 
 

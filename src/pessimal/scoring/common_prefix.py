@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from pessimal.errors import ModelError
+from pessimal.rewards.ceiling import Bounds, weighted_sum
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
@@ -214,6 +215,11 @@ class ResponseScorer(CommonPrefixScorer):
         way = ", common prefix" if self.shares_starts else ""
         return self.scorer.attention + way
 
+    @property
+    def bounds(self) -> Bounds:
+        """How far the reward of any response can go."""
+        return self.scorer.bounds()
+
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no
         cache."""
@@ -261,6 +267,11 @@ class SummedScorer:
     @property
     def path(self) -> str:
         return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
+
+    @property
+    def bounds(self) -> Bounds:
+        """How far the reward of any response can go."""
+        return weighted_sum((weight, scorer.bounds) for weight, scorer in self.terms)
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)
