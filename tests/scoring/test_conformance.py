@@ -114,6 +114,13 @@ class Mixing(LlamaForSequenceClassification):
         return output
 
 
+class Loud(LlamaForSequenceClassification):
+    def forward(self, input_ids, **more):
+        output = super().forward(input_ids, **more)
+        output.logits = 100 * output.logits
+        return output
+
+
 class Blind(LlamaForSequenceClassification):
     def forward(self, input_ids, attention_mask=None, **more):
         return super().forward(input_ids, attention_mask=torch.ones_like(attention_mask), **more)
@@ -127,6 +134,7 @@ def without_pad(network) -> None:
     ("change", "rows", "row", "note"),
     [
         (Older, ["pad_is_eos"], "pad_is_eos", "the pad token by itself alone"),
+        (Loud, None, "ceiling", "as its weights say"),
         (Noisy, None, "determinism_own", "would not give the same table"),
         (Mixing, None, "batch_own", "what else is in the batch"),
         (

@@ -99,6 +99,23 @@ class CommonPrefixScorer:
             rewards[rows] = within_memory(run, rows)
         return rewards
 
+    @property
+    def follows(self) -> bool:
+        """Whether a response's reward is the sum of its tokens' log-probabilities, which `following`
+        gives."""
+        return isinstance(self.engine, SharedSequence | FullSequence) and not len(self.suffix)
+
+    @torch.no_grad()
+    def following(self, beginnings: Tensor) -> Tensor:
+        """Log-probabilities (n, rows) float32 of every token behind each of `beginnings` (n, T)."""
+        assert isinstance(self.engine, SharedSequence | FullSequence)
+        before = len(self.prefix)
+        seen = before + beginnings.shape[1]
+        size = self._batch_size(max(beginnings.shape[1], 1) if self.shares_starts else seen, seen)
+        after = functools.partial(self.engine.following, shared=before)
+        parts = beginnings.to(self.prefix.device).split(size)
+        return torch.cat([within_memory(after, part) for part in parts])
+
     def gradient(self, response: Tensor) -> Tensor:
         """d reward / d one-hot (L, V) float32 at one response (L,): how much the reward would
         change, to first order, with each token of the vocabulary in each place.
@@ -255,6 +272,8 @@ class ResponseScorer(CommonPrefixScorer):
 
 class SummedScorer:
     """The weighted sum of several scorers of responses, as one."""
+
+    follows = False
 
     def __init__(self, terms: Sequence[tuple[float, ResponseScorer]]):
         self.terms = list(terms)
