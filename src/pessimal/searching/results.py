@@ -23,6 +23,7 @@ from pessimal.searching.objective import RewardObjective
 from pessimal.searching.procedure import (
     BASELINE,
     BASELINES,
+    MOST_PROBABLE,
     ONE_TOKEN,
     POLISH,
     SEARCH,
@@ -107,9 +108,16 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     done, noise, margin = result.stages.done, result.noise, certificate.smallest_margin
     baselines = [stage for stage in done if stage.phase == BASELINE]
     pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
+    proof = next((stage for stage in done if stage.name == MOST_PROBABLE), None)
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
-        checks.all_responses(problem.responses, scored=exact, length=problem.length, pruned=pruned),
+        checks.all_responses(
+            problem.responses,
+            scored=exact,
+            length=problem.length,
+            pruned=pruned,
+            forwards=proof.details["forwards"] if proof else None,
+        ),
         (
             {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
             f"{certificate.verdict} among {problem.tokens:,} tokens; smallest margin {margin:.3g} "
