@@ -8,7 +8,7 @@ output or a tanh.
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -110,10 +110,11 @@ def _of_own_forward(engine: OwnForward, column: int | None) -> Bounds:
     column = network.reward_output if column is None else column  # type: ignore[assignment]
     if not isinstance(column, int):
         return unbounded(NO_HEAD)
-    generator, rows = torch.Generator().manual_seed(0), network.get_input_embeddings().weight
+    embedding = cast(nn.Embedding, network.get_input_embeddings())
+    generator, rows = torch.Generator().manual_seed(0), len(embedding.weight)
     runs, rewards = [], []
     for _ in range(PROBES):
-        ids = torch.randint(len(rows), (1, LENGTH), generator=generator).to(engine.prefix.device)
+        ids = torch.randint(rows, (1, LENGTH), generator=generator).to(engine.prefix.device)
         with _recorded(network) as calls:
             values = engine.rewards(ids, shared=len(engine.prefix)).reshape(-1)
         runs.append(calls)

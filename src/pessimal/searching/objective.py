@@ -76,7 +76,11 @@ class RewardObjective:
     def following(self, beginnings: Tensor) -> Tensor:
         """What every token (n, rows) float64 adds behind each of `beginnings` (n, T); one
         evaluation each."""
-        each = [prompt.following(beginnings).double().cpu() for prompt in self.prompts]
+        assert self.follows
+        each = [
+            prompt.following(beginnings).double().cpu()  # type: ignore[union-attr]
+            for prompt in self.prompts
+        ]
         self.advance(len(beginnings))
         return torch.stack(each).mean(dim=0)
 
