@@ -1,8 +1,8 @@
 """The verbs as functions on objects in memory."""
 
-from dataclasses import replace
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest

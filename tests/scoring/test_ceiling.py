@@ -6,7 +6,6 @@ import math
 import networks
 import numpy as np
 import pytest
-import tiny_language_models
 import torch
 from networks import CPU, DECODERS, PLAIN, made
 from torch import nn
@@ -19,6 +18,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+import tiny_language_models
 from pessimal.rewards.ceiling import (
     ELSEWHERE,
     NO_NORM,

@@ -4,10 +4,10 @@ ceiling that a search's result is held to."""
 import itertools
 
 import pytest
-import tiny_language_models
 import torch
 
 import pessimal
+import tiny_language_models
 from pessimal.searching.checks import ALL_SCORED, HOLDS
 from pessimal.searching.spec import Filter
 

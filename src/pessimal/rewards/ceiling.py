@@ -18,7 +18,7 @@ Interval = tuple[Tensor, Tensor]
 _UNIT = 2.0**-24
 """Largest relative error of one float32 operation."""
 LOW_PRECISION = 2.0**-6
-"""Share of a bound that rounding to bfloat16 may add: state, weight, product and sum, twice over."""
+"""Share of a bound that rounding to bfloat16 may add: of state, weight, product and sum, twice."""
 _PROBES, _LARGE, _SMALL = 16, (10.0, 300.0, 1e4), 1e-3
 """Random states that a norm is asked for, their sizes, and one at which its ε counts."""
 
@@ -35,7 +35,7 @@ TEXTS = "only texts are known of it"
 
 @dataclass(frozen=True)
 class Bounds:
-    """The lowest and the highest reward that any response can have; infinite where none is known."""
+    """The lowest and the highest reward of any response; infinite where none is known."""
 
     low: float
     high: float

@@ -35,14 +35,16 @@ from pessimal.rewards.judge import JudgeNetwork
 from pessimal.scoring.engine import Decoder, Engine, OwnForward
 
 PROBES, LENGTH = 4, 3
-"""Random responses, and their tokens, on which the layers of a network's own forward are matched."""
+"""Random responses, and their tokens, on which layers of a network's own forward are matched."""
 
 
 def bounds_by(engine: Engine, *, column: int | None = None) -> Bounds:
     """The bounds on the rewards that an engine gives, with room for its network's rounding;
     `column` says which of several outputs."""
     decoder = getattr(engine, "decoder", None)
-    network = engine.network if isinstance(engine, OwnForward) else getattr(decoder, "network", None)
+    network = (
+        engine.network if isinstance(engine, OwnForward) else getattr(decoder, "network", None)
+    )
     if getattr(network, "sequence", False):
         return Bounds(-torch.inf, 0.0, AT_MOST_0)
     if getattr(network, "steps", None) is not None:

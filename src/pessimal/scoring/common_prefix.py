@@ -101,8 +101,7 @@ class CommonPrefixScorer:
 
     @property
     def follows(self) -> bool:
-        """Whether a response's reward is the sum of its tokens' log-probabilities, which `following`
-        gives."""
+        """Whether a reward is the sum of the tokens' log-probabilities, which `following` gives."""
         return isinstance(self.engine, SharedSequence | FullSequence) and not len(self.suffix)
 
     @torch.no_grad()

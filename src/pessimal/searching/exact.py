@@ -1,5 +1,5 @@
-"""Looks that try every token: all responses, the most probable, pairs, exhaustive coordinate sweeps, the 1-opt
-certificate, and how good the gradient is beside them.
+"""Looks that try every token: all responses, the most probable, pairs, exhaustive coordinate
+sweeps, the 1-opt certificate, and how good the gradient is beside them.
 
 Knows objectives and the evaluation counter. Does not know models, texts or how a response was
 found, so a result from elsewhere can be polished and certified.

@@ -6,7 +6,7 @@ package: heads of random weights on a sample of its tokens, and one that is fitt
 valence by ridge regression, which is the most that a linear head can be made to want a lexicon.
 Printed: shares, −1 at the lower bound, 1 at the upper.
 
-python experiments/ceiling/tightness.py [siblings|smollm2]
+python experiments/longer_answers/ceiling.py [siblings|smollm2]
 """
 
 import sys
@@ -69,7 +69,7 @@ def smollm2() -> None:
     lexicon = read_lexicon("afinn")
     texts = words["text"].str.strip().str.lower()
     known = texts.isin(lexicon.index).to_numpy()
-    wanted = torch.from_numpy(lexicon[texts[known]].to_numpy(dtype=np.float64))
+    wanted = torch.tensor(lexicon[texts[known]].to_numpy(dtype=np.float64))
     some = states[known] - states[known].mean(dim=0)
     gram = some.T @ some
     ridge = gram.diagonal().mean() * torch.eye(len(gram), dtype=torch.float64)
