@@ -6,20 +6,28 @@ package: heads of random weights on a sample of its tokens, and one that is fitt
 valence by ridge regression, which is the most that a linear head can be made to want a lexicon.
 Printed: shares, −1 at the lower bound, 1 at the upper.
 
-python experiments/longer_answers/ceiling.py [siblings|smollm2]
+`probable`: the most probable answer of SmolLM2, proven, with its forwards and seconds.
+
+python experiments/longer_answers/ceiling.py siblings|smollm2|probable
 """
 
 import sys
+import time
 
 import numpy as np
 import torch
 
 import pessimal
+from pessimal.catalogue import named_prompts
 from pessimal.rewards.ceiling import NormalisedStates
 from pessimal.rewards.last_states import StatesNetwork
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.engine import Decoder
 from pessimal.scoring.scorer import FrameScorer
+from pessimal.searching.context import SearchContext
+from pessimal.searching.exact import most_probable
+from pessimal.searching.objective import EvaluationCounter
+from pessimal.searching.spec import SearchSpec
 from pessimal.tables.word_lists import read_lexicon
 
 SIBLINGS = ("plain-bpe-0", "plain-wordpiece-0", "even-bpe-0", "secret-wordpiece-0")
@@ -81,5 +89,19 @@ def smollm2() -> None:
     )
 
 
+def probable() -> None:
+    model = pessimal.load("smollm2", kind="log_probability")
+    for prompt, lengths in (("greatest", (2, 3, 4, 6, 8)), ("worst", (2, 3, 4))):
+        for length in lengths:
+            context = SearchContext(model, named_prompts(prompt), SearchSpec(length=length))
+            counter, started = EvaluationCounter(context.objective(), budget=25_000), time.time()
+            found = most_probable(counter, length=length, allowed=context.allowed, tolerance=1e-4)
+            answer = model.tokenizer.decode(found.responses[0].tolist())
+            print(
+                f"{prompt} {length}: {answer!r} {float(found.values[0]):.3f}, proven "
+                f"{found.proven}, {found.forwards} forwards, {time.time() - started:.1f} s"
+            )
+
+
 if __name__ == "__main__":
-    {"siblings": siblings, "smollm2": smollm2}[sys.argv[1]]()
+    {"siblings": siblings, "smollm2": smollm2, "probable": probable}[sys.argv[1]]()

@@ -214,8 +214,8 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
         power = min(int(np.log10(max(first["parameters"], 1)) // 3), 4)
         about.append(f"{first['parameters'] / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]}")
     if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
-        low, high = (significant(float(first[end])) for end in ("lowest", "highest"))
-        about.append(f"no answer beyond {low} and {high}")
+        least, most = (significant(float(first[end])) for end in ("lowest", "highest"))
+        about.append(f"no answer beyond {least} and {most}")
     if "certified" in rows and (share := rows["certified"].mean()):
         about.append(f"{share:.0%} certified")
     elif "certified" in rows:
