@@ -10,6 +10,7 @@ import torch
 from networks import CPU, DECODERS, PLAIN, made
 from torch import nn
 from transformers import (
+    BartConfig,
     BertConfig,
     DebertaV2Config,
     ModernBertConfig,
@@ -39,11 +40,15 @@ from pessimal.scoring.scorer import FrameScorer
 
 ROWS = 60
 MODERN = {**PLAIN, "bos_token_id": 0, "eos_token_id": 1, "cls_token_id": 0, "sep_token_id": 1}
+BART = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "eos_token_id": 8}
+BART |= {f"{part}_attention_heads": 4 for part in ("encoder", "decoder")}
+BART |= {f"{part}_ffn_dim": 64 for part in ("encoder", "decoder")} | {"init_std": 0.4}
 OTHERS = {
     "bert": (BertConfig, PLAIN, TANH),
     "roberta": (RobertaConfig, PLAIN, TANH),
     "modernbert": (ModernBertConfig, MODERN, NORMALISED),
     "opt": (OPTConfig, {**PLAIN, "ffn_dim": 64, "word_embed_proj_dim": 32}, NORMALISED),
+    "bart": (BartConfig, BART, TANH),
     "deberta": (DebertaV2Config, {**PLAIN, "pooler_hidden_size": 32}, ELSEWHERE),
 }
 LAST_LINEAR = ("score", "classifier.out_proj", "classifier")

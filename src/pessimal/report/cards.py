@@ -213,13 +213,13 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
     if "parameters" in rows and pd.notna(first["parameters"]):
         power = min(int(np.log10(max(first["parameters"], 1)) // 3), 4)
         about.append(f"{first['parameters'] / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]}")
-    if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
-        least, most = (significant(float(first[end])) for end in ("lowest", "highest"))
-        about.append(f"no answer beyond {least} and {most}")
     if "certified" in rows and (share := rows["certified"].mean()):
         about.append(f"{share:.0%} certified")
     elif "certified" in rows:
         warnings.append("no rank is certified: published by others, or not checked")
     if "dtype" in rows and (low := sorted({d for d in rows["dtype"].dropna() if d != "float32"})):
         warnings.append(f"scored in {', '.join(low)}")
+    if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
+        least, most = (significant(float(first[end])) for end in ("lowest", "highest"))
+        about.append(f"no answer beyond {least} and {most}")
     return ", ".join(about), warnings

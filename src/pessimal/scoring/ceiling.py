@@ -7,12 +7,13 @@ output or a tanh.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from pessimal.errors import ModelError
 from pessimal.rewards.ceiling import (
     AT_MOST_0,
     ELSEWHERE,
@@ -38,9 +39,9 @@ PROBES, LENGTH = 4, 3
 """Random responses, and their tokens, on which layers of a network's own forward are matched."""
 
 
-def bounds_by(engine: Engine, *, column: int | None = None) -> Bounds:
+def bounds_by(engine: Engine, *, column: int | None = None, suffix: Sequence[int] = ()) -> Bounds:
     """The bounds on the rewards that an engine gives, with room for its network's rounding;
-    `column` says which of several outputs."""
+    `column` says which of several outputs, `suffix` what stands behind every response."""
     decoder = getattr(engine, "decoder", None)
     network = (
         engine.network if isinstance(engine, OwnForward) else getattr(decoder, "network", None)
@@ -52,7 +53,7 @@ def bounds_by(engine: Engine, *, column: int | None = None) -> Bounds:
     if isinstance(network, JudgeNetwork) and (values := network.reading.values):
         return Bounds(min(values), max(values), RATINGS)
     if isinstance(engine, OwnForward):
-        bounds = _of_own_forward(engine, column)
+        bounds = _of_own_forward(engine, column, suffix)
     else:
         bounds = unbounded(NO_HEAD) if decoder is None else _of_decoder(decoder, column)
     exact = network is None or network.dtype in (torch.float32, torch.float64)
@@ -107,7 +108,7 @@ def _recorded(network: nn.Module) -> Iterator[list[_Call]]:
 
 
 @torch.no_grad()
-def _of_own_forward(engine: OwnForward, column: int | None) -> Bounds:
+def _of_own_forward(engine: OwnForward, column: int | None, suffix: Sequence[int]) -> Bounds:
     network = engine.network
     column = network.reward_output if column is None else column  # type: ignore[assignment]
     if not isinstance(column, int):
@@ -116,9 +117,13 @@ def _of_own_forward(engine: OwnForward, column: int | None) -> Bounds:
     generator, rows = torch.Generator().manual_seed(0), len(embedding.weight)
     runs, rewards = [], []
     for _ in range(PROBES):
-        ids = torch.randint(rows, (1, LENGTH), generator=generator).to(engine.prefix.device)
-        with _recorded(network) as calls:
-            values = engine.rewards(ids, shared=len(engine.prefix)).reshape(-1)
+        drawn = torch.randint(rows, (LENGTH,), generator=generator).tolist()
+        ids = torch.tensor([[*drawn, *suffix]], device=engine.prefix.device)
+        try:
+            with _recorded(network) as calls:
+                values = engine.rewards(ids, shared=len(engine.prefix)).reshape(-1)
+        except ModelError:  # a class that does not read some special token among them
+            return unbounded(ELSEWHERE)
         runs.append(calls)
         rewards.append(float(values[column if len(values) > 1 else 0]))
     if len({len(calls) for calls in runs}) > 1:

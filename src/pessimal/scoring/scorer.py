@@ -83,7 +83,7 @@ class FrameScorer:
     def bounds(self, column: int | None = None) -> Bounds:
         """How far the reward of any response can go, by the path in use; `column` says which of
         several outputs."""
-        return bounds_by(self.engines[0], column=column)
+        return bounds_by(self.engines[0], column=column, suffix=self.frame.suffix)
 
     @torch.no_grad()
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
