@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,6 +203,20 @@ def test_a_sound_model_passes_its_checks(loaded):
     table = pessimal.check(loaded, sample=8)["conformance"].table.set_index("check")
     assert table.loc["batch_own", "passed"]
     assert table.loc["determinism_own", "passed"]
+
+
+def test_tables_and_sums_hold_how_far_their_heads_can_go(loaded, table):
+    bounds = pessimal.ceiling(loaded)
+    stored = table.measured["ceiling"]
+    assert stored["low"] == pytest.approx(bounds.low)
+    assert stored["high"] == pytest.approx(bounds.high)
+    assert bounds.beyond(table.rows["reward"]) == 0
+    twice = pessimal.reward([loaded, replace(loaded, spec=replace(loaded.spec, name="b"))])
+    both = pessimal.scan(twice, "greatest", candidates=["peace", "war"], progress=False)
+    assert both.measured["ceiling"]["high"] == pytest.approx(2 * bounds.high)
+    function = pessimal.reward(lambda prompt, responses: [1.0] * len(responses), name="one")
+    assert not pessimal.ceiling(pessimal.reward([loaded, function])).known
+    assert "ceiling" not in pessimal.scan(function, candidates=["a"], progress=False).measured
 
 
 def test_a_function_and_a_judge_are_rewards_like_any_other(tmp_path, parts):

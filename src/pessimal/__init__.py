@@ -5,6 +5,7 @@
     pessimal.scan("org/name")                         # or a function, or a list of these
     results = pessimal.compare([table, other])        # every analysis
     pessimal.search(model, "greatest", length=2)      # the best longer answer
+    pessimal.ceiling(model)                           # how far any answer of any length can go
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
     pessimal.forecast(model, "smollm2")               # what optimising it does to a policy
     pessimal.train("smollm2", "elo.csv", "my-model")  # a reward model of people's preferences
@@ -21,6 +22,7 @@ from pessimal.version import __version__
 
 if TYPE_CHECKING:
     from pessimal.api import (
+        ceiling,
         census,
         check,
         compare,
@@ -41,6 +43,7 @@ __all__ = [
     "PessimalCallback",
     "RewardPanel",
     "__version__",
+    "ceiling",
     "census",
     "check",
     "compare",

@@ -20,6 +20,7 @@ from pessimal.tables.result import Result, Results
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
+    from pessimal.rewards.ceiling import Bounds
     from pessimal.searching.run import SearchResult
 
 
@@ -432,6 +433,31 @@ def _answered(
     rows = table.rows.assign(drawn=table.rows["text"].map(drawn))
     named = replace(table.provenance, candidates=written.name)
     return replace(table, provenance=named, rows=rows)
+
+
+def ceiling(model: "Reward | str | Path | Any", **options) -> "Bounds":
+    """The lowest and the highest reward that any response of any length to any prompt can have, by
+    the head alone.
+
+    Args:
+        model: of `load` or `reward`, or what these take.
+        options: of `load` or `reward`.
+
+    Returns:
+        Bounds `low` and `high`, infinite where none is known, and `how`: what they rest on, or why
+        there are none. `.share(reward)` is how far a reward is from the middle of both, −1 to 1.
+    """
+    from pessimal.rewards.base import NetworkReward
+    from pessimal.rewards.ceiling import TEXTS, unbounded, weighted_sum
+    from pessimal.rewards.sum import SumReward
+    from pessimal.scoring.scorer import ceiling as of_networks
+
+    model = _reward_of(model, **options)
+    if isinstance(model, SumReward):
+        return weighted_sum((weight, ceiling(term)) for weight, term in model.terms)
+    if not isinstance(model, NetworkReward):
+        return unbounded(TEXTS)
+    return of_networks(model, device=_device_of(model))
 
 
 def search(

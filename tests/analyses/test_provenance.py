@@ -28,6 +28,8 @@ COLUMNS = [
     "parameters",
     "revision",
     "weights",
+    "lowest",
+    "highest",
 ]
 
 
@@ -47,9 +49,15 @@ def made(model: str, *, survives=True, noise=0.0, measured=None, **identity):
     )
 
 
+MEASURED = {
+    "trust": {"largest_difference": 1e-6, "n": 16},
+    "ceiling": {"low": -4.0, "high": 5.0, "how": "a head on a normalised state"},
+}
+
+
 def test_scans_rescans_published_scores_and_log_probabilities_have_a_row_each():
     tables = [
-        made("b", measured={"trust": {"largest_difference": 1e-6, "n": 16}}),
+        made("b", measured=MEASURED),
         made("b", noise=0.1, dtype="bfloat16"),
         made("a", survives=None, mode="published", source="x.csv", dtype=None, weights_digest=None),
         made("lm", score="log_probability"),
@@ -57,6 +65,8 @@ def test_scans_rescans_published_scores_and_log_probabilities_have_a_row_each():
     (result,) = analyse(table_sets(tables)[0], Options())
     table = result.table
     assert list(table) == COLUMNS
+    assert table["highest"].tolist()[1] == 5.0
+    assert table[["lowest", "highest"]].notna().sum().tolist() == [1, 1]
     assert table["model"].tolist() == ["a", "b", "b", "lm"]
     assert set(table["prompt_text"]) == {"greatest?"}
     assert table["certified"].tolist() == [0.25] * 4

@@ -357,6 +357,8 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
             "parameters": 2.1e6,
             "certified": [0.9, 0.9, 0.0, 0.9],
             "dtype": ["float32", "bfloat16", "float32", "float32"],
+            "lowest": [-4.25, np.nan, np.nan, np.nan],
+            "highest": [5.5, np.nan, np.nan, np.nan],
         }
     )
     tree = Tree(
@@ -382,6 +384,8 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     )
     assert "bottom3-alder-worst" in rows[1 + 1 + len(MODELS)]
     assert re.search("Closest ?birch 0.90", alder)
+    assert "no answer beyond −4.25 and 5.50" in alder
+    assert "no answer" not in birch
     assert re.search("Farthest ?cedar 0.20", alder)
     assert "frequency −0.70 SD worst, unrated 2/3" in alder
     assert "uncorrected" not in alder

@@ -38,7 +38,7 @@ from pessimal.rewards.heads import Head, head_for, heads, renamed
 from pessimal.rewards.heads.base import in_float32
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import JudgeSpec, Kind, ModelSpec
-from pessimal.scoring.scorer import FrameScorer
+from pessimal.scoring.scorer import FrameScorer, ceiling
 from tolerance import Closeness, close, varied
 
 ROOT = Path(__file__).parents[2]
@@ -251,6 +251,28 @@ def test_reward_is_what_the_published_class_gives(name, tmp_path):
     ]
     assert reward.parts[0].conversations.ids(PROMPT, RESPONSES) == inputs
     assert same(rewards_of(reward), [published(ids) for ids in inputs])
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_its_bounds_hold_and_a_linear_heads_are_no_wider_than_states_reach(name, tmp_path):
+    twin(name, tmp_path)
+    reward = open_model(ModelSpec(path=str(tmp_path)), tmp_path)
+    bounds = ceiling(reward, device=torch.device("cpu"))
+    assert bounds.finite
+    rewards = rewards_of(reward)
+    assert bounds.beyond(rewards.tolist()) == 0
+    scorer = FrameScorer(reward.network(), reward.frame(PROMPT), device=torch.device("cpu"))
+    decoder = scorer.engines[0].decoder
+    state = torch.randn(1, HIDDEN, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    optimizer = torch.optim.Adam([state], lr=0.3)
+    for _ in range(300):
+        optimizer.zero_grad()
+        reached = decoder.head.read(decoder.exact_norm(state), None).sum()
+        (-reached).backward()
+        optimizer.step()
+    assert bounds.beyond([float(reached.detach())]) == 0
+    hidden = name in ("INF-ORM", "WorldPM")
+    assert bounds.share(float(reached.detach())) > (0.0 if hidden else 0.97)
 
 
 @torch.no_grad()

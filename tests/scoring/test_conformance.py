@@ -33,6 +33,7 @@ NETWORK = [
     "pad_is_eos",
     "shared_prefix",
     "full_forward",
+    "ceiling",
     "head",
 ]
 TOKENS = ["bos", "bos_paper", "frame", "survives"]
@@ -113,6 +114,13 @@ class Mixing(LlamaForSequenceClassification):
         return output
 
 
+class Loud(LlamaForSequenceClassification):
+    def forward(self, input_ids, **more):
+        output = super().forward(input_ids, **more)
+        output.logits = 100 * output.logits
+        return output
+
+
 class Blind(LlamaForSequenceClassification):
     def forward(self, input_ids, attention_mask=None, **more):
         return super().forward(input_ids, attention_mask=torch.ones_like(attention_mask), **more)
@@ -126,6 +134,7 @@ def without_pad(network) -> None:
     ("change", "rows", "row", "note"),
     [
         (Older, ["pad_is_eos"], "pad_is_eos", "the pad token by itself alone"),
+        (Loud, None, "ceiling", "as its weights say"),
         (Noisy, None, "determinism_own", "would not give the same table"),
         (Mixing, None, "batch_own", "what else is in the batch"),
         (
@@ -225,9 +234,9 @@ def test_rewards_that_are_no_numbers_are_said_once(tiny, frame, breaking):
     )
     assert failed(rows) == ["finite"]
     assert rows["finite"].measured == 16
-    assert {rows[name].note for name in NETWORK[1:10]} == {"not measured: see finite"}
+    assert {rows[name].note for name in NETWORK[1:11]} == {"not measured: see finite"}
     assert "in float32, rewards are not numbers" in rows["dtype_bfloat16"].note
-    assert list(rows)[:11] == NETWORK
+    assert list(rows)[:12] == NETWORK
     assert found.precision is None
 
 

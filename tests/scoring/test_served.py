@@ -336,6 +336,16 @@ def test_two_hundred_right_servers_raise_no_alarm(tiny):
     assert not alarms
 
 
+@pytest.mark.parametrize(("scale", "beyond"), [(1.0, False), (-1.0, False), (50.0, True)])
+def test_a_score_that_no_input_can_get_is_said(tiny, scale, beyond):
+    server = Planted(tiny.held, tiny.tokenizer, after=lambda scores: scale * scores)
+    found = diagnose(server, tiny, prompt=PROMPT)
+    [row] = [check for check in checks_of(found) if check.check == "served_ceiling"]
+    assert row.passed == (not beyond)
+    assert (row.measured > 0) == beyond
+    assert found.bounds.high > found.own.max()
+
+
 def test_the_table_has_the_columns_of_the_suite(tiny):
     found = diagnose(Planted(tiny.held, tiny.tokenizer), tiny, prompt=PROMPT)
     table = as_table(checks_of(found)).set_index("check")

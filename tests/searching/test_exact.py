@@ -9,6 +9,7 @@ from pessimal.searching.exact import (
     certify,
     every_response,
     gradient_quality,
+    most_probable,
     neighbour_values,
     pair_sizes,
     pairs,
@@ -357,3 +358,64 @@ def test_the_gradients_first_k_hold_what_regret_says(quadratic, seed):
             for x in (gradient, values)
         ]
         assert row["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
+
+
+class Chain:
+    """Log-probabilities of a random chain that looks back two tokens: a language model in
+    miniature."""
+
+    def __init__(self, seed: int, vocabulary: int, sharp: float = 2.0):
+        generator, self.vocabulary = torch.Generator().manual_seed(seed), vocabulary
+        shape = (vocabulary + 1, vocabulary + 1, vocabulary)
+        logits = sharp * torch.randn(*shape, generator=generator)
+        self.table = logits.double().log_softmax(dim=-1)
+
+    def following(self, beginnings):
+        start = torch.full((len(beginnings), 2), self.vocabulary)
+        last = torch.cat([start, beginnings], dim=1)[:, -2:]
+        return self.table[last[:, 0], last[:, 1]]
+
+    def values(self, responses, *, anchor=None):
+        steps = [self.following(responses[:, :n]) for n in range(responses.shape[1])]
+        chosen = [step.gather(1, responses[:, [n]])[:, 0] for n, step in enumerate(steps)]
+        return torch.stack(chosen).sum(dim=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_the_most_probable_response_is_that_of_brute_force(seed, length):
+    objective, allowed = Chain(seed, 9), every(9)
+    allowed[seed] = False
+    tokens = allowed.nonzero()[:, 0]
+    responses = torch.cartesian_prod(*[tokens] * length).view(-1, length)
+    values = objective.values(responses)
+    counter = EvaluationCounter(objective, budget=2000)
+    found = most_probable(counter, length=length, allowed=allowed)
+    assert found.proven
+    assert found.responses[0].tolist() == responses[values.argmax()].tolist()
+    assert float(found.values[0]) == pytest.approx(float(values.max()))
+    assert found.forwards == counter.used
+    # Its bound lets it leave out beginnings.
+    assert found.forwards <= length + sum(len(tokens) ** n for n in range(length))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_the_most_probable_only_responses_that_a_text_gives_count(seed):
+    objective = Chain(seed, 7)
+
+    def odd(responses):
+        return responses.sum(dim=1) % 4 == 1
+
+    responses = torch.cartesian_prod(*[torch.arange(7)] * 3)
+    values = objective.values(responses).masked_fill(~odd(responses), -torch.inf)
+    counter = EvaluationCounter(objective, budget=500)
+    found = most_probable(counter, length=3, allowed=every(7), retokenizes=odd)
+    assert found.proven
+    assert found.responses[0].tolist() == responses[values.argmax()].tolist()
+
+
+def test_within_too_small_a_budget_nothing_is_proven():
+    counter = EvaluationCounter(Chain(0, 30, sharp=0.2), budget=50)
+    found = most_probable(counter, length=4, allowed=every(30))
+    assert not found.proven
+    assert counter.used == found.forwards == 50

@@ -34,6 +34,8 @@ def tables(
             "token_ids": [json.dumps([1, 2, 3])] * 3,
             "text": ["".join(TOKENS), "second", "third"],
             "reward": [sign * 5.0, sign * 4.7, sign * 4.6],
+            "ceiling": sign * 8.0,
+            "ceiling_share": [0.62, 0.6, 0.58],
             "survives": [survives, True, False],
             "one_opt": pd.array([True, True, None], dtype="boolean"),
         },
@@ -137,6 +139,8 @@ def test_the_response_comes_first_every_table_is_kept_and_the_summary_holds_what
         "evaluations": 20_000,
         "survives": True,
         "smallest_margin": 0.002,
+        "ceiling": 8.0,
+        "ceiling_share": 0.62,
     }
     assert report(tables(survives=False))["sequences"].notes
     ladder = results["ladder"]

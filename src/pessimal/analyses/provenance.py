@@ -15,7 +15,7 @@ from pessimal.tables.table_set import TableSet
 COLUMNS = [
     "model", "prompt", "prompt_text", "candidates", "n", "score", "mode", "source", "dtype",
     "attention", "largest_difference", "checked", "certified", "survives", "base", "developer",
-    "parameters", "revision", "weights",
+    "parameters", "revision", "weights", "lowest", "highest",
 ]  # fmt: skip
 
 
@@ -23,10 +23,12 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     """What was scored, how, and how far the scores can be trusted.
 
     `largest_difference` is the trust check's, in units of reward, over `checked` candidates;
-    `certified` and `survives` are shares of the n candidates.
+    `certified` and `survives` are shares of the n candidates. `lowest` and `highest` are what the
+    head could give any answer at all, where that is known.
     """
     origin, description, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
+    ceiling = table.measured.get("ceiling") or {}
     fields = [
         "model", "prompt", "prompt_text", "candidates", "score", "mode", "source", "dtype",
         "attention", "revision",
@@ -41,6 +43,8 @@ def provenance(table: ScoreTable) -> dict[str, object]:
         "developer": description.developer,
         "parameters": description.parameters,
         "weights": (origin.weights_digest or "")[:12],
+        "lowest": ceiling.get("low"),
+        "highest": ceiling.get("high"),
     }
 
 
@@ -48,6 +52,7 @@ def provenance(table: ScoreTable) -> dict[str, object]:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Every table that was given, those that stand for no model included."""
     rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]
+    rows = rows.astype({"lowest": float, "highest": float})
     ordered = rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True)
     return [Result("provenance", ordered, method="provenance")]
 

@@ -41,6 +41,7 @@ WHAT = (
         "shared_prefix": "Running the prompt only once gives the model's own rewards.",
         "full_forward": "Whole inputs, final norm and head in float32, give the model's own "
         "rewards.",
+        "ceiling": "No reward lies beyond what the head can give.",
         "head": "The head, as pessimal reads it, gives the model's own reward.",
         "bos": "A conversation has one BOS token, or none where the tokenizer adds none.",
         "bos_paper": "BOS tokens of a conversation in the published procedure (mode=paper).",
@@ -66,6 +67,7 @@ WHAT = (
         "served_refused": "Long inputs that the server does not take, and says so.",
         "served_batch": "Alone and in a batch of unlike lengths, an input gets the same score.",
         "served_repeat": "Sent twice, an input gets the same score.",
+        "served_ceiling": "No score lies beyond what the model's head can give.",
         "served_order": "Kendall's tau between the scores and the model's own rewards.",
     }
 )

@@ -111,6 +111,7 @@ def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
         *batch(checked),
         *padding(checked, seed=seed),
         *engines(checked),
+        ceiling(checked),
     ]
 
 
@@ -199,6 +200,21 @@ def engines(checked: CheckedNetwork) -> list[Check]:
             at_most(name, trust.largest_difference, trust.tolerance, n=trust.n, note=note)
         )
     return checks
+
+
+def ceiling(checked: CheckedNetwork) -> Check:
+    """All rewards, by either path, against the bounds that the head has over all states."""
+    bounds, rewards = checked.scorer.bounds(), np.concatenate([checked.own_rewards, checked.fast])
+    if not bounds.known:
+        return Check("ceiling", note=f"no bound is known: {bounds.how}")
+    note = (
+        "The network's own forward does not read its reward as its weights say. Look at its "
+        "class, or at hooks on it; please report it, with the model's name"
+    )
+    shares = [abs(bounds.share(reward)) for reward in rewards]
+    reached = f"At most {max(shares):.0%} of the way to a bound" if bounds.finite else ""
+    beyond = bounds.beyond(rewards)
+    return at_most("ceiling", beyond, 0.0, n=len(checked.fast), note=note, otherwise=reached)
 
 
 @torch.no_grad()

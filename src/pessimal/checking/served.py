@@ -35,7 +35,9 @@ from pessimal.checking.served_faults import (
 )
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.ceiling import LOW_PRECISION, NO_HEAD, Bounds, unbounded
 from pessimal.rewards.spec import Dtype
+from pessimal.scoring.scorer import ceiling
 from pessimal.scoring.trust import TOLERANCE, allowed
 
 MARGIN = 10.0
@@ -53,6 +55,7 @@ HARMLESS = max(TOLERANCE.values())
 CPU = torch.device("cpu")
 FINENESS = ("float32", *LEVELS)
 ROUNDED = {"lower_precision", "small_difference"}
+UNKNOWN = unbounded(NO_HEAD)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Diagnosis:
     """Outputs that the server gives, and that the model has."""
     refused: tuple[tuple[str, int], ...] = ()
     """Long inputs that the server does not take: their form and words."""
+    bounds: Bounds = UNKNOWN
+    """What the model's head can give at all, in any precision."""
 
     @property
     def right(self) -> bool:
@@ -336,7 +341,15 @@ def diagnose(
         batch_difference=answers.apart("batch"),
         outputs=outputs,
         refused=tuple(interview.refused),
+        bounds=_bounds(model, local),
     )
+
+
+def _bounds(model: NetworkReward, local: Local) -> Bounds:
+    """What the network can give at all, as a server does: in any precision, without a weight."""
+    alone = replace(model, parts=(replace(model.parts[0], weight=1.0),))
+    known = ceiling(alone, device=local.device, network=lambda _: local.network)
+    return known.widened(LOW_PRECISION)
 
 
 def of_outputs(answers: Answers, outputs: tuple[int, int]) -> Part | None:

@@ -42,6 +42,10 @@ def checks_of(diagnosis: Diagnosis) -> list[Check]:
     for kind, difference in differences.items():
         n, name = int((diagnosis.kinds == kind).sum()), "repeat" if kind == "again" else kind
         rows.append(at_most(f"served_{name}", difference, limit, n=n, note=note_of(diagnosis)))
+    if diagnosis.bounds.known:
+        beyond = diagnosis.bounds.beyond(diagnosis.served[np.isfinite(diagnosis.served)])
+        several = "No input gets such a score from this model: another head, or another scale"
+        rows.append(at_most("served_ceiling", beyond, 0.0, n=len(off), note=several))
     tau = diagnosis.kendall if np.isfinite(diagnosis.kendall) else None
     return [*rows, Check("served_order", measured=tau, unit="tau", n=len(off))]
 

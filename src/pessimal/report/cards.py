@@ -219,4 +219,7 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
         warnings.append("no rank is certified: published by others, or not checked")
     if "dtype" in rows and (low := sorted({d for d in rows["dtype"].dropna() if d != "float32"})):
         warnings.append(f"scored in {', '.join(low)}")
+    if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
+        least, most = (significant(float(first[end])) for end in ("lowest", "highest"))
+        about.append(f"no answer beyond {least} and {most}")
     return ", ".join(about), warnings

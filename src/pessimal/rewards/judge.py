@@ -26,6 +26,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from pessimal.conversation import Conversation, Prompt
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
@@ -329,3 +330,21 @@ class AnswersHead(Head):
         logits = final @ self.weight.T
         logits = logits if self.bias is None else logits + self.bias
         return self.reading.reward(self.scaling(logits))
+
+    def bounds(self, states: NormalisedStates) -> Interval:
+        values, positive = self.reading.values, len(self.reading.positive)
+        if values:
+            return torch.tensor([min(values)]).double(), torch.tensor([max(values)]).double()
+        if not self.reading.negative:
+            low, high = states.linear(self.weight, self.bias)
+            return self.scaling(low[:1]), self.scaling(high[:1])
+        weight = (self.weight[:positive, None] - self.weight[None, positive:]).flatten(0, 1)
+        bias = self.bias
+        if bias is not None:
+            bias = (bias[:positive, None] - bias[None, positive:]).flatten()
+        # Each answer's odds are at most those against every other answer at once.
+        low, high = states.linear(weight, bias)
+        above, below = (self.scaling.gap(one).view(positive, -1) for one in (high, -low))
+        most = -(-above).logsumexp(dim=1)
+        least = -(-below).logsumexp(dim=0)
+        return -least.logsumexp(dim=0)[None], most.logsumexp(dim=0)[None]

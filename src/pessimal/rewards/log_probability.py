@@ -193,3 +193,10 @@ class LogitScaling:
     def __call__(self, logits: Tensor) -> Tensor:
         logits = logits if self.factor == 1.0 else logits * self.factor
         return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
+
+    def gap(self, most: Tensor) -> Tensor:
+        """The most that one logit can lie above another, from the `most` before scaling."""
+        most = most * self.factor
+        if self.cap is None:
+            return most
+        return 2 * self.cap * torch.tanh(most.clamp(min=0) / (2 * self.cap))

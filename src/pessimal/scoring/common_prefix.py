@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from pessimal.errors import ModelError
+from pessimal.rewards.ceiling import Bounds, weighted_sum
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
@@ -97,6 +98,22 @@ class CommonPrefixScorer:
         for rows in self._passes(first, length=length):
             rewards[rows] = within_memory(run, rows)
         return rewards
+
+    @property
+    def follows(self) -> bool:
+        """Whether a reward is the sum of the tokens' log-probabilities, which `following` gives."""
+        return isinstance(self.engine, SharedSequence | FullSequence) and not len(self.suffix)
+
+    @torch.no_grad()
+    def following(self, beginnings: Tensor) -> Tensor:
+        """Log-probabilities (n, rows) float32 of every token behind each of `beginnings` (n, T)."""
+        assert isinstance(self.engine, SharedSequence | FullSequence)
+        before = len(self.prefix)
+        seen = before + beginnings.shape[1]
+        size = self._batch_size(max(beginnings.shape[1], 1) if self.shares_starts else seen, seen)
+        after = functools.partial(self.engine.following, shared=before)
+        parts = beginnings.to(self.prefix.device).split(size)
+        return torch.cat([within_memory(after, part) for part in parts])
 
     def gradient(self, response: Tensor) -> Tensor:
         """d reward / d one-hot (L, V) float32 at one response (L,): how much the reward would
@@ -212,6 +229,11 @@ class ResponseScorer(CommonPrefixScorer):
         way = ", common prefix" if self.shares_starts else ""
         return self.scorer.attention + way
 
+    @property
+    def bounds(self) -> Bounds:
+        """How far the reward of any response can go."""
+        return self.scorer.bounds()
+
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no
         cache."""
@@ -247,6 +269,8 @@ class ResponseScorer(CommonPrefixScorer):
 class SummedScorer:
     """The weighted sum of several scorers of responses, as one."""
 
+    follows = False
+
     def __init__(self, terms: Sequence[tuple[float, ResponseScorer]]):
         self.terms = list(terms)
 
@@ -258,6 +282,11 @@ class SummedScorer:
     @property
     def path(self) -> str:
         return ", ".join(dict.fromkeys(scorer.path for _, scorer in self.terms))
+
+    @property
+    def bounds(self) -> Bounds:
+        """How far the reward of any response can go."""
+        return weighted_sum((weight, scorer.bounds) for weight, scorer in self.terms)
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)

@@ -19,6 +19,7 @@ from pessimal.conversation import Asked, Context, Conversation, filled
 from pessimal.errors import InputError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
+from pessimal.rewards.ceiling import read_bounds, weighted_sum
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
 from pessimal.rewards.judge import HARDLY
 from pessimal.rewards.last_states import StatesNetwork, load_base
@@ -328,6 +329,9 @@ class Scanner:
         measured = slot | of_language_model(
             model, provenance, self.candidates, scored, result.rewards
         )
+        terms = [(weight, part.scorer.bounds(*place)) for weight, part in first.terms]
+        if (bounds := weighted_sum(terms)).known:
+            measured["ceiling"] = bounds.stored()
         if model.spec.kind is Kind.judge:
             measured["says_yes_above"] = model.spec.judge.says_yes_above
             if model.spec.judge.opponent is not None:
@@ -536,6 +540,10 @@ class Scanner:
         if provenance.slot is not None:
             terms = [[t.measured["slot"][name] for t in tables] for name in SLOT]
             measured |= of_slot(np.array(terms, dtype=float) @ weights)
+        each = zip(weights, tables, strict=True)
+        bounds = weighted_sum((w, read_bounds(one.measured.get("ceiling"))) for w, one in each)
+        if bounds.known:
+            measured["ceiling"] = bounds.stored()
         noise = float(np.dot(np.abs(weights), [one.measured["noise"] or 0.0 for one in tables]))
         exact = provenance.certain is None
         trust = nearest(Trust(**one.measured["trust"]) for one in tables)

@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import UserError
+from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.ceiling import Bounds, weighted_sum
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.heads.gated import GatedHead
 from pessimal.rewards.log_probability import LanguageNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import Inputs, batches
+from pessimal.scoring.candidates import Inputs, batches, framed, vocabulary
+from pessimal.scoring.ceiling import bounds_by
 from pessimal.scoring.engine import (
     Decoder,
     Engine,
@@ -76,6 +79,11 @@ class FrameScorer:
         head = engine.decoder.head
         assert isinstance(head, GatedHead)
         return head.coefficients(context).double().cpu().numpy()
+
+    def bounds(self, column: int | None = None) -> Bounds:
+        """How far the reward of any response can go, by the path in use; `column` says which of
+        several outputs."""
+        return bounds_by(self.engines[0], column=column, suffix=self.frame.suffix)
 
     @torch.no_grad()
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
@@ -227,3 +235,27 @@ def first_trusted(
             engines[1].name,
         )
         engines.pop(0)
+
+
+def ceiling(
+    model: NetworkReward,
+    *,
+    device: torch.device,
+    network: Callable[[int], RewardNetwork] | None = None,
+) -> Bounds:
+    """How far the reward of any response to any prompt can go, by the path that a scan would take:
+    one that gives the model's own rewards of some random responses.
+
+    `network` gives the networks that are loaded already, by their numbers.
+    """
+    words, random = vocabulary(model.tokenizer, size=model.embedding_rows), np.random.default_rng(0)
+    ids = words.rows.loc[words.rows["kind"] == "normal", "candidate_id"].to_numpy()
+    responses = [random.choice(ids, size=1 + n % 4) for n in range(SAMPLE // 2)]
+    terms = []
+    for part in model.parts:
+        frame = part.conversations.frame("Why?")
+        loaded = network(part.network) if network else model.network(which=part.network)
+        scorer = FrameScorer(loaded.to(device), frame, device=device)
+        scorer.establish_trust(framed(frame, responses), dtype=model.spec.dtype)
+        terms.append((part.weight, scorer.bounds()))
+    return weighted_sum(terms)

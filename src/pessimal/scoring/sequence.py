@@ -62,7 +62,7 @@ class SharedSequence(SharedPrefix):
         rewards = total + following[ids[:, 0]]
         if ids.shape[1] == 1:
             return rewards
-        return rewards + self.head.chosen(self._states(ids, shared), ids[:, 1:]).sum(dim=1)
+        return rewards + self.head.chosen(self._states(ids[:, :-1], shared), ids[:, 1:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`
@@ -70,7 +70,14 @@ class SharedSequence(SharedPrefix):
         first = self.beginning.after(shared)[1].unsqueeze(0)
         if ids.shape[1] == 1:
             return first
-        return torch.cat([first, self.head.distribution(self._states(ids, shared)[0])])
+        return torch.cat([first, self.head.distribution(self._states(ids[:, :-1], shared)[0])])
+
+    def following(self, ids: Tensor, *, shared: int) -> Tensor:
+        """Log-probabilities (n, rows) float32 of every token behind each of the beginnings `ids`
+        (n, T), T from 0."""
+        if not ids.shape[1]:
+            return self.beginning.after(shared)[1].expand(len(ids), -1)
+        return self.head.distribution(self._states(ids, shared)[:, -1])
 
     def continued(self, ids: Tensor) -> "SharedSequence":
         prefix, states = continue_prefix(self.decoder.backbone, self.prefix, ids)
@@ -81,10 +88,10 @@ class SharedSequence(SharedPrefix):
         beginning = SharedStart(self.prefix.length, totals, following)
         return SharedSequence(self.decoder, prefix, beginning)
 
-    def _states(self, ids: Tensor, shared: int) -> Tensor:
-        """States (batch, T − 1, hidden) at the positions of all ids but the last."""
-        inputs = ids[:, :-1]
-        positions = torch.arange(shared, shared + inputs.shape[1], device=ids.device).unsqueeze(0)
+    def _states(self, inputs: Tensor, shared: int) -> Tensor:
+        """States (batch, T, hidden) at the positions of the ids `inputs` (batch, T)."""
+        end = shared + inputs.shape[1]
+        positions = torch.arange(shared, end, device=inputs.device).unsqueeze(0)
         with exchanged_attention(self.decoder.backbone, ATTENTION):
             return self.decoder.states(
                 input_ids=inputs, position_ids=positions, shared_prefix=self._start(shared)
@@ -109,6 +116,11 @@ class FullSequence(FullForward):
         (1, T)."""
         inputs = whole_inputs(self.prefix, ids, shared)[:, :-1]
         return self.head.distribution(self.decoder.states(input_ids=inputs)[0, -ids.shape[1] :])
+
+    def following(self, ids: Tensor, *, shared: int) -> Tensor:
+        """As of `SharedSequence`."""
+        inputs = whole_inputs(self.prefix, ids, shared)
+        return self.head.distribution(self.decoder.states(input_ids=inputs)[:, -1])
 
 
 def _head(decoder: Decoder) -> "SequenceHead":

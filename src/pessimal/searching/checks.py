@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
 # Up to so many responses, a budget that pays for all of them is offered.
 _OFFERED = 10_000_000
-ALL_SCORED = "every response was scored"
+ALL_SCORED = "every response was scored or ruled out"
 CHECKS = {
     "the gradient alone finds the best single token": "From random tokens, against the best of all "
     "single tokens. Where it fails, gradients mislead in this model; the result rests on random "
@@ -41,9 +41,17 @@ def one_token(hits: int | None, evaluations: float, *, restarts: int) -> tuple[s
 
 
 def all_responses(
-    responses: int, *, scored: bool, length: int, pruned: int | None = None
+    responses: int,
+    *,
+    scored: bool,
+    length: int,
+    pruned: int | None = None,
+    forwards: int | None = None,
 ) -> tuple[str, str]:
-    """Were all responses of this length scored? `pruned`: pairs that a pruned look went through."""
+    """Were all responses of this length scored? `pruned`: pairs that a pruned look went through;
+    `forwards`: those of best-first search that rule all others out."""
+    if scored and forwards is not None:
+        return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
     if scored:
         return HOLDS, f"all {responses:,}"
     measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pessimal.conversation import Prompt
 from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.ceiling import Bounds
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
@@ -88,6 +89,11 @@ class SearchContext:
         precision or another."""
         scorers = [self.scorer(key, dtype or self.dtype) for key in prompts or self.prompts]
         return RewardObjective(scorers, self.spec.goal, lambda n: self.advance(n))
+
+    @property
+    def bounds(self) -> Bounds:
+        """How far the reward of any response can go, in float32."""
+        return self.scorer(next(iter(self.prompts)), Dtype.float32).bounds
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32,

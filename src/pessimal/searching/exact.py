@@ -1,10 +1,11 @@
-"""Looks that try every token: all responses, pairs, exhaustive coordinate sweeps, the 1-opt
-certificate, and how good the gradient is beside them.
+"""Looks that try every token: all responses, the most probable, pairs, exhaustive coordinate
+sweeps, the 1-opt certificate, and how good the gradient is beside them.
 
 Knows objectives and the evaluation counter. Does not know models, texts or how a response was
 found, so a result from elsewhere can be polished and certified.
 """
 
+import heapq
 import itertools
 import math
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _AT_ONCE = 2048
 # rounds. Begun at both places, and gone on with the best partner of each; begun at one place alone,
 # the same evaluations missed the best pair in one of four cases (`experiments/LOG.md`).
 WIDTH = 8
+# Beginnings that best-first search runs at once; and how far rounding may move a log-probability.
+_BEGINNINGS, _ROUNDING = 16, 1e-5
 
 
 # --- All responses, and pairs.
@@ -166,6 +169,99 @@ class _Pairs:
         tokens += self.best_tokens(place, len(of) + len(tokens) + count).tolist()
         others = [token for token in dict.fromkeys(tokens) if token not in of.tolist()]
         return torch.tensor(others[:count], dtype=torch.long)
+
+
+# --- The most probable responses, without trying all.
+
+
+@dataclass(frozen=True)
+class MostProbable:
+    """What best-first search ended with."""
+
+    responses: Tensor
+    """int64 (k, L): the best, and others within the tolerance, best first; none where none was
+    completed."""
+    values: Tensor
+    """float64 (k,)"""
+    forwards: int
+    """Beginnings that were run."""
+    proven: bool
+    """Whether every other response is ruled out: False where the budget ended before."""
+
+
+def most_probable(
+    counter: EvaluationCounter,
+    *,
+    length: int,
+    allowed: Tensor,
+    retokenizes: Retokenizes | None = None,
+    tolerance: float = 0.0,
+    keep: int = 16,
+) -> MostProbable:
+    """The most probable of all responses of `length` allowed tokens: what follows a beginning has a
+    log-probability of at most 0, so a beginning below the best response is ruled out with all that
+    begin so.
+
+    Beginnings are run from the most probable on, some at a time; each counts as one evaluation.
+    First the most probable token is followed to the end, for a response to begin with. Responses
+    within `tolerance` of the best are kept too, since rounding may have put them below it.
+
+    Source: Hart, Nilsson and Raphael 1968 (best-first search with an admissible bound); the bound 0
+    makes it Dijkstra's.
+    """
+    slack, used = max(tolerance, _ROUNDING), counter.used
+    responses = torch.empty(0, length, dtype=torch.long)
+    values = torch.empty(0, dtype=torch.float64)
+    greedy = torch.empty(1, 0, dtype=torch.long)
+    known = 0.0  # value of the greedy response
+    while greedy.shape[1] < length and counter.left:
+        after = counter.following(greedy)[0, : len(allowed)].masked_fill(~allowed, -math.inf)
+        known += float(after.max())
+        greedy = torch.cat([greedy, after.argmax()[None, None]], dim=1)
+    if retokenizes is not None and not bool(retokenizes(greedy)[0]):
+        known = -math.inf
+    waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # (−value, beginning)
+    while waiting and -waiting[0][0] > known - slack and counter.left:
+        group = [heapq.heappop(waiting)]
+        while len(group) < min(_BEGINNINGS, counter.left) and _alike(waiting, group[0], known):
+            group.append(heapq.heappop(waiting))
+        begun = torch.tensor([beginning for _, beginning in group], dtype=torch.long)
+        begun = begun.view(len(group), -1)  # (n, T)
+        so_far = torch.tensor([[-value] for value, _ in group], dtype=torch.float64)
+        totals = so_far + counter.following(begun)[:, : len(allowed)]
+        totals = totals.masked_fill(~allowed, -math.inf)  # (n, V)
+        if begun.shape[1] < length - 1:
+            for row, beginning in zip(totals, begun.tolist(), strict=True):
+                # More of one beginning than can still be run are never needed.
+                likely = row.topk(min(counter.left, int((row > known - slack).sum())))
+                pairs = zip(likely.values.tolist(), likely.indices.tolist(), strict=True)
+                for total, token in pairs:
+                    heapq.heappush(waiting, (-total, (*beginning, token)))
+            continue
+        made, fresh = partial(_continued, begun, len(allowed)), totals.flatten()
+        best = best_retokenizing(
+            fresh, made, count=keep, retokenizes=retokenizes, above=known - slack
+        )
+        responses, values = torch.cat([responses, made(best)]), torch.cat([values, fresh[best]])
+        order = values.argsort(descending=True, stable=True)[:keep]
+        responses, values = responses[order], values[order]
+        known = max([known, *values[:1].tolist()])
+    proven = len(values) > 0 and not (waiting and -waiting[0][0] > known - slack)
+    near = values >= known - slack
+    return MostProbable(responses[near], values[near], counter.used - used, proven)
+
+
+def _alike(
+    waiting: list[tuple[float, tuple[int, ...]]], other: tuple[float, tuple[int, ...]], known: float
+) -> bool:
+    """Whether the next beginning is as long as another, and may still lead to the best."""
+    return bool(waiting) and len(waiting[0][1]) == len(other[1]) and -waiting[0][0] > known
+
+
+def _continued(begun: Tensor, size: int, places: Tensor) -> Tensor:
+    """Responses (k, T + 1) by their places (k,) in the table of every token behind each of `begun`
+    (n, T)."""
+    return torch.cat([begun[places // size], (places % size)[:, None]], dim=1)
 
 
 # --- Exhaustive coordinate sweeps.

@@ -34,6 +34,10 @@ class Objective(Protocol):
     def gradient(self, response: Tensor) -> Tensor:
         """d value / d one-hot (L, V) float32 at one `response` (L,), on whatever device."""
 
+    def following(self, beginnings: Tensor) -> Tensor:
+        """What every token (n, rows) float64 adds behind each of `beginnings` (n, T), of an
+        objective that is a sum of log-probabilities."""
+
 
 class RewardObjective:
     """sign × raw reward; the mean of it over prompts where there are several. Never a squared error
@@ -62,6 +66,23 @@ class RewardObjective:
             )
         self.advance(len(responses))
         return values
+
+    @property
+    def follows(self) -> bool:
+        """Whether values are sums of log-probabilities of tokens, the higher the better, so that
+        `following` gives them."""
+        return self.sign > 0 and all(prompt.follows for prompt in self.prompts)
+
+    def following(self, beginnings: Tensor) -> Tensor:
+        """What every token (n, rows) float64 adds behind each of `beginnings` (n, T); one
+        evaluation each."""
+        assert self.follows
+        each = [
+            prompt.following(beginnings).double().cpu()  # type: ignore[union-attr]
+            for prompt in self.prompts
+        ]
+        self.advance(len(beginnings))
+        return torch.stack(each).mean(dim=0)
 
     def gradient(self, response: Tensor) -> Tensor:
         each = [prompt.gradient(response) for prompt in self.prompts]
@@ -130,6 +151,11 @@ class EvaluationCounter:
         """The objective's gradient, counted as GRADIENT_COST evaluations."""
         self._count(GRADIENT_COST)
         return self.objective.gradient(response)
+
+    def following(self, beginnings: Tensor) -> Tensor:
+        """The objective's `following`, counted as one evaluation a beginning."""
+        self._count(len(beginnings))
+        return self.objective.following(beginnings)
 
     def _record(self, responses: Tensor, values: Tensor) -> None:
         above = self.best.value if self.curve else float("-inf")

@@ -9,6 +9,7 @@ not know models or texts.
 """
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,12 +29,14 @@ from pessimal.searching.baselines import (
     coordinate_ascent,
     random_changes,
 )
-from pessimal.searching.exact import every_response, pair_sizes, pairs, polish
+from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs, polish
 from pessimal.searching.gcg import gcg, starts
 from pessimal.searching.objective import EvaluationCounter, Objective, Point
 from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import write_atomically
+
+log = logging.getLogger(__name__)
 
 START, GRADIENT, RANDOM, POLISH = "start", "gradient", "random changes", "polish"
 SEARCH = (START, GRADIENT, RANDOM, POLISH)
@@ -42,6 +45,10 @@ BASELINE, ONE_TOKEN = "baseline", "one token"
 BASELINES = ("random search", "coordinate ascent", "beam")
 # Shares of the budget that pairs and beam may take at most.
 _PAIRS_SHARE, _BEAM_SHARE = 1 / 3, 1 / 10
+# And the proof of what is most probable: each of its forwards costs less than a response, but gives
+# a whole vocabulary's probabilities.
+_PROOF_SHARE = 1 / 10
+MOST_PROBABLE = "most probable"
 
 
 @dataclass(frozen=True)
@@ -285,6 +292,33 @@ def search(stages: Stages, problem: Problem, spec: SearchSpec, *, seed: int) -> 
         finals += [Final(point, "random changes", "random", spec.restarts) for point in points]
     finals += _best_evers(stages, finals)
     return _polished(stages, problem, spec, finals, total=budget.total)
+
+
+def proven_most_probable(stages: Stages, problem: Problem, budget: int) -> list[Final]:
+    """The most probable responses, where the reward is a log-probability, all are not tried anyway,
+    and a share of the budget proves that there are none better; none otherwise, which is said."""
+    objective = stages.objective
+    if problem.responses <= budget or not getattr(objective, "follows", False):
+        return []
+
+    def work(counter: EvaluationCounter) -> list[Point]:
+        most = int(_PROOF_SHARE * budget)
+        alone = EvaluationCounter(objective, budget=most)
+        found = most_probable(
+            alone, length=problem.length, tolerance=problem.tolerance, **problem.among
+        )
+        counter.used += alone.used
+        counter.details |= {"forwards": found.forwards, "proven": found.proven}
+        return _points(counter, found.responses, counter.values(found.responses))
+
+    stage = stages.run(MOST_PROBABLE, START, problem, work)
+    if not stage.details["proven"]:
+        log.info(
+            "%d forwards do not prove which response is the most probable: the search goes on",
+            stage.details["forwards"],
+        )
+        return []
+    return [Final(point, MOST_PROBABLE, MOST_PROBABLE) for point in stage.finals]
 
 
 def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:

@@ -23,6 +23,7 @@ from pessimal.searching.objective import RewardObjective
 from pessimal.searching.procedure import (
     BASELINE,
     BASELINES,
+    MOST_PROBABLE,
     ONE_TOKEN,
     POLISH,
     SEARCH,
@@ -82,6 +83,9 @@ class SearchResult:
         """Of the search by itself."""
         self.begun_from = ", ".join(self.problem.warm_starts.values())
         """What the registry held and it began from."""
+        self.bounds = self.context.bounds
+        self.ceiling = self.bounds.high if self.sign > 0 else self.bounds.low
+        """The best that any response of any length can have; infinite where no bound is known."""
         self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.tables["sequences"] = _sequences(self)
         self.text = self.tables["sequences"]["text"][0]
@@ -104,9 +108,16 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     done, noise, margin = result.stages.done, result.noise, certificate.smallest_margin
     baselines = [stage for stage in done if stage.phase == BASELINE]
     pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
+    proof = next((stage for stage in done if stage.name == MOST_PROBABLE), None)
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
-        checks.all_responses(problem.responses, scored=exact, length=problem.length, pruned=pruned),
+        checks.all_responses(
+            problem.responses,
+            scored=exact,
+            length=problem.length,
+            pruned=pruned,
+            forwards=proof.details["forwards"] if proof else None,
+        ),
         (
             {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
             f"{certificate.verdict} among {problem.tokens:,} tokens; smallest margin {margin:.3g} "
@@ -151,6 +162,8 @@ def _sequences(result: SearchResult) -> pd.DataFrame:
             "text": context.round_trip.text_of(responses),
             "reward": result.own_rewards,
             "search_reward": [result.sign * final.point.value for final in finals],
+            "ceiling": result.ceiling if np.isfinite(result.ceiling) else np.nan,
+            "ceiling_share": [result.sign * result.bounds.share(r) for r in result.own_rewards],
             "survives": context.round_trip(responses).tolist(),
             "one_opt": pd.array([final.one_opt for final in finals], dtype="boolean"),
             "evaluations": [final.point.evaluations for final in finals],
@@ -361,6 +374,10 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
         "evaluations": result.evaluations,
         "survives": bool(winner["survives"]),
     }
+    share, reached = float(winner["ceiling_share"]), ""
+    if np.isfinite(share):
+        summary |= {"ceiling": float(winner["ceiling"]), "ceiling_share": share}
+        reached = f", {share:.0%} of its ceiling"
     if "neighbours" in tables:
         summary["smallest_margin"] = float(tables["neighbours"]["margin"].min())
     ahead = ahead_of(tables, result)
@@ -392,7 +409,8 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
         "sequences",
         table,
         headline=f"The {_best(result)} {thing}{'' if result.exact else ' found'} on {prompts}: "
-        f"{literal(winner['text'], limit=60)}, reward {significant(winner['reward'], digits=4)}.",
+        f"{literal(winner['text'], limit=60)}, reward {significant(winner['reward'], digits=4)}"
+        f"{reached}.",
         plot=forest if len(table) > 1 and not result.exact else None,
         weight=2.0,
         estimate=Estimate("reward", reward, result.evaluations, "evaluations"),

@@ -36,6 +36,7 @@ from pessimal.searching.procedure import (
     divide,
     one_token,
     polish_final,
+    proven_most_probable,
 )
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult, responses_of
@@ -131,6 +132,8 @@ def run(
         tokens = _best_tokens(problem, single, n=spec.restarts)
         points = [Point(evaluations, float(single[token]), (token,)) for token in tokens]
         finals = [Final(one, "scan", "scan", one_opt=not rank) for rank, one in enumerate(points)]
+    elif proven := proven_most_probable(stages, problem, spec.evaluations):
+        finals, everything = proven, True
     else:
         finals = search_by_stages(stages, problem, spec, seed=seed)
     if each := each_baseline(stages.evaluations() + evaluations):

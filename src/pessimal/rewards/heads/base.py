@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from pessimal.errors import ModelError
+from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.network import RewardNetwork
 
 Shapes = Mapping[str, Sequence[int]]
@@ -76,6 +77,11 @@ class Head(ABC):
     def context(self, states: Tensor, ids: Sequence[int]) -> Tensor | None:
         """What the head takes from the prompt: once per frame, from the prefix's hidden states (P,
         hidden) float32 and its ids (P,); None for heads that read the last position only."""
+        return None
+
+    def bounds(self, states: NormalisedStates) -> Interval | None:
+        """The lowest and highest of its outputs (columns,), in the order of `values`, over all
+        states that the norm before it can give; None where no bound is known."""
         return None
 
     def to(self, device: torch.device) -> Self:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from pessimal.errors import ModelError
+from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.heads.base import Head, Shapes, in_float32, linear
 from pessimal.rewards.network import RewardNetwork
 
@@ -94,6 +95,16 @@ class GatedHead(Head):
         objectives = quantiles.mean(dim=2)
         mixed = objectives @ self.coefficients(cast(Tensor, context))
         return torch.cat([mixed.unsqueeze(1), objectives], dim=1)
+
+    def bounds(self, states: NormalisedStates) -> Interval:
+        # A gate's softmax mixes the transform's columns, so no prompt gets beyond the best of them.
+        n, linear = len(self.transform), cast(nn.Linear, self.regression)
+        weight = linear.weight.view(n, -1, linear.in_features).mean(dim=1)
+        bias = torch.zeros(n) if linear.bias is None else linear.bias.view(n, -1).mean(dim=1).cpu()
+        gates = (cast(Gate, self.gating).logit_scale[0] * self.transform.T).cpu()
+        low, high = states.linear(gates @ weight.cpu(), gates @ bias)
+        lows, highs = states.linear(weight, bias)
+        return torch.cat([low.min()[None], lows]), torch.cat([high.max()[None], highs])
 
 
 def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:

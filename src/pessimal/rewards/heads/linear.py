@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from pessimal.errors import ModelError
+from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.heads.base import (
     Head,
     Shapes,
@@ -76,3 +77,6 @@ class LinearHead(Head):
 
     def values(self, final: Tensor, context: Tensor | None) -> Tensor:
         return self.layers(final)
+
+    def bounds(self, states: NormalisedStates) -> Interval | None:
+        return states.layers(self.layers)

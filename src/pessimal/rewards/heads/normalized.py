@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import ModelError
+from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.heads.linear import LinearHead
 from pessimal.rewards.network import RewardNetwork
 
@@ -41,6 +42,12 @@ class NormalizedHead(LinearHead):
 
     def values(self, final: Tensor, context: Tensor | None) -> Tensor:
         return (super().values(final, context) - self.shift) / self.scale
+
+    def bounds(self, states: NormalisedStates) -> Interval | None:
+        if (raw := super().bounds(states)) is None:
+            return None
+        shift, scale = self.shift.double().cpu(), self.scale.double().cpu()
+        return (raw[0] - shift) / scale, (raw[1] - shift) / scale
 
 
 _NORMALIZED = {"reward": (True, True), "cost": (False, True), "critic": (False, False)}

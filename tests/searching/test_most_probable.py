@@ -1,0 +1,76 @@
+"""The most probable answer of a language model, proven, where a search is asked for it; and the
+ceiling that a search's result is held to."""
+
+import itertools
+
+import pytest
+import torch
+
+import pessimal
+import tiny_language_models
+from pessimal.searching.checks import ALL_SCORED, HOLDS
+from pessimal.searching.spec import Filter
+
+OPTIONS = {"length": 2, "baselines": 0, "allowed": [Filter.words]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_language_models.checkpoint(
+        tmp_path_factory.mktemp("tiny") / "llama", template=tiny_language_models.CHAT
+    )
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return pessimal.load(str(folder), kind="log_probability")
+
+
+def proof(found) -> dict:
+    rows = found.tables["ladder"].set_index("check")
+    return rows.loc[ALL_SCORED].to_dict()
+
+
+@pytest.mark.parametrize("mode", ["ids", "text"])
+def test_a_search_for_log_probability_proves_its_answer(model, mode):
+    found = pessimal.search(model, "greatest", evaluations=2_000, mode=mode, **OPTIONS)
+    assert found.exact
+    assert found.found_by == "most probable"
+    assert proof(found)["verdict"] == HOLDS
+    tokens = found.context.allowed.nonzero()[:, 0].tolist()
+    every = torch.tensor(list(itertools.product(tokens, repeat=2)))
+    if mode == "text":
+        every = every[found.context.retokenizes(every)]
+    values = found.objective.values(every)
+    assert tuple(every[values.argmax()].tolist()) == found.response
+    assert found.reward == pytest.approx(float(values.max()), abs=1e-4)
+    assert found.evaluations < 300 + found.problem.single_evaluations
+
+
+def test_a_budget_that_proves_nothing_falls_back_and_says_so(model, caplog):
+    with caplog.at_level("INFO"):
+        found = pessimal.search(model, "greatest", evaluations=20, **OPTIONS)
+    assert not found.exact
+    assert "do not prove" in caplog.text
+    assert proof(found)["verdict"] != HOLDS
+
+
+@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+def test_a_search_says_how_far_its_head_could_go(tiny_checkpoint, goal):
+    model = pessimal.load(str(tiny_checkpoint))
+    found = pessimal.search(model, length=2, evaluations=3_000, baselines=0, goal=goal)
+    bounds = pessimal.ceiling(model)
+    sign = 1 if goal == "optimal" else -1
+    assert found.ceiling == pytest.approx(bounds.high if sign > 0 else bounds.low)
+    rows = found.tables["sequences"]
+    middle = (bounds.low + bounds.high) / 2
+    shares = (rows["reward"] - middle) / (rows["ceiling"] - middle)
+    assert rows["ceiling_share"].tolist() == pytest.approx(shares.tolist())
+    assert 0 < rows["ceiling_share"][0] < 1
+    assert found.results[0].summary["ceiling_share"] == rows["ceiling_share"][0]
+
+
+def test_where_there_is_no_ceiling_none_is_said(model):
+    found = pessimal.search(model, length=1, baselines=0, goal="pessimal")
+    assert found.tables["sequences"]["ceiling"].isna().all()
+    assert "ceiling" not in found.results[0].summary
