@@ -11,6 +11,7 @@ evaluation counter and token ids. Does not know models, texts or which way is up
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -102,7 +103,7 @@ def climb(
         raise ValueError("a climb goes on until a budget is used up; here is none")
     done, visited, budget = Climbed(), Visited(), max(counter.left, 1)
     every = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
-    among = {"length": length, "allowed": allowed, "generator": generator}
+    among: dict[str, Any] = {"length": length, "allowed": allowed, "generator": generator}
     if first is None:
         [(_, first)] = starts(1, retokenizes=retokenizes, **among)
     start: Tensor | None = first
@@ -116,16 +117,18 @@ def climb(
         if place.slope is None or place.mean is None:
             place.slope = counter.gradient(place.response)
             place.mean = place.momentum.update(place.slope)
-        known = {"current": place.response, "allowed": allowed}
+        known: dict[str, Any] = {"current": place.response, "allowed": allowed}
         if way == SWEEPS:
             tokens = top_tokens(place.slope, k=place.width, **known)[place.position]
             return changed(place.response, place.position, tokens)
         tokens = top_tokens(place.mean, k=spec.top_k, **known)
         share = (counter.used - spent) / budget
         many = step_size(share, first=spec.step_size, until=spec.step_size_until)
-        width = spec.search_width if tokens.shape[1] else 0
-        options = {"width": width, "step_size": many, "generator": generator}
-        return sample(place.response, tokens, **options) if width else place.response[None][:0]
+        if not tokens.shape[1]:
+            return place.response[None][:0]
+        return sample(
+            place.response, tokens, width=spec.search_width, step_size=many, generator=generator
+        )
 
     while start is not None and counter.left:
         value = float(counter.values(start[None])[0])

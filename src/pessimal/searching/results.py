@@ -79,13 +79,13 @@ class SearchResult:
         self.reward, self.sign = float(self.own_rewards[0]), self.context.spec.goal.sign
         # Two rewards within twice the noise are tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
+        self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.quality = _quality(self)  # takes a gradient, so before what counts them
         every = self.finals[0].point.evaluations if self.found_by == "every pair" else 0
         self.evaluations = self.stages.evaluations + every
         """Of the whole search, certificate included; not of its baselines."""
         self.begun_from = ", ".join(self.problem.warm_starts.values())
         """What the registry held and it began from."""
-        self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.tables["sequences"] = _sequences(self)
         self.text = self.tables["sequences"]["text"][0]
         for name, make in TABLES.items():
@@ -445,8 +445,8 @@ def _neighbours(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> R
     return _result(
         "neighbours",
         table,
-        headline=f"The closest change of one token that was tried, {new[place]} for {old[place]} at position "
-        f"{closest['position']}, {how} by {significant(abs(margin), digits=3)}.",
+        headline=f"The closest change of one token that was tried, {new[place]} for {old[place]} "
+        f"at position {closest['position']}, {how} by {significant(abs(margin), digits=3)}.",
         plot=Forest(
             data=drawn,
             row="swap",
