@@ -110,7 +110,7 @@ class SearchContext:
     @property
     def samples(self) -> int:
         """Single changes on which the noise is measured, as many as the budget has room for."""
-        return max(2, min(NEIGHBOURS, self.spec.evaluations // 100))
+        return max(2, min(NEIGHBOURS, self.spec.evaluations // 200))
 
     def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> tuple[float, float]:
         """Bound on the numerical error of a value in this precision, and evaluations a second:

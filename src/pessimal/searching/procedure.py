@@ -36,7 +36,7 @@ BASELINE, ONE_TOKEN = "baseline", "one token"
 BASELINES = ("random search", "coordinate ascent", "beam")
 # Shares of the budget that pairs and beam may take at most, and the certificate: where this does
 # not pay for all single changes, it takes the smaller share, of the gradient's best.
-_PAIRS_SHARE, _BEAM_SHARE, _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 10, 1 / 3, 1 / 10
+_PAIRS_SHARE, _BEAM_SHARE, _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 10, 1 / 3, 1 / 20
 
 
 @dataclass(frozen=True)

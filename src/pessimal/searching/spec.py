@@ -53,7 +53,7 @@ class Certify(Enum):
 
     rest = "rest"
     """All where a third of the budget pays for them; else the gradient's best of each position, a
-    tenth of the budget and what is left."""
+    twentieth of the budget and what is left."""
     full = "full"
     """All: the budget keeps as much for them."""
     none = "none"
