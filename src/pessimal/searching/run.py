@@ -101,6 +101,7 @@ def run(
         ConfigError: search.certificate=full, and the budget does not pay for it.
     """
     spec, length, seed = context.spec, context.spec.length, context.seed
+    (on_begin or str)("loading")
     free = context.single_rewards(most=0)  # of finished scans
     problem = Problem(
         length=length,
@@ -132,7 +133,7 @@ def run(
         problem = replace(problem, tolerance=2 * noise)
         return []
 
-    stages.run("loading and noise", START, sampled)
+    stages.run("noise", START, sampled)
     rewards, references, _ = free or (None, [], 0)
     single = None
     if rewards is not None:
