@@ -38,6 +38,8 @@ WAYS = (SWEEPS, GRADIENT, RANDOM)
 # a large part of the budget.
 _NARROWEST, _WIDEN, _WIDEST = 64, 4, 4096
 _WALK = 64  # random changes a step
+# A small budget is taken in so many steps at least, of so many candidates at least.
+_STEPS, _FEWEST = 24, 8
 # Of a way's gain an evaluation, how much its last step counts, and how often any way has its turn.
 _LAST, _ANY = 0.3, 0.1
 # Steps in a row without anything new, and draws of a start, after which nothing is left to try.
@@ -108,12 +110,14 @@ def climb(
         [(_, first)] = starts(1, retokenizes=retokenizes, **among)
     start: Tensor | None = first
     visited.add(first[None])
-    narrowest, spent, at_work = min(_NARROWEST, every.shape[1]), counter.used, ""
+    most = max(_FEWEST, budget // _STEPS)  # candidates of a step, but of wider sweeps
+    narrowest, spent, at_work = min(_NARROWEST, most, every.shape[1]), counter.used, ""
 
     def draws(way: str, place: _Place) -> Tensor:
         """Changes of the place's response, new or not."""
         if way == RANDOM:
-            return sample(place.response, every, width=_WALK, step_size=1, generator=generator)
+            width = min(_WALK, most)
+            return sample(place.response, every, width=width, step_size=1, generator=generator)
         if place.slope is None or place.mean is None:
             place.slope = counter.gradient(place.response)
             place.mean = place.momentum.update(place.slope)
@@ -126,9 +130,8 @@ def climb(
         many = step_size(share, first=spec.step_size, until=spec.step_size_until)
         if not tokens.shape[1]:
             return place.response[None][:0]
-        return sample(
-            place.response, tokens, width=spec.search_width, step_size=many, generator=generator
-        )
+        width = min(spec.search_width, most)
+        return sample(place.response, tokens, width=width, step_size=many, generator=generator)
 
     while start is not None and counter.left:
         value = float(counter.values(start[None])[0])
