@@ -39,7 +39,7 @@ WAYS = (SWEEPS, GRADIENT, RANDOM)
 _NARROWEST, _WIDEN, _WIDEST = 64, 4, 4096
 _WALK = 64  # random changes a step
 # A small budget is taken in so many steps at least, of so many candidates at least.
-_STEPS, _FEWEST = 24, 8
+_STEPS, _FEWEST = 120, 8
 # Of a way's gain an evaluation, how much its last step counts, and how often any way has its turn.
 _LAST, _ANY = 0.3, 0.1
 # Steps in a row without anything new, and draws of a start, after which nothing is left to try.
