@@ -142,14 +142,14 @@ FAULTS = [
     ),
     Fault(
         "searching/objective.py",
-        "self.advance(GRADIENT_COST)\n        return self.sign * torch",
-        "self.advance(GRADIENT_COST)\n        return torch",
+        "each = [prompt.gradient(response) for prompt in self.prompts]\n        return self.sign * ",
+        "each = [prompt.gradient(response) for prompt in self.prompts]\n        return ",
         "the pessimal search follows the gradient of the optimal one",
     ),
     Fault(
         "searching/objective.py",
-        "self._count(GRADIENT_COST)",
-        "self._count(1)",
+        "self.count(GRADIENT_COST)",
+        "self.count(1)",
         "gradients count a third of what they cost: the search outspends its baselines",
     ),
     Fault(
@@ -178,15 +178,15 @@ FAULTS = [
     ),
     Fault(
         "searching/procedure.py",
-        "    finals += _best_evers(stages, finals)\n",
+        "    finals += _best_ever(stages, finals)\n",
         "",
         "the best response that was evaluated is not the one that is published",
     ),
     Fault(
         "searching/procedure.py",
-        "left = total - problem.single_evaluations - stages.evaluations()",
-        "left = total",
-        "polish spends the whole budget once more",
+        "limit = stages.total - given.certificate",
+        "limit = stages.total",
+        "the climb spends what is kept for the certificate",
     ),
     Fault(
         "searching/baselines.py",

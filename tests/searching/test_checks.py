@@ -11,14 +11,32 @@ def test_one_token_holds_only_where_every_restart_hits(hits, verdict):
 
 
 def test_only_a_look_at_everything_is_exact_and_a_pruned_one_says_so():
-    assert checks.all_responses(10_000, scored=True, length=2)[0] == "holds"
-    verdict, measured = checks.all_responses(10_000, scored=False, length=2, pruned=3_000)
+    assert checks.all_responses(10_000, scored=True, length=2, needs=10_500)[0] == "holds"
+    verdict, measured = checks.all_responses(
+        10_000, scored=False, length=2, needs=10_500, pruned=3_000
+    )
     assert verdict == "not tried"
     assert measured.startswith("pruned: 3,000 of 10,000")
-    assert "search.evaluations=10000" in measured, "what pays for all of them is offered"
-    assert (
-        "search.method=exhaustive" in checks.all_responses(144_000_000, scored=False, length=2)[1]
-    )
+    assert "search.evaluations=10500" in measured, "what pays for all of them is offered"
+    many = checks.all_responses(144_000_000, scored=False, length=2, needs=145_000_000)
+    assert "search.method=exhaustive" in many[1]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "tried", "found"),
+    [
+        ("1-opt", 300, "holds"),
+        ("tie", 300, "tie"),
+        ("not 1-opt", 300, "fails"),
+        ("partly tried", 30, "not tried"),
+        ("not tried", 0, "not tried"),
+    ],
+)
+def test_no_single_change_is_better_holds_only_where_all_were_tried(verdict, tried, found):
+    claim, measured = checks.one_opt(verdict, tried=tried, of=300, margin=0.5, noise=1e-6)
+    assert claim == found
+    assert ("10.0%" in measured) is (tried == 30)
+    assert ("all 300" in measured) is (tried == 300)
 
 
 @pytest.mark.parametrize(

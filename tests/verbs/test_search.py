@@ -15,6 +15,7 @@ from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
+from pessimal.searching.objective import RewardObjective
 from pessimal.searching.run import search as search_in_memory
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb
@@ -30,8 +31,6 @@ SMALL = (
     "search.restarts=2",
     "search.search_width=64",
     "search.top_k=16",
-    "search.polish=2",
-    "search.pairs=20",
     "tracking=off",
     "trainer.threads=1",
 )
@@ -163,7 +162,10 @@ def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_
     )
     for evaluations in (250_000, 30_000):
         folder = search(
-            "search.length=2", f"search.evaluations={evaluations}", "search.from_registry=false"
+            "search.length=2",
+            f"search.evaluations={evaluations}",
+            "search.from_registry=false",
+            "search.pairs=20",
         )
         check = table(folder, "ladder").set_index("rung").loc[2]
         summary = json.loads((folder / "manifest.json").read_text())["summary"]
@@ -173,7 +175,7 @@ def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_
 
 
 def test_the_certificate_names_the_best_neighbour_of_each_position(search, full, model):
-    folder = search("search.length=3")
+    folder = search("search.length=3", "search.certificate=full", "search.evaluations=6000")
     response, neighbours = response_of(folder), table(folder, "neighbours")
     mask = [i for i in range(model.embedding_rows) if i not in model.tokenizer.all_special_ids]
     own = full([response])[0]
@@ -205,7 +207,7 @@ def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, 
     real = run.search_by_stages
     monkeypatch.setattr(run, "search_by_stages", lambda *args, **more: real(*args, **more)[-1:])
     best = table(
-        search("search.length=3", "search.baselines=true", "search.evaluations=3000"), "sequences"
+        search("search.length=3", "search.baselines=true", "search.evaluations=10000"), "sequences"
     ).iloc[0]
     assert best["found_by"].startswith("baseline: ")
     assert best["one_opt"]
@@ -249,29 +251,68 @@ def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search)
     assert verdicts[1] != "not tried"
 
 
-@pytest.mark.slow
-def test_a_killed_search_goes_on_and_gives_the_same(search, tmp_path, monkeypatch):
-    from pessimal.searching import procedure
-
-    whole = search("search.length=3")
+@pytest.mark.parametrize("calls", [3, 20])
+def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(
+    search, tmp_path, monkeypatch, calls
+):
+    asked = ("search.length=3", "search.baselines=0")
+    whole = search(*asked)
     shutil.rmtree(tmp_path / "runs" / "registry")
-    calls = {"gcg": 0}
-    real = procedure.gcg
+    real, made = RewardObjective.values, []
 
-    def dies(*args, **options):
-        calls["gcg"] += 1
-        if calls["gcg"] == 2:  # after the first restart
+    def dies(self, responses, **options):
+        made.append(len(responses))
+        if len(made) == calls:
             raise KeyboardInterrupt
-        return real(*args, **options)
+        return real(self, responses, **options)
 
-    monkeypatch.setattr(procedure, "gcg", dies)
-    code, _ = search("search.length=3")
+    monkeypatch.setattr(RewardObjective, "values", dies)
+    code, _ = search(*asked)
     assert code == 130
-    calls["gcg"] = -100
-    again = search("search.length=3")
-    assert calls["gcg"] == -99  # only the restart that was killed
+    before = sum(made[:-1])
+    again = search(*asked)
+    summary = json.loads((again / "manifest.json").read_text())["summary"]
+    assert sum(made[calls:]) < summary["evaluations"] - before, "nothing is made twice"
     for name in ("sequences", "curve", "neighbours", "ladder"):
         pd.testing.assert_frame_equal(table(whole, name), table(again, name))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "verdict", "tried"),
+    [("none", "not tried", 0), ("full", "1-opt", 3), ("rest", "partly tried", 3)],
+)
+def test_the_certificate_claims_what_was_tried_within_the_budget(
+    search, certificate, verdict, tried
+):
+    budget = 6000 if certificate == "full" else 600
+    folder = search(
+        "search.length=3", f"search.evaluations={budget}", f"search.certificate={certificate}"
+    )
+    summary = json.loads((folder / "manifest.json").read_text())["summary"]
+    assert summary["verdict"] in {verdict, "tie"} - ({"tie"} if verdict != "1-opt" else set())
+    assert summary["evaluations"] <= budget
+    neighbours = folder / "tables" / "neighbours.parquet"
+    assert (len(pd.read_parquet(neighbours)) if neighbours.exists() else 0) == tried
+    whole = (folder / "tables" / "gradient_quality.parquet").exists()
+    assert whole == (certificate == "full"), "of some changes alone it would flatter the gradient"
+    assert table(folder, "sequences")["one_opt"].fillna(False).any() == (certificate == "full")
+    check = table(folder, "ladder").set_index("rung").loc[3]
+    assert ("%" in check["measured"]) is (certificate == "rest")
+
+
+def test_a_whole_certificate_that_the_budget_does_not_pay_for_is_refused(search):
+    code, report = search("search.length=8", "search.certificate=full", "search.evaluations=500")
+    assert code == 2
+    assert "search.certificate=rest" in report
+
+
+def test_searches_of_other_tokens_have_other_names(search, words):
+    names = {
+        search("search.length=2", *more).parent.name
+        for more in ((), ("search.allowed=[ascii]",), (f"search.allowed_path={words[0]}",))
+    }
+    assert len(names) == 3
+    assert "tiny-llama--greatest--optimal-2" in names
 
 
 @pytest.mark.slow
@@ -281,8 +322,6 @@ def test_the_function_gives_what_the_verb_gives(search, model):
         "restarts": 2,
         "search_width": 64,
         "top_k": 16,
-        "polish": 2,
-        "pairs": 20,
     }
     found = search_in_memory(
         model, {"greatest": PROMPTS["greatest"]}, length=2, goal="pessimal", **options
@@ -314,7 +353,7 @@ def test_growth_takes_other_lengths_from_the_registry(search):
         (("prompt=finest",), "no prompt 'finest'"),
         (("search.momentum=1",), "search.momentum"),
         (("search.baselines=some",), "search.baselines"),
-        (("search.gradient_share=0.6",), "search.random_share"),
+        (("search.evaluations=19",), "search.evaluations=19"),
         (("search.allowed=[nouns]",), "nouns"),
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
         (("mode=paper",), "mode=ids or mode=text"),
@@ -341,14 +380,18 @@ def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrid
 def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     search, command, tmp_path, monkeypatch, tiny_checkpoint
 ):
-    asked = ("search.length=2", "search.baselines=100")
+    asked = ("search.length=2", "search.baselines=true")
     _, out, err = command("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, *asked)
     [line] = [line for line in err.splitlines() if "At most" in line]
     assert "evaluations (" in line
     folder = Path(out.strip().splitlines()[-1])
     phases = table(folder, "phases").set_index("phase")["evaluations"]
-    assert phases.drop(["certificate", "baseline"]).sum() <= 1500
-    assert phases["baseline"] <= 3 * 100
+    said = json.loads((folder / "manifest.json").read_text())["summary"]["evaluations"]
+    assert phases.drop("baseline").sum() == said <= 1500, "one budget, certificate included"
+    curve = table(folder, "curve")
+    assert curve.loc[curve["method"] == "search", "evaluations"].max() == said
+    assert f"{said:,} evaluations" in err
+    assert phases["baseline"] <= 3 * 1500
     assert phases["certificate"] > 0
 
     registry = Registry(tmp_path / "runs" / "registry")
@@ -362,7 +405,6 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
         "sequences",
         "curve",
         "neighbours",
-        "gradient_quality",
         "growth",
         "ladder",
         "provenance",

@@ -10,7 +10,8 @@ The room, from the inside out:
     gcg           greedy coordinate gradient
     baselines     random single changes, coordinate ascent, beam
     exact         all responses, pairs, exhaustive sweeps, the certificate
-    procedure     the search, stage by stage; the baselines
+    climb         the search's own loop, which takes the way that pays; the certificate's passes
+    procedure     the plan of a budget, the stages, the baselines
     exhaustive    every pair of a vocabulary, as a job that processes share
     context       what all this needs of a model; and the searches of a study's trial
     checks        what holds of a result, what fails, what was not tried

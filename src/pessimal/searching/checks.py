@@ -17,10 +17,10 @@ CHECKS = {
     "changes and exhaustive sweeps too.",
     ALL_SCORED: "Where all were, the best is the best of all. Otherwise it is the best found: a "
     "response whose tokens do well only together may be better and be missed.",
-    "no single change is better": "Every allowed token was tried at each position, in float32. Two "
-    "changes at once may be better.",
-    "several starts end at this response": "After polish. Where several do, a better response is "
-    "less likely, never excluded.",
+    "no single change is better": "Where it holds, every allowed token was tried at each position, "
+    "in float32. Two changes at once may be better.",
+    "several starts end at this response": "Where sweeps bring no more. Where several do, a better "
+    "response is less likely, never excluded.",
     "scored again by the model's own forward": "One input, no cache, float32. The margin must "
     "exceed the drift of both, else the two responses are tied.",
     "a text gives this response": "ids → text → template → ids in the whole conversation. Where it "
@@ -45,11 +45,13 @@ def all_responses(
     *,
     scored: bool,
     length: int,
+    needs: int,
     pruned: int | None = None,
     forwards: int | None = None,
 ) -> tuple[str, str]:
-    """Were all responses of this length scored? `pruned`: pairs that a pruned look went through;
-    `forwards`: those of best-first search that rule all others out."""
+    """Were all responses of this length scored? `needs`: a budget that pays for all and for the
+    certificate; `pruned`: pairs that a pruned look went through; `forwards`: those of best-first
+    search that rule all others out."""
     if scored and forwards is not None:
         return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
     if scored:
@@ -58,16 +60,26 @@ def all_responses(
     if pruned is not None:
         measured = f"pruned: {pruned:,} of {responses:,} pairs"
     if responses <= _OFFERED:
-        measured += f"; search.evaluations={responses} scores all"
+        measured += f"; search.evaluations={needs} scores all"
     elif length == 2:
         measured += "; search.method=exhaustive scores all"
     return NOT_TRIED, measured
 
 
+def one_opt(verdict: str, *, tried: int, of: int, margin: float, noise: float) -> tuple[str, str]:
+    """What the certificate showed, of how many single changes."""
+    if not tried:
+        return NOT_TRIED, f"0 of {of:,} changes tried; search.certificate=rest tries them"
+    share = f"all {of:,}" if tried == of else f"{tried:,} of {of:,} ({tried / of:.1%})"
+    measured = f"{verdict}: {share} changes tried; smallest margin {margin:.3g} (noise {noise:.2g})"
+    known = {"1-opt": HOLDS, "tie": TIE, "partly tried": NOT_TRIED}
+    return known.get(verdict, FAILS), measured
+
+
 def spread(values: Sequence[float], *, noise: float, exact: bool) -> tuple[str, str]:
-    """How many polished starts end at the best value."""
+    """How many climbs end at the best value."""
     if exact or len(values) < 2:
-        return NOT_TRIED, ALL_SCORED if exact else f"{len(values)} polished within the budget"
+        return NOT_TRIED, ALL_SCORED if exact else f"{len(values)} ended within the budget"
     best = max(values)
     reached = sum(value >= best - 2 * noise for value in values)
     measured = f"{reached} of {len(values)}"

@@ -27,7 +27,7 @@ from pessimal.searching.objective import EvaluationCounter, RewardObjective
 from pessimal.searching.round_trip import RoundTrip
 from pessimal.searching.spec import SearchSpec
 
-NEIGHBOURS, TIMED = 64, 512  # single changes on which noise and rate are measured
+NEIGHBOURS = 64  # single changes on which noise and rate are measured, at most
 
 
 class SearchContext:
@@ -59,8 +59,6 @@ class SearchContext:
         self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs))
         self.scorer = functools.cache(self._scorer)
         """The scorer of one prompt in one precision, kept."""
-        self.advance: Callable[[int], None] = lambda evaluations: None
-        """Called with the evaluations that were made."""
         self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
         """Rewards float64 (V,) of single tokens on a prompt and where they are from, where a scan
         has them."""
@@ -88,7 +86,7 @@ class SearchContext:
         """The mean reward over some prompts or all, with the goal's sign, in the model's own
         precision or another."""
         scorers = [self.scorer(key, dtype or self.dtype) for key in prompts or self.prompts]
-        return RewardObjective(scorers, self.spec.goal, lambda n: self.advance(n))
+        return RewardObjective(scorers, self.spec.goal)
 
     @property
     def bounds(self) -> Bounds:
@@ -115,32 +113,30 @@ class SearchContext:
         references = [table[1] for table in scanned.values() if table]
         return np.where(self.mask, np.mean(rewards, axis=0), np.nan), references, evaluations
 
-    def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> float:
-        """Bound on the numerical error of a value in this precision: random single changes of one
-        response (L,), with a common prefix, against the model's own forward (for low precision,
-        against the engine without an anchor: rounding of the weights is no noise between
-        responses)."""
-        anchor, changed = self._changes(NEIGHBOURS, at=at)
-        errors = []
+    @property
+    def samples(self) -> int:
+        """Single changes on which the noise is measured, as many as the budget has room for."""
+        return max(2, min(NEIGHBOURS, self.spec.evaluations // 200))
+
+    def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> tuple[float, float]:
+        """Bound on the numerical error of a value in this precision, and evaluations a second:
+        random single changes of one response (L,), with a common prefix, against the model's own
+        forward (for low precision, against the engine without an anchor: rounding of the weights is
+        no noise between responses). Takes 2 × `samples` evaluations."""
+        anchor, changed = self._changes(self.samples, at=at)
+        errors, seconds = [], 0.0
         for key in self.prompts:
             scorer = self.scorer(key, dtype)
+            began = time.perf_counter()
             rewards = scorer.rewards(changed, anchor=anchor).double().cpu().numpy()
+            seconds += time.perf_counter() - began
             if dtype is Dtype.float32:
                 own = scorer.own_rewards(changed)
             else:
                 alone = torch.cat([scorer.rewards(row) for row in changed.split(1)])
                 own = alone.double().cpu().numpy()
             errors.append(numerical_noise(rewards, own))
-        return max(errors)
-
-    def rate(self) -> float:
-        """Evaluations a second, measured on some that count to no budget."""
-        anchor, changed = self._changes(TIMED)
-        started = time.perf_counter()
-        for key in self.prompts:
-            rewards = self.scorer(key, self.dtype).rewards(changed, anchor=anchor)
-            rewards.sum().item()  # waits for the last one
-        return TIMED / (time.perf_counter() - started)
+        return max(errors), len(changed) / seconds
 
     def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """A response (L,), and n random single changes of it (n, L)."""

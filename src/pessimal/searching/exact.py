@@ -22,6 +22,7 @@ from pessimal.searching.objective import EvaluationCounter, Objective
 from pessimal.searching.round_trip import Retokenizes, best_retokenizing
 
 ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
+PARTLY, UNTRIED = "partly tried", "not tried"
 # Responses of one call in which all are tried: enough for batches to be full.
 _AT_ONCE = 2048
 # Tokens at each place of a pair that every other token is tried with, at most, in each of two
@@ -379,16 +380,18 @@ def changed(response: Tensor, position: int, tokens: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a complete pass over all single changes of one response showed. Above one token it is a
-    local statement."""
+    """What a pass over the single changes of one response showed. Above one token it is a local
+    statement."""
 
     response: tuple[int, ...]
     value: float
     """Its value: sign × reward."""
     allowed: int
-    """How many tokens were allowed, and tried, at each position."""
+    """How many tokens were allowed at each position."""
     evaluations: int
-    """Candidate evaluations of this pass."""
+    """Candidate evaluations that it rests on, its own among them."""
+    changes: int
+    """How many single changes there are."""
     noise: float
     """Bound on the numerical error of one value, in units of value."""
     neighbours: pd.DataFrame
@@ -402,15 +405,20 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """`1-opt`, `tie` (the best neighbour is within the noise) or `not 1-opt` (a neighbour is
-        better).
+        """`1-opt`, `tie` (the best neighbour is within the noise), `not 1-opt` (a neighbour is
+        better), `partly tried` or `not tried` (none of those tried is better, of which there are
+        not all, or none).
 
         Both values err by up to `noise`, so a margin is certain to have the right sign where it
         exceeds twice that.
         """
+        if self.smallest_margin < -2 * self.noise:
+            return NOT_ONE_OPT
+        if self.evaluations <= self.changes:
+            return PARTLY if self.evaluations > 1 else UNTRIED
         if self.smallest_margin > 2 * self.noise:
             return ONE_OPT
-        return TIE if self.smallest_margin >= -2 * self.noise else NOT_ONE_OPT
+        return TIE
 
 
 def certify(
@@ -421,8 +429,8 @@ def certify(
     retokenizes: Retokenizes | None = None,
     noise: float,
 ) -> Certificate:
-    """The certificate of one response (L,), from the `values` (L, V) that `neighbour_values` gave
-    of it and of these tokens.
+    """The certificate of one response (L,), from the `values` (L, V) of it and of those of its
+    single changes to these tokens that were tried, -inf elsewhere.
 
     `noise` bounds the error of one value in units of value (`scoring.trust.numerical_noise` of
     float32 rewards).
@@ -439,6 +447,7 @@ def certify(
         value=value,
         allowed=int(allowed.sum()),
         evaluations=1 + int(others.isfinite().sum()),
+        changes=int(len(response) * allowed.sum() - allowed[response].sum()),
         noise=noise,
         neighbours=pd.DataFrame(rows, columns=["position", "token", "value", "margin"]),
     )

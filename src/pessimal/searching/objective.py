@@ -4,10 +4,13 @@ Responses are torch int64 on the CPU, values float64 on the CPU; more is better.
 is the optimal search of the negated reward: one code path for both. Knows no model.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 GRADIENT_COST = 3
 """Evaluations that a gradient counts as: one forward and one backward, which takes about two
 forwards."""
+AT_ONCE = 512
+"""Responses of one call, at most: what a kill may lose, and how often progress is shown."""
+_DIGEST = 16
 
 
 class Objective(Protocol):
@@ -47,11 +53,8 @@ class RewardObjective:
         self,
         prompts: "Sequence[ResponseScorer | SummedScorer]",
         goal: Goal,
-        advance: Callable[[int], None] | None = None,
     ):
         self.prompts, self.sign = list(prompts), goal.sign
-        self.advance = advance or (lambda evaluations: None)
-        """Called with the evaluations that were made."""
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Raises ModelError where a reward is not a number."""
@@ -64,7 +67,6 @@ class RewardObjective:
                 f"first for the token ids {responses[bad[0]].tolist()}. Try model.dtype=float32, "
                 "or look at the weights: pessimal check"
             )
-        self.advance(len(responses))
         return values
 
     @property
@@ -81,13 +83,55 @@ class RewardObjective:
             prompt.following(beginnings).double().cpu()  # type: ignore[union-attr]
             for prompt in self.prompts
         ]
-        self.advance(len(beginnings))
         return torch.stack(each).mean(dim=0)
 
     def gradient(self, response: Tensor) -> Tensor:
         each = [prompt.gradient(response) for prompt in self.prompts]
-        self.advance(GRADIENT_COST)
         return self.sign * torch.stack(each).mean(dim=0)
+
+
+class Journal:
+    """An objective whose values are kept in a file as they are made: whoever asks again in the same
+    order, as a search that was killed does, is given what is there. Gradients are made again.
+
+    A record is the digest of the responses, how many they are, and their values; one that a kill
+    has torn ends the file.
+    """
+
+    def __init__(self, objective: Objective, file: Path):
+        self.objective, self.file = objective, file
+        self._known: dict[bytes, np.ndarray] = {}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        whole, stored = 0, file.read_bytes() if file.exists() else b""
+        while len(head := stored[whole : whole + _DIGEST + 8]) == _DIGEST + 8:
+            end = whole + len(head) + 8 * int.from_bytes(head[_DIGEST:], "little")
+            if end > len(stored):
+                break
+            self._known[head[:_DIGEST]] = np.frombuffer(stored[whole + len(head) : end], "<f8")
+            whole = end
+        file.write_bytes(stored[:whole])
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        """The values kept of exactly these responses, or new ones, which are kept."""
+        key = hashlib.sha256(responses.numpy().tobytes()).digest()[:_DIGEST]
+        if key not in self._known:
+            values = self.objective.values(responses, anchor=anchor)
+            made = values.numpy().astype("<f8")
+            with self.file.open("ab") as file:
+                file.write(key + len(made).to_bytes(8, "little") + made.tobytes())
+            return values
+        return torch.from_numpy(self._known[key].copy())
+
+    def gradient(self, response: Tensor) -> Tensor:
+        return self.objective.gradient(response)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the objective has `following`."""
+        return getattr(self.objective, "follows", False)
+
+    def following(self, beginnings: Tensor) -> Tensor:
+        return self.objective.following(beginnings)
 
 
 @dataclass(frozen=True)
@@ -120,10 +164,12 @@ class EvaluationCounter:
         length: int | None = None,
         retokenizes: Retokenizes | None = None,
         on_best: Callable[[Point], None] | None = None,
+        on_count: Callable[[int], None] | None = None,
     ):
         self.objective, self.budget, self.length = objective, budget, length
         self.retokenizes = retokenizes
         self.on_best = on_best or (lambda point: None)
+        self.on_count = on_count or (lambda evaluations: None)
         self.details: dict[str, Any] = {}  # further figures of whoever evaluates, as JSON has them
         self.used = 0  # Candidate evaluations so far; a gradient counts as GRADIENT_COST
         self.curve: list[Point] = []  # Improvements of the best value, in order
@@ -141,21 +187,33 @@ class EvaluationCounter:
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """The objective's values; BudgetExceededError where fewer evaluations are left than
         responses: see `left`."""
-        self._count(len(responses))
-        values = self.objective.values(responses, anchor=anchor)
-        if self.length in (None, responses.shape[1]):
-            self._record(responses, values)
-        return values
+        if len(responses) > self.left:
+            raise BudgetExceededError(f"{len(responses)} evaluations, {self.left} are left")
+        return torch.cat([self._part(part, anchor) for part in responses.split(AT_ONCE)])
 
     def gradient(self, response: Tensor) -> Tensor:
         """The objective's gradient, counted as GRADIENT_COST evaluations."""
-        self._count(GRADIENT_COST)
+        self.count(GRADIENT_COST)
         return self.objective.gradient(response)
 
     def following(self, beginnings: Tensor) -> Tensor:
         """The objective's `following`, counted as one evaluation a beginning."""
-        self._count(len(beginnings))
+        self.count(len(beginnings))
         return self.objective.following(beginnings)
+
+    def count(self, evaluations: int) -> None:
+        """So many more were made; BudgetExceededError where fewer are left."""
+        if evaluations > self.left:
+            raise BudgetExceededError(f"{evaluations} evaluations are needed, {self.left} are left")
+        self.used += evaluations
+        self.on_count(evaluations)
+
+    def _part(self, responses: Tensor, anchor: Tensor | None) -> Tensor:
+        values = self.objective.values(responses, anchor=anchor)
+        self.count(len(responses))
+        if self.length in (None, responses.shape[1]):
+            self._record(responses, values)
+        return values
 
     def _record(self, responses: Tensor, values: Tensor) -> None:
         above = self.best.value if self.curve else float("-inf")
@@ -165,8 +223,3 @@ class EvaluationCounter:
         for row in best.tolist():
             self.curve.append(Point(self.used, float(values[row]), tuple(responses[row].tolist())))
             self.on_best(self.best)
-
-    def _count(self, evaluations: int) -> None:
-        if evaluations > self.left:
-            raise BudgetExceededError(f"{evaluations} evaluations are needed, {self.left} are left")
-        self.used += evaluations

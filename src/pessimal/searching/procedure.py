@@ -1,21 +1,15 @@
-"""The search for responses of two tokens or more, stage by stage, within one budget; then the
-baselines.
+"""The search for responses of two tokens or more, within one budget; then the baselines.
 
-Where the budget pays for all responses, all are tried. Otherwise: for two tokens a pruned look at
-pairs; a beam; greedy coordinate gradient from several starts; random single changes; exhaustive
-coordinate sweeps from the best of all these. Each stage is kept on disk as soon as it is finished,
-so that a killed search goes on where it stopped and gives the same result. Knows objectives. Does
-not know models or texts.
+Where the budget pays for all responses, all are tried. Otherwise: what is known, for two tokens a
+pruned look at pairs, a beam, where these are asked for and affordable; then the climb, to what is
+kept for the certificate. Knows objectives. Does not know models or texts.
 """
 
-import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,22 +23,23 @@ from pessimal.searching.baselines import (
     coordinate_ascent,
     random_changes,
 )
-from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs, polish
+from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, WAYS, climb
+from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs
 from pessimal.searching.gcg import gcg, starts
 from pessimal.searching.objective import EvaluationCounter, Objective, Point
 from pessimal.searching.round_trip import Retokenizes
-from pessimal.searching.spec import SearchSpec
-from pessimal.tables.files import write_atomically
+from pessimal.searching.spec import Certify, SearchSpec
 
 log = logging.getLogger(__name__)
 
-START, GRADIENT, RANDOM, POLISH = "start", "gradient", "random changes", "polish"
-SEARCH = (START, GRADIENT, RANDOM, POLISH)
-"""Phases whose evaluations are the search's budget."""
+START, CERTIFICATE = "start", "certificate"
+SEARCH = (START, SWEEPS, GRADIENT, RANDOM, CERTIFICATE)
+"""Phases whose evaluations are the budget."""
 BASELINE, ONE_TOKEN = "baseline", "one token"
 BASELINES = ("random search", "coordinate ascent", "beam")
-# Shares of the budget that pairs and beam may take at most.
-_PAIRS_SHARE, _BEAM_SHARE = 1 / 3, 1 / 10
+# Shares of the budget that pairs and beam may take at most, and the certificate: where this does
+# not pay for all single changes, it takes the smaller share, of the gradient's best.
+_PAIRS_SHARE, _BEAM_SHARE, _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 10, 1 / 3, 1 / 20
 # And the proof of what is most probable: each of its forwards costs less than a response, but gives
 # a whole vocabulary's probabilities.
 _PROOF_SHARE = 1 / 10
@@ -61,8 +56,6 @@ class Problem:
     """bool (V,): tokens that a response may be made of."""
     single: Tensor | None = None
     """float64 (V,): values of single tokens, -inf where not allowed; None: unknown."""
-    single_evaluations: int = 0
-    """What these cost, which counts to the budget."""
     retokenizes: Retokenizes | None = None
     """bool (n,) of responses (n, L): whether they count; None where all do."""
     tolerance: float = 0.0
@@ -81,162 +74,150 @@ class Problem:
         return self.tokens**self.length
 
     @property
+    def changes(self) -> int:
+        """How many single changes a response has, at most, and itself."""
+        return 1 + self.length * (self.tokens - 1)
+
+    @property
     def among(self) -> dict[str, Any]:
         """Which responses there are, as every look takes it."""
         return {"allowed": self.allowed, "retokenizes": self.retokenizes}
 
 
-class Budget(NamedTuple):
-    """How a budget of candidate evaluations is divided; a stage that is not affordable has 0."""
+class Plan(NamedTuple):
+    """How a budget of evaluations is begun; what is not affordable, or not asked for, is left
+    out."""
 
-    total: int
-    every: int = 0  # all responses, where these are tried
-    start: int = 0  # single tokens, known responses, pairs and beam
+    every: bool = False  # all responses are tried
     pairs: tuple[int, int] | None = None  # width and m of the pruned look at pairs
     beam_width: int = 0
-    gradient: int = 0
-    random: int = 0
-    polish: int = 0
+    certificate: int = 0  # kept for the end
 
-    @property
-    def phases(self) -> dict[str, int]:
-        """Evaluations of each phase, at most."""
+    def start(self, problem: Problem) -> int:
+        """Evaluations before the climb, at most."""
         if self.every:
-            return {"all responses": self.every}
-        evaluations = (self.start, self.gradient, self.random, self.polish)
-        return {phase: n for phase, n in zip(SEARCH, evaluations, strict=True) if n}
+            return problem.responses
+        looked = 0
+        if self.pairs:
+            looked = self.pairs[1] ** 2 + 4 * self.pairs[0] * problem.tokens
+        beams = beam_cost(problem.length, self.beam_width, problem.tokens, first_given=True)
+        return len(problem.warm_starts) + looked + (beams if self.beam_width else 0)
 
 
-def divide(problem: Problem, spec: SearchSpec) -> Budget:
-    """The budget's division: starts first, within their shares; then gradient, random changes and
-    polish by theirs. Where one sweep is not affordable, random changes get the polish's share."""
-    total, tokens = spec.evaluations, problem.tokens
-    if problem.responses <= total:
-        return Budget(total, every=problem.responses)
-    look, width, start = None, 0, problem.single_evaluations + len(problem.warm_starts)
+def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
+    """What `total` evaluations pay for, of which the certificate's part is kept to the end."""
+    kept = 0
+    if spec.certificate is not Certify.none:
+        whole = spec.certificate is Certify.full or problem.changes <= _WHOLE_SHARE * total
+        kept = problem.changes if whole else int(_PART_SHARE * total)
+    if problem.responses + (problem.changes if kept else 0) <= total:
+        return Plan(every=True, certificate=problem.changes if kept else 0)
+    look, width = None, 0
     if problem.single is not None:
-        length, beam_budget = problem.length, int(_BEAM_SHARE * total)
-        if length == 2 and spec.pairs:
-            look = pair_sizes(int(_PAIRS_SHARE * total), tokens, most=spec.pairs)
-            start += look[1] ** 2 + 4 * look[0] * tokens if look else 0
-        affordable = affordable_width(length, beam_budget, tokens, first_given=True)
+        if problem.length == 2 and spec.pairs:
+            most = int(_PAIRS_SHARE * (total - kept))
+            look = pair_sizes(most, problem.tokens, most=spec.pairs)
+        most = int(_BEAM_SHARE * (total - kept))
+        affordable = affordable_width(problem.length, most, problem.tokens, first_given=True)
         width = min(spec.beam_width, affordable)
-        start += beam_cost(length, width, tokens, first_given=True) if width else 0
-    left = max(total - start, 0)
-    gradient, random = int(spec.gradient_share * left), int(spec.random_share * left)
-    rest = left - gradient - random
-    if not spec.gradient_share or gradient < spec.restarts:
-        random, gradient = random + gradient, 0
-    if rest < problem.length * tokens:
-        random, rest = max(random + rest, 1), 0
-    return Budget(total, 0, start, look, width, gradient, random, rest)
+    return Plan(False, look, width, kept)
 
 
 # --- Stages.
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stage:
-    """The result of one stage."""
+    """What one stage took and found."""
 
-    name: str  # `beam`, `restart 0`, `polish 0` …
+    name: str  # `beam`, `sweeps`, `baseline beam` …
     phase: str
-    evaluations: int  # candidate evaluations made
-    seconds: float  # wall-clock time
-    curve: list[Point]
-    """Improvements of the stage's own best; the last is the best response that it ever
-    evaluated."""
-    finals: list[Point]
+    evaluations: int = 0
+    seconds: float = 0.0  # wall-clock time of this process
+    finals: list[Point] = field(default_factory=list)
     """The responses it hands on, best first."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Further figures, as JSON has them."""
+    """Further figures."""
+    curve: list[Point] = field(default_factory=list)
+    """Of a stage with a counter of its own, as baselines have: improvements of its best value."""
 
 
 Work = Callable[[EvaluationCounter], list[Point]]
-"""Does a stage's work on its evaluation counter; gives the responses it hands on, best first."""
+"""Does a stage's work on an evaluation counter; gives the responses it hands on, best first."""
 
 
 class Stages:
-    """Runs stages over one objective, each once: what is finished in `folder` is read from there.
-    Calls `on_stage` with each finished one, and `on_best` with evaluations and best value of the
-    search so far, at improvements."""
+    """Runs stages over one objective on one counter, whose budget is the whole search's.
+
+    `on_begin` is called with the name of each stage as it begins, `on_best` with evaluations and
+    best value of the search so far, at improvements, `on_count` with all evaluations that are made.
+    """
 
     def __init__(
         self,
         objective: Objective,
-        folder: Path | None = None,
+        problem: Problem,
         *,
-        on_stage: Callable[[Stage], None] | None = None,
+        budget: int,
+        on_begin: Callable[[str], None] | None = None,
         on_best: Callable[[int, float], None] | None = None,
+        on_count: Callable[[int], None] | None = None,
     ):
-        self.objective, self.folder = objective, folder
-        self.on_stage = on_stage or (lambda stage: None)
-        self.on_best = on_best or (lambda used, best: None)
+        self.objective, self.on_count = objective, on_count
+        self.on_begin = on_begin or (lambda name: None)
+        tell = on_best or (lambda evaluations, value: None)
+        self.counter = EvaluationCounter(
+            objective,
+            budget=budget,
+            length=problem.length,
+            retokenizes=problem.retokenizes,
+            on_best=lambda point: tell(point.evaluations, point.value),
+            on_count=on_count,
+        )
+        self.total = budget
         self.done: list[Stage] = []  # in the order of the calls
 
-    def run(
-        self, name: str, phase: str, problem: Problem, work: Work, *, budget: int | None = None
-    ) -> Stage:
-        """The stage of this name: as it was kept, or by doing its `work` on a fresh counter."""
-        file = self.folder and self.folder / f"{name.replace(' ', '-')}.json"
-        stage = _read(file)
-        if stage is None:
-            started, before, best = time.perf_counter(), self.evaluations(), self.best
+    def run(self, name: str, phase: str, work: Work, *, limit: int | None = None) -> Stage:
+        """A stage of the search, which may use the budget up to `limit` evaluations in all."""
+        self.on_begin(name)
+        self.counter.budget, self.counter.details = min(limit or self.total, self.total), {}
+        before, began = self.counter.used, time.perf_counter()
+        finals = work(self.counter)
+        took, self.counter.budget = time.perf_counter() - began, self.total
+        used = self.counter.used - before
+        self.done.append(Stage(name, phase, used, took, finals, self.counter.details))
+        return self.done[-1]
 
-            def improved(point: Point) -> None:
-                if phase in SEARCH and point.value > best:
-                    self.on_best(before + point.evaluations, point.value)
+    def aside(self, name: str, phase: str, problem: Problem, work: Work, *, budget: int) -> Stage:
+        """A stage that is compared with the search, on a counter of its own."""
+        self.on_begin(name)
+        counter = EvaluationCounter(
+            self.objective,
+            budget=budget,
+            length=problem.length,
+            retokenizes=problem.retokenizes,
+            on_count=self.on_count,
+        )
+        began, finals = time.perf_counter(), work(counter)
+        took = time.perf_counter() - began
+        self.done.append(
+            Stage(name, phase, counter.used, took, finals, counter.details, counter.curve)
+        )
+        return self.done[-1]
 
-            counter = EvaluationCounter(
-                self.objective,
-                budget=budget,
-                length=problem.length,
-                retokenizes=problem.retokenizes,
-                on_best=improved,
-            )
-            finals, seconds = work(counter), time.perf_counter() - started
-            curve, details = counter.curve, counter.details
-            stage = Stage(name, phase, counter.used, seconds, curve, finals, details)
-            if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(file, json.dumps(asdict(stage)).encode())
-        self.done.append(stage)
-        self.on_stage(stage)
-        return stage
+    def named(self, name: str) -> Stage | None:
+        """The stage of this name, where it was run."""
+        return next((stage for stage in self.done if stage.name == name), None)
 
-    def evaluations(self, phases: tuple[str, ...] = SEARCH) -> int:
-        """Evaluations of the finished stages of these phases."""
-        return sum(stage.evaluations for stage in self.done if stage.phase in phases)
+    @property
+    def evaluations(self) -> int:
+        """Of the search so far, certificate included."""
+        return self.counter.used
 
     @property
     def best(self) -> float:
         """The best value of the search so far."""
-        return max((point.value for point in self.curve()), default=-np.inf)
-
-    def curve(self) -> list[Point]:
-        """The search's best value so far against all its evaluations so far."""
-        curve: list[Point] = []
-        before = 0
-        for stage in (stage for stage in self.done if stage.phase in SEARCH):
-            for point in stage.curve:
-                if not curve or point.value > curve[-1].value:
-                    curve.append(replace(point, evaluations=before + point.evaluations))
-            before += stage.evaluations
-        return curve
-
-
-def _read(file: Path | None) -> Stage | None:
-    """The stage of a file; None where there is none, or it was torn by a crash, or is of an earlier
-    version."""
-    if file is None or not file.exists():
-        return None
-    try:
-        stored = json.loads(file.read_text())
-        for key in ("curve", "finals"):
-            stored[key] = [Point(**p | {"response": tuple(p["response"])}) for p in stored[key]]
-        return Stage(**stored)
-    except (ValueError, KeyError, TypeError):
-        return None
+        return self.counter.best.value if self.counter.curve else -np.inf
 
 
 # --- The search.
@@ -247,71 +228,103 @@ class Final(NamedTuple):
 
     point: Point
     found_by: str  # the method, in words
-    start: str = ""  # what that began with: beam, repeat, random, pairs, registry
-    restart: int = 0  # number of the start
+    start: str = ""  # what that began with: beam, random, pairs, registry
+    restart: int = 0  # number of the climb, or of the response
     one_opt: bool | None = None
-    """Whether a pass of single changes brought nothing; None: not polished."""
+    """Whether all single changes were tried and none is better; None: not tried."""
 
 
-def search(stages: Stages, problem: Problem, spec: SearchSpec, *, seed: int) -> list[Final]:
-    """Distinct final responses, best first, within `spec.evaluations` evaluations in all; what
-    every stage ever evaluated best is among them."""
-    budget, among, single = divide(problem, spec), problem.among, problem.single
-    finals: list[Final] = []
+def search(
+    stages: Stages, problem: Problem, spec: SearchSpec, given: Plan, *, seed: int
+) -> list[Final]:
+    """Distinct final responses, best first, within the stages' budget but for what is kept for the
+    certificate; what was ever evaluated best is among them."""
+    among, single, finals = problem.among, problem.single, []
+    limit = stages.total - given.certificate
 
     def begin(name: str, look: Callable[[EvaluationCounter], tuple[Tensor, Tensor]]) -> list[Point]:
         def work(counter: EvaluationCounter) -> list[Point]:
             return _points(counter, *look(counter))
 
-        return stages.run(name, START, problem, work).finals
+        return stages.run(name, START, work, limit=limit).finals
 
-    if budget.every:
+    if given.every:
         name = "every response"
         look = partial(every_response, length=problem.length, keep=spec.restarts, **among)
         return [Final(point, name, name, n) for n, point in enumerate(begin(name, look))]
-    if problem.warm_starts:
+    if problem.warm_starts and stages.evaluations + len(problem.warm_starts) <= limit:
         responses = torch.tensor(list(problem.warm_starts))
         points = begin("known", lambda counter: (responses, counter.values(responses)))
         finals += [
             Final(point, problem.warm_starts[point.response], "registry") for point in points
         ]
-    if budget.pairs and single is not None:
-        width, m = budget.pairs
+    if given.pairs and single is not None:
+        width, m = given.pairs
         look = partial(pairs, m=m, width=width, first_values=single, keep=1, **among)
         finals += [Final(point, "pruned pairs", "pairs") for point in begin("pairs", look)]
-    if budget.beam_width:
-        stage = stages.run("beam", START, problem, partial(_beam, problem, budget.beam_width))
+    if given.beam_width:
+        work = partial(_beam, problem, given.beam_width)
+        stage = stages.run("beam", START, work, limit=limit)
         finals += [Final(point, "beam", "beam") for point in stage.finals]
-    if budget.gradient:
-        finals += _gradients(stages, problem, spec, budget.gradient, winners=finals, seed=seed)
-    # One long walk, which begins anew where it is exhausted: several short ones end worse
-    # (`experiments/LOG.md`).
-    if budget.random:
-        walk = partial(_from_random, random_changes, problem, generator(seed, "walk"))
-        points = stages.run("random changes", RANDOM, problem, walk, budget=budget.random).finals
-        finals += [Final(point, "random changes", "random", spec.restarts) for point in points]
-    finals += _best_evers(stages, finals)
-    return _polished(stages, problem, spec, finals, total=budget.total)
+    if stages.evaluations < limit:
+        finals += _climb(stages, problem, spec, best_of_each(finals), limit=limit, seed=seed)
+    finals += _best_ever(stages, finals)
+    return best_of_each(finals)
 
 
-def proven_most_probable(stages: Stages, problem: Problem, budget: int) -> list[Final]:
+def _climb(
+    stages: Stages,
+    problem: Problem,
+    spec: SearchSpec,
+    begun: list[Final],
+    *,
+    limit: int,
+    seed: int,
+) -> list[Final]:
+    """Climb with what is left; what each way did becomes a stage, and the starts one more."""
+    counter = stages.counter
+    counter.budget = limit
+    done = climb(
+        counter,
+        spec,
+        length=problem.length,
+        generator=generator(seed, "climb"),
+        tolerance=problem.tolerance,
+        first=torch.tensor(begun[0].point.response) if begun else None,
+        on_way=stages.on_begin,
+        **problem.among,
+    )
+    counter.budget = stages.total
+    for way in WAYS:
+        stage = Stage(way, way, done.evaluations.get(way, 0), done.seconds.get(way, 0.0))
+        if way in done.best:
+            stage.finals.append(done.best[way])
+        if way == SWEEPS:
+            stage.details["ends"] = [point.value for point in done.ends]
+        stages.done.append(stage)
+    label = begun[0].start if begun else "random"
+    finals = [Final(point, way, label) for way, point in done.best.items()]
+    return finals + [Final(point, SWEEPS, label, n) for n, point in enumerate(done.ends)]
+
+
+def proven_most_probable(stages: Stages, problem: Problem) -> list[Final]:
     """The most probable responses, where the reward is a log-probability, all are not tried anyway,
     and a share of the budget proves that there are none better; none otherwise, which is said."""
     objective = stages.objective
-    if problem.responses <= budget or not getattr(objective, "follows", False):
+    if problem.responses <= stages.total or not getattr(objective, "follows", False):
         return []
 
     def work(counter: EvaluationCounter) -> list[Point]:
-        most = int(_PROOF_SHARE * budget)
+        most = int(_PROOF_SHARE * counter.left)
         alone = EvaluationCounter(objective, budget=most)
         found = most_probable(
             alone, length=problem.length, tolerance=problem.tolerance, **problem.among
         )
-        counter.used += alone.used
+        counter.count(alone.used)
         counter.details |= {"forwards": found.forwards, "proven": found.proven}
         return _points(counter, found.responses, counter.values(found.responses))
 
-    stage = stages.run(MOST_PROBABLE, START, problem, work)
+    stage = stages.run(MOST_PROBABLE, START, work)
     if not stage.details["proven"]:
         log.info(
             "%d forwards do not prove which response is the most probable: the search goes on",
@@ -335,7 +348,7 @@ def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> li
     )
     finals = []
     for name, work in zip(BASELINES, works, strict=True):
-        stage = stages.run(f"baseline {name}", BASELINE, problem, work, budget=budget)
+        stage = stages.aside(f"baseline {name}", BASELINE, problem, work, budget=budget)
         if ends := [*stage.finals, *stage.curve[-1:]]:
             best = max(ends, key=lambda point: point.value)
             finals.append(Final(best, f"baseline: {name}", "baseline"))
@@ -349,13 +362,13 @@ def one_token(
     `best` of the best single token; and the median of the evaluations until each had its own
     best."""
     alone, random = replace(problem, length=1, warm_starts={}), generator(seed, "one token")
-    each = max(int(spec.gradient_share * spec.evaluations) // spec.restarts, 4)
+    each = max(spec.evaluations // (10 * spec.restarts), 4)
     points = []
     for number, (_, start) in enumerate(
         starts(spec.restarts, length=1, generator=random, **problem.among)
     ):
         work = partial(_gcg, alone, spec, generator(seed, f"restart {number}"), start)
-        points += stages.run(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
+        points += stages.aside(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
     hits = sum(point.value >= best - problem.tolerance for point in points)
     return hits, float(np.median([point.evaluations for point in points]))
 
@@ -390,108 +403,21 @@ def _gcg(
     return [gcg(counter, start, spec, budget=counter.left, generator=random, **problem.among)]
 
 
-def _gradients(
-    stages: Stages,
-    problem: Problem,
-    spec: SearchSpec,
-    budget: int,
-    *,
-    winners: list[Final],
-    seed: int,
-) -> list[Final]:
-    distinct = list(dict.fromkeys(final.point.response for final in winners))
-    labelled = starts(
-        spec.restarts,
-        length=problem.length,
-        generator=generator(seed, "starts"),
-        winners=torch.tensor(distinct) if distinct else None,
-        best_token=int(problem.single.argmax()) if problem.single is not None else None,
-        **problem.among,
-    )
-    finals = []
-    for number, (label, start) in enumerate(labelled):
-        name, each = f"restart {number}", budget // len(labelled)
-        work = partial(_gcg, problem, spec, generator(seed, name), start)
-        stage = stages.run(name, GRADIENT, problem, work, budget=each)
-        if stage.finals[0].response != tuple(start.tolist()):  # else it is whose start it is
-            finals.append(Final(stage.finals[0], "gradient", label, number))
-    return finals
-
-
-def _best_evers(stages: Stages, finals: list[Final]) -> list[Final]:
-    """What stages evaluated and did not hand on, where it is better than all that was."""
+def _best_ever(stages: Stages, finals: list[Final]) -> list[Final]:
+    """The best that was evaluated, where no stage handed it on."""
     handed_on = max((final.point.value for final in finals), default=-np.inf)
-    improved = [stage for stage in stages.done if stage.phase in SEARCH and stage.curve]
-    stage = max(improved, key=lambda stage: stage.curve[-1].value)
-    point = stage.curve[-1]
-    return [Final(point, stage.phase, stage.name)] if point.value > handed_on else []
-
-
-def _polished(
-    stages: Stages, problem: Problem, spec: SearchSpec, finals: list[Final], *, total: int
-) -> list[Final]:
-    """Some distinct responses go through exhaustive coordinate sweeps, as far as the budget goes;
-    others stay as they are."""
-    unique = best_of_each(finals)
-    polished = []
-    for turn, final in enumerate(_by_turns(unique)[: spec.polish]):
-        left = total - problem.single_evaluations - stages.evaluations()
-        if left < problem.tokens:
-            break
-        # The first sweep overwrites most of a response: begun at one position, all would end alike.
-        first, name = turn % problem.length, f"polish {turn}"
-        polished.append(
-            polish_final(stages, problem, final, name=name, first_position=first, budget=left)
-        )
-    return best_of_each([*polished, *unique])
-
-
-def polish_final(
-    stages: Stages,
-    problem: Problem,
-    final: Final,
-    *,
-    name: str,
-    first_position: int = 0,
-    budget: int | None = None,
-    phase: str = POLISH,
-) -> Final:
-    """The final response after exhaustive coordinate sweeps, a stage of its own."""
-
-    def work(counter: EvaluationCounter) -> list[Point]:
-        options = problem.among | {"first_position": first_position}
-        start = torch.tensor(final.point.response)
-        polished = polish(counter, start, tolerance=problem.tolerance, **options)
-        counter.details["one_opt"] = polished.converged
-        return [Point(counter.used, polished.value, polished.response)]
-
-    stage = stages.run(name, phase, problem, work, budget=budget)
-    [point] = stage.finals
-    found_by = final.found_by
-    if point.response != final.point.response and not found_by.endswith(", polish"):
-        found_by += ", polish"
-    return final._replace(point=point, found_by=found_by, one_opt=stage.details["one_opt"])
+    best = stages.counter.curve[-1:]
+    return [Final(point, START, "random") for point in best if point.value > handed_on]
 
 
 def best_of_each(finals: list[Final]) -> list[Final]:
-    """One of each response, best first; of equal ones a 1-opt one, then a polished one, and one
-    from the registry last."""
+    """One of each response, best first; of equal ones a 1-opt one, and one from the
+    registry last."""
     rank = {True: 0, False: 1, None: 2}
     unique: dict[tuple[int, ...], Final] = {}
     for final in sorted(finals, key=lambda f: (rank[f.one_opt], f.start == "registry")):
         unique.setdefault(final.point.response, final)
     return sorted(unique.values(), key=lambda final: -final.point.value)
-
-
-def _by_turns(finals: list[Final]) -> list[Final]:
-    """The best of each kind of start, then the second best of each …: responses from one kind lie
-    close together, and polish would take most of them to one end (`experiments/LOG.md`)."""
-    seen: Counter[tuple[str, str]] = Counter()
-    turns = []
-    for final in finals:
-        turns.append(seen[final.found_by, final.start])
-        seen[final.found_by, final.start] += 1
-    return [finals[number] for number in np.argsort(turns, kind="stable")]
 
 
 def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> list[Point]:

@@ -1,11 +1,15 @@
 """What the result of a search depends on."""
 
 from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
 
 from pessimal.conversation import Prompt
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.searching.allowed import digest
 from pessimal.searching.context import SearchContext
+from pessimal.searching.spec import Filter
 from pessimal.tables.score_table import ModelProvenance
 
 USUAL = ("ids", "auto", "float32")
@@ -25,20 +29,32 @@ class SearchProvenance(ModelProvenance):
     allowed: int
     """How many tokens a response may be made of; `allowed_digest` says which."""
     allowed_digest: str
+    tokens: str = ""
+    """Which tokens these are, for the name, where they are not the usual ones."""
     options: dict = field(default_factory=dict)  # the other options of the search
     seed: int = 0
+
+    def fields(self) -> dict[str, Any]:
+        """Every field that the key covers, by name."""
+        fields = super().fields()
+        del fields["tokens"]  # the digest says it
+        return fields
 
     @property
     def name(self) -> str:
         """Name of the artifact: what distinguishes results in a list; the key covers everything."""
         parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
-        more = (str(part) for part in (self.mode, self.method, self.dtype))
-        return "--".join([*parts, *(part for part in more if part not in USUAL)])
+        more = (str(part) for part in (self.mode, self.method, self.dtype, self.tokens))
+        return "--".join([*parts, *(part for part in more if part and part not in USUAL)])
 
 
 def identify(context: SearchContext) -> SearchProvenance:
     """What the result of a search will depend on, known before the network is loaded."""
-    spec, named = context.spec, ("length", "goal", "method", "allowed", "allowed_path")
+    spec = context.spec
+    tokens = "+".join(one.value for one in spec.allowed) or "every-token"
+    if spec.allowed_path is not None:
+        tokens += f"+{Path(spec.allowed_path).stem}-{digest(context.mask)[:6]}"
+    named = ("length", "goal", "method", "allowed", "allowed_path")
     return SearchProvenance(
         model=context.model.name,
         prompts=context.prompts,
@@ -48,7 +64,12 @@ def identify(context: SearchContext) -> SearchProvenance:
         method=spec.method.value,
         allowed=int(context.mask.sum()),
         allowed_digest=digest(context.mask),
-        options={name: value for name, value in vars(spec).items() if name not in named},
+        tokens="" if tokens == Filter.no_special.value else tokens,
+        options={
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in vars(spec).items()
+            if name not in named
+        },
         seed=context.seed,
         **of_model(context.model),
     )

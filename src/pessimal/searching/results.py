@@ -17,16 +17,18 @@ from torch import Tensor
 from pessimal.plots import Forest, Lines, TokenTable
 from pessimal.searching import checks
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
-from pessimal.searching.exact import Certificate, gradient_quality, neighbour_values
+from pessimal.searching.climb import SWEEPS
+from pessimal.searching.context import NEIGHBOURS
+from pessimal.searching.exact import QUALITY, Certificate, gradient_quality, neighbour_values
 from pessimal.searching.gcg import random_responses
-from pessimal.searching.objective import RewardObjective
+from pessimal.searching.objective import GRADIENT_COST, Objective
 from pessimal.searching.procedure import (
     BASELINE,
     BASELINES,
     MOST_PROBABLE,
     ONE_TOKEN,
-    POLISH,
     SEARCH,
+    START,
     Final,
     Problem,
     Stages,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 _result = partial(Result, method="search")
 Tables = Mapping[str, pd.DataFrame]
+# A baseline that cannot use the last few evaluations has had an equal budget.
+_EQUAL = 0.9
 AHEAD = "reward ahead of the best baseline"
 # Keys of the summary, by baseline.
 BEATS = {name: f"beats_{name.removesuffix(' search').replace(' ', '_')}" for name in BASELINES}
@@ -57,11 +61,9 @@ class SearchResult:
     own_rewards: np.ndarray
     """float64 (n,): mean rewards of the finals by the model's own forward in float32."""
     certificate: Certificate
-    certified_at: tuple[int, float]
-    """Evaluations and seconds of the certificate, its sweeps included."""
     neighbour_values: Tensor
-    """float64 (L, V): of the result with every allowed token at every position."""
-    objective: RewardObjective
+    """float64 (L, V): of the result with those tokens in place that were tried, -inf elsewhere."""
+    objective: Objective
     """In float32."""
     hits: tuple[int | None, float]
     """Restarts of the gradient that find the best token, after how many evaluations."""
@@ -76,17 +78,18 @@ class SearchResult:
         best, certificate = self.finals[0], self.certificate
         self.response, self.found_by = best.point.response, best.found_by
         self.reward, self.sign = float(self.own_rewards[0]), self.context.spec.goal.sign
-        # 1-opt, or tie: whether a single change is as good. Two rewards within twice the noise are
-        # tied.
+        # Two rewards within twice the noise are tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
-        self.evaluations = self.stages.evaluations() + self.problem.single_evaluations
-        """Of the search by itself."""
+        self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
+        self.quality = _quality(self)  # takes a gradient, so before what counts them
+        every = self.finals[0].point.evaluations if self.found_by == "every pair" else 0
+        self.evaluations = self.stages.evaluations + every
+        """Of the whole search, certificate included; not of its baselines."""
         self.begun_from = ", ".join(self.problem.warm_starts.values())
         """What the registry held and it began from."""
         self.bounds = self.context.bounds
         self.ceiling = self.bounds.high if self.sign > 0 else self.bounds.low
         """The best that any response of any length can have; infinite where no bound is known."""
-        self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.tables["sequences"] = _sequences(self)
         self.text = self.tables["sequences"]["text"][0]
         for name, make in TABLES.items():
@@ -105,27 +108,28 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     """One row a claim: rung (its number), check, measured, verdict (holds, tie, fails, not tried),
     meaning."""
     problem, certificate, exact = result.problem, result.certificate, result.exact
-    done, noise, margin = result.stages.done, result.noise, certificate.smallest_margin
-    baselines = [stage for stage in done if stage.phase == BASELINE]
-    pruned = next((stage.details["tried"] for stage in done if stage.name == "pairs"), None)
-    proof = next((stage for stage in done if stage.name == MOST_PROBABLE), None)
+    stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
+    baselines = [stage for stage in stages.done if stage.phase == BASELINE]
+    pairs, sweeps = stages.named("pairs"), stages.named(SWEEPS)
+    proof = stages.named(MOST_PROBABLE)
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
         checks.all_responses(
             problem.responses,
             scored=exact,
             length=problem.length,
-            pruned=pruned,
-            forwards=proof.details["forwards"] if proof else None,
+            needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
+            pruned=pairs.details["tried"] if pairs else None,
+            forwards=proof.details["forwards"] if proof and proof.details["proven"] else None,
         ),
-        (
-            {"1-opt": HOLDS, "tie": TIE}.get(certificate.verdict, FAILS),
-            f"{certificate.verdict} among {problem.tokens:,} tokens; smallest margin {margin:.3g} "
-            f"(noise {noise:.2g})",
+        checks.one_opt(
+            certificate.verdict,
+            tried=certificate.evaluations - 1,
+            of=certificate.changes,
+            margin=margin,
+            noise=noise,
         ),
-        checks.spread(
-            [s.finals[0].value for s in done if s.phase == POLISH], noise=noise, exact=exact
-        ),
+        checks.spread(sweeps.details["ends"] if sweeps else [], noise=noise, exact=exact),
         checks.scored_again(abs(result.sign * result.own_rewards[0] - certificate.value), margin),
         (HOLDS, "yes") if result.tables["sequences"]["survives"][0] else (FAILS, "no"),
         checks.beats(
@@ -174,16 +178,14 @@ def _sequences(result: SearchResult) -> pd.DataFrame:
 def _curve_rows(result: SearchResult) -> pd.DataFrame:
     """Best reward so far against evaluations, for the search and each baseline; the last row of
     each is its budget."""
-    curves = [
-        ("search", result.stages.curve(), result.evaluations, result.problem.single_evaluations)
-    ]
+    found = result.stages.counter.curve or [result.finals[0].point]
+    curves = [("search", found, result.evaluations)]
     for stage in result.stages.done:
         if stage.phase == BASELINE:
-            curves.append((stage.name.removeprefix("baseline "), stage.curve, stage.evaluations, 0))
-    scan = ("search", result.problem.tokens, result.finals[0].point.value)
-    rows = [scan] if result.problem.length == 1 else []
-    for method, points, evaluations, before in curves:
-        rows += [(method, before + point.evaluations, point.value) for point in points]
+            curves.append((stage.name.removeprefix("baseline "), stage.curve, stage.evaluations))
+    rows: list[tuple[str, int, float]] = []
+    for method, points, evaluations in curves:
+        rows += [(method, point.evaluations, point.value) for point in points]
         if points and rows[-1][1] < evaluations:
             rows.append((method, evaluations, points[-1].value))
     curve = pd.DataFrame(rows, columns=["method", "evaluations", "reward"])
@@ -191,12 +193,13 @@ def _curve_rows(result: SearchResult) -> pd.DataFrame:
 
 
 def _phases(result: SearchResult) -> pd.DataFrame:
-    """Evaluations and seconds of each phase; only those of the search count to its budget."""
-    rows = [("start", result.problem.single_evaluations, 0.0)]
-    rows += [(stage.phase, stage.evaluations, stage.seconds) for stage in result.stages.done]
-    rows.append(("certificate", *result.certified_at))
+    """Evaluations and seconds of each phase; those of baselines and of one token are beyond the
+    budget."""
+    rows = [(stage.phase, stage.evaluations, stage.seconds) for stage in result.stages.done]
+    if every := result.evaluations - result.stages.evaluations:
+        rows.append((START, every, np.nan))
     phases = pd.DataFrame(rows, columns=["phase", "evaluations", "seconds"])
-    order = [*SEARCH, "certificate", ONE_TOKEN, BASELINE]
+    order = [*SEARCH, ONE_TOKEN, BASELINE]
     sums = phases.groupby("phase").sum().reindex(order).dropna()
     return sums.astype({"evaluations": int}).reset_index()
 
@@ -216,10 +219,13 @@ def _neighbour_rows(result: SearchResult) -> pd.DataFrame:
 
 
 def _quality(result: SearchResult) -> pd.DataFrame:
-    """At the result; and, where the gradient is to be checked, at a random response of its
-    length."""
-    context, objective = result.context, result.objective
-    points = {"result": (torch.tensor(result.response), result.neighbour_values)}
+    """At the result, where all its single changes were tried; and, where the gradient is to be
+    checked, at a random response of its length, beyond the budget."""
+    context, objective, certificate = result.context, result.objective, result.certificate
+    points = {}
+    if certificate.evaluations > certificate.changes > 0:
+        points["result"] = (torch.tensor(result.response), result.neighbour_values)
+        result.stages.counter.count(GRADIENT_COST)
     if context.spec.check_gradient:
         random = torch.Generator().manual_seed(context.seed)
         length, allowed = context.spec.length, context.allowed
@@ -229,6 +235,8 @@ def _quality(result: SearchResult) -> pd.DataFrame:
     for point, (response, values) in points.items():
         slopes, top_k = objective.gradient(response), context.spec.top_k
         parts.append(gradient_quality(values, slopes, response, top_k=top_k).assign(point=point))
+    if not parts:
+        return pd.DataFrame(columns=[*QUALITY, "point", "best", "allowed"])
     quality = pd.concat(parts, ignore_index=True)
     best = quality["best_id"].map(result.spellings["text"])
     return quality.assign(best=best, allowed=quality["n"])
@@ -267,7 +275,7 @@ TABLES = {
     "curve": _curve_rows,
     "phases": _phases,
     "neighbours": _neighbour_rows,
-    "gradient_quality": _quality,
+    "gradient_quality": lambda result: result.quality,
     "growth": _levels,
     "ladder": checklist,
     "provenance": _provenance,
@@ -301,10 +309,8 @@ def pair_tables(result: SearchResult, pairs: "ExhaustivePairs") -> dict[str, pd.
     rank_of = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
     rows = []
     for stage in result.stages.done:
-        if stage.curve and len(stage.curve[-1].response) == 2:
-            end = stage.curve[-1]
-            named_stage = stage.name.replace("restart", "gradient, start")
-            name = "pruned pairs" if stage.name == "pairs" else named_stage
+        if ends := [end for end in (stage.curve[-1:] or stage.finals) if len(end.response) == 2]:
+            end, name = ends[0], "pruned pairs" if stage.name == "pairs" else stage.name
             [pair] = context.round_trip.text_of(torch.tensor([end.response]))
             reward = sign * end.value
             rows.append((name, pair, reward, *ranks(reward, end.response), pairs.pairs))
@@ -336,12 +342,14 @@ def search_results(tables: Tables, result: SearchResult) -> list[Result]:
 
 
 def ahead_of(tables: Tables, result: SearchResult) -> dict[str, float]:
-    """By how much the search ended better than each baseline, in units of reward as the engine gave
-    them; {} where none was run, where all responses were scored, and where the search began from
-    what was known."""
+    """By how much the search ended better than each baseline of as many evaluations, in units of
+    reward as the engine gave them; {} where none was run, where all responses were scored, and
+    where the search began from what was known."""
     if "curve" not in tables or result.begun_from or result.exact:
         return {}
     curve = tables["curve"]
+    spent = curve.groupby("method")["evaluations"].transform("max")
+    curve = curve[spent >= _EQUAL * spent[curve["method"] == "search"].max()]
     ends = (result.sign * curve["reward"]).groupby(curve["method"], sort=False).max().to_dict()
     best = ends.pop("search")
     return {method: float(best - end) for method, end in ends.items()}
@@ -362,7 +370,7 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
     winner, spec = table.iloc[0], result.context.spec
     reward = float(winner["reward"])
     polished = table["one_opt"].fillna(False).astype(bool)
-    drawn = table.assign(ended=np.where(polished, "no single change is better", "not polished"))
+    drawn = table.assign(ended=np.where(polished, "no single change is better", "not certified"))
     summary = {
         "best_reward": reward,
         "best_text": winner["text"],
@@ -445,13 +453,13 @@ def _neighbours(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> R
     place = int(table["margin"].to_numpy().argmin())
     closest = drawn.iloc[place]
     margin, low, high = (float(closest[name]) for name in ("margin", "low", "high"))
-    tried = result.problem.tokens * len(table)
+    tried = result.certificate.evaluations - 1
     how = "is worse" if margin > tie else "ties"
     return _result(
         "neighbours",
         table,
-        headline=f"The closest change of one token, {new[place]} for {old[place]} at position "
-        f"{closest['position']}, {how} by {significant(abs(margin), digits=3)}.",
+        headline=f"The closest change of one token that was tried, {new[place]} for {old[place]} "
+        f"at position {closest['position']}, {how} by {significant(abs(margin), digits=3)}.",
         plot=Forest(
             data=drawn,
             row="swap",
@@ -478,25 +486,23 @@ def _curve(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Result:
     plot = lines if len(table) > 1 else None
     ahead = ahead_of(tables, result)
     if not ahead:
-        why = ("No baseline was run, so nothing is known to be beaten: search.baselines=true",)
-        notes = () if result.exact or result.begun_from else why
+        why = "No baseline had as many evaluations, so none is compared: search.baselines=true"
+        notes = () if result.exact or result.begun_from else (why,)
         return _result("curve", table, plot=plot, notes=notes)
     method = min(ahead, key=ahead.__getitem__)
     by, tie = ahead[method], 2 * result.noise
     verb = "is ahead of" if by > tie else "is BEHIND" if by < -tie else "ties with"
     spent = table.groupby("method")["evaluations"].max()
-    equal = spent[method] >= spent["search"]
-    budgets = "evaluations each" if equal else f"evaluations, the search had {spent['search']:,}"
     dtype = result.context.dtype.value
     rounding = f"Rewards of the curve are in {dtype}: differences within its rounding mean nothing."
     return _result(
         "curve",
         table,
-        headline=f"The search {verb} its strongest baseline, {method} (by "
-        f"{significant(abs(by), digits=3)}), at {spent[method]:,} {budgets}.",
+        headline=f"On one seed the search {verb} its strongest baseline, {method} (by "
+        f"{significant(abs(by), digits=3)}), at {spent[method]:,} evaluations each.",
         plot=plot,
-        weight=weight_of(0.8 if by < -tie else 0.4 if equal else 0.1),
-        estimate=Estimate(AHEAD, by, int(spent[method]), "evaluations", by - tie, by + tie),
+        weight=weight_of(0.8 if by < -tie else 0.4),
+        estimate=Estimate(AHEAD, by, 1, "seeds", by - tie, by + tie),
         notes=() if dtype == "float32" else (rounding,),
     )
 

@@ -1,11 +1,10 @@
 """One search on one model, in memory: `search(model, prompts, length=4) -> SearchResult`.
 
-Opens a scorer a prompt, divides the budget, runs the procedure, scores the best responses again in
+Opens a scorer a prompt, plans the budget, runs the procedure, scores the best responses again in
 float32, certifies the best of all, and makes the tables. Knows no configuration, registry or W&B;
 `verbs.search` brings these.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,36 +19,44 @@ from pessimal.conversation import Prompt
 from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
+from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
-from pessimal.searching.exact import NOT_ONE_OPT, certify, neighbour_values
+from pessimal.searching.exact import ONE_OPT, TIE, certify
 from pessimal.searching.exhaustive import ExhaustivePairs, exhaustive_pairs
-from pessimal.searching.objective import Point
+from pessimal.searching.objective import (
+    GRADIENT_COST,
+    EvaluationCounter,
+    Journal,
+    Objective,
+    Point,
+)
 from pessimal.searching.procedure import (
     BASELINES,
+    CERTIFICATE,
+    MOST_PROBABLE,
     START,
     Final,
+    Plan,
     Problem,
-    Stage,
     Stages,
     baselines,
     best_of_each,
-    divide,
     one_token,
-    polish_final,
+    plan,
     proven_most_probable,
 )
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult, responses_of
 from pessimal.searching.round_trip import best_retokenizing
-from pessimal.searching.spec import Goal, SearchSpec
+from pessimal.searching.spec import Certify, Goal, SearchSpec
 
-# Final responses that are scored again by the model's own forward.
-_RESCORED = 32
+# Final responses that are scored again by the model's own forward; and what else the end takes: one
+# more of these, and the gradient at the result.
+_RESCORED, _RESCORED_MORE = 32, 1 + GRADIENT_COST
 RESCORED_PAIRS = 16
 """So many of the best pairs are scored again by the model's own forward, one by one; the best of
 them is the result."""
 _SINGLE_SHARE = 1 / 4
-CERTIFICATE = "certificate"
 
 
 def search(
@@ -77,52 +84,87 @@ def run(
     warm_starts: Mapping[tuple[int, ...], str] | None = None,
     exact: Sequence[Final] = (),
     on_cost: Callable[[str, int], None] | None = None,
-    on_stage: Callable[[Stage], None] | None = None,
+    on_begin: Callable[[str], None] | None = None,
     on_best: Callable[[int, float], None] | None = None,
+    on_count: Callable[[int], None] | None = None,
 ) -> SearchResult:
     """The search of a context, with its checks.
 
     Args:
-        folder: where finished stages are kept, so that a killed search goes on.
+        folder: where what was evaluated is kept, so that a killed search goes on.
         warm_starts: good responses that are known before, and where from; they are evaluated, and
             begun from.
         exact: the true best responses where all were gone through.
         on_cost: called before work begins with what the search will take, in words, and its
-            evaluations in all.
-        on_stage, on_best: called with each finished stage; with evaluations and best value so far,
-            at improvements.
+            evaluations in all, baselines included.
+        on_begin, on_best, on_count: as `Stages` has them.
+
+    Raises:
+        ConfigError: search.certificate=full, and the budget does not pay for it.
     """
     spec, length, seed = context.spec, context.spec.length, context.seed
-    # 1. Single tokens: scored for a search of more where that takes little of its budget, and it
-    # cannot score everything.
-    all_affordable = int(context.mask.sum()) ** length <= spec.evaluations
-    everything = length == 1 or all_affordable or bool(exact)
-    most = np.inf if length == 1 else 0 if all_affordable else _SINGLE_SHARE * spec.evaluations
-    rewards, references, evaluations = context.single_rewards(most=most) or (None, [], 0)
-    single = None
-    if rewards is not None:
-        single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
+    (on_begin or str)("loading")
+    free = context.single_rewards(most=0)  # of finished scans
     problem = Problem(
         length=length,
         allowed=context.allowed,
-        single=single,
-        single_evaluations=evaluations,
         retokenizes=context.retokenizes,
-        tolerance=2 * context.noise(context.dtype),
         warm_starts=warm_starts or {},
     )
-    stages = Stages(context.objective(), folder, on_stage=on_stage, on_best=on_best)
+    total = _total(context, problem, free=free is not None)
+
+    def objective(dtype: Dtype) -> Objective:
+        made = context.objective(dtype=dtype)
+        return Journal(made, folder / f"evaluations-{dtype.value}") if folder else made
+
+    stages = Stages(
+        objective(context.dtype),
+        problem,
+        budget=total,
+        on_begin=on_begin,
+        on_best=on_best,
+        on_count=on_count,
+    )
+    # 1. The noise and the rate, then single tokens where they are known or needed.
+    rate = 1.0
+
+    def sampled(counter: EvaluationCounter) -> list[Point]:
+        nonlocal problem, rate
+        noise, rate = context.noise(context.dtype)
+        counter.count(2 * context.samples)
+        problem = replace(problem, tolerance=2 * noise)
+        return []
+
+    stages.run("noise", START, sampled)
+    rewards, references, _ = free or (None, [], 0)
+    single = None
+    if rewards is not None:
+        single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
+    wanted = spec.check_gradient or spec.beam_width or (length == 2 and spec.pairs)
+    affordable = problem.tokens <= _SINGLE_SHARE * total
+    if single is None and (length == 1 or (wanted and affordable)):
+        single = torch.full((len(context.mask),), -torch.inf, dtype=torch.float64)
+
+        def scored(counter: EvaluationCounter) -> list[Point]:
+            tokens = context.allowed.nonzero()[:, 0]
+            single[tokens] = counter.values(tokens[:, None])
+            return []
+
+        stages.run("single tokens", START, scored)
+    problem = replace(problem, single=single)
+    # 2. What it will cost.
+    after = 2 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
+    given = plan(problem, spec, total=stages.total - stages.evaluations - after)
+    given = given._replace(certificate=given.certificate + after)
+    everything = length == 1 or given.every or bool(exact)
 
     def each_baseline(spent: int) -> int:
         if everything:
             return 0
         return spent if spec.baselines is True else min(int(spec.baselines), spent)
 
-    # 2. What it will cost.
     if on_cost is not None:
-        phases = divide(problem, spec).phases if length > 1 else {START: evaluations}
-        baseline = each_baseline(sum(phases.values()))
-        on_cost(*_cost(phases, length * problem.tokens, baseline, context.rate()))
+        on_cost(*_cost(stages, problem, given, each_baseline(total), rate))
     # 3. The search, and its baselines.
     hits: tuple[int | None, float] = (None, 0.0)
     if spec.check_gradient and single is not None:
@@ -130,19 +172,37 @@ def run(
         hits = one_token(stages, problem, spec, best=float(single[best]), seed=seed)
     if length == 1 and single is not None:
         tokens = _best_tokens(problem, single, n=spec.restarts)
-        points = [Point(evaluations, float(single[token]), (token,)) for token in tokens]
-        finals = [Final(one, "scan", "scan", one_opt=not rank) for rank, one in enumerate(points)]
-    elif proven := proven_most_probable(stages, problem, spec.evaluations):
+        points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
+        finals = [Final(one, "scan", "scan") for one in points]
+    elif proven := proven_most_probable(stages, problem):
         finals, everything = proven, True
     else:
-        finals = search_by_stages(stages, problem, spec, seed=seed)
-    if each := each_baseline(stages.evaluations() + evaluations):
+        finals = search_by_stages(stages, problem, spec, given, seed=seed)
+    if each := each_baseline(total):
         finals += baselines(stages, problem, budget=each, seed=seed)
     # 4. The best of all, scored again and certified.
     finals = [*exact, *best_of_each(finals)]
+    in_float32 = objective(Dtype.float32) if context.dtype is not Dtype.float32 else None
     return _concluded(
-        context, stages, problem, finals, hits=hits, inputs=references, exact=everything
+        context, stages, problem, finals, in_float32, hits=hits, inputs=references, exact=everything
     )
+
+
+def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
+    """The whole budget; of one token at least what all cost, since it is the scan."""
+    spec = context.spec
+    others = 4 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
+    needed = problem.changes + others + 1
+    if spec.length == 1:
+        whole = 0 if context.dtype is Dtype.float32 else problem.changes
+        return max(spec.evaluations, others + whole + (0 if free else problem.tokens))
+    if spec.certificate is Certify.full and needed > spec.evaluations:
+        raise ConfigError(
+            f"search.certificate=full tries all {problem.changes - 1:,} single changes of the "
+            f"result, and search.evaluations={spec.evaluations} does not pay for them. Type "
+            f"search.evaluations={2 * needed}, or search.certificate=rest"
+        )
+    return spec.evaluations
 
 
 def every_pair(
@@ -198,18 +258,28 @@ def best_pairs(context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
 
 
 def _cost(
-    phases: Mapping[str, int], certificate: int, baseline: int, rate: float
+    stages: Stages, problem: Problem, given: Plan, baseline: int, rate: float
 ) -> tuple[str, int]:
-    """What a search will take, in words, and its evaluations in all; of the certificate one
-    pass."""
-    budget = sum(phases.values())
-    named = ", ".join(f"{phase} {evaluations:,}" for phase, evaluations in phases.items())
-    more = f", baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
-    total = budget + certificate + len(BASELINES) * baseline
-    seconds = total / rate
+    """What a search will take, in words, and its evaluations in all."""
+    begun, total = stages.evaluations, stages.total
+    start = min(given.start(problem), total) if problem.length > 1 else 0
+    climb = 0 if given.every or problem.length == 1 else total - begun - start - given.certificate
+    parts = {
+        "start": begun + start,
+        "sweeps, gradients and random changes": max(climb, 0),
+        "certificate": given.certificate,
+    }
+    named = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
+    left_out = [] if given.beam_width or given.every else ["beam"]
+    if problem.length == 2 and not given.pairs and not given.every:
+        left_out.append("pruned pairs")
+    unrun = f"; not run: {', '.join(left_out)}" if left_out and problem.length > 1 else ""
+    more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
+    everything = total + len(BASELINES) * baseline
+    seconds = everything / rate
     lasts = f"{seconds / 60:.0f} min" if seconds > 100 else f"{seconds:.0f} s"
-    cost = f"At most {budget:,} evaluations ({named}), certificate at least {certificate:,}{more}"
-    return f"{cost}: about {lasts} at {rate:,.0f} a second.", total
+    cost = f"At most {total:,} evaluations ({named}){more}{unrun}"
+    return f"{cost}: about {lasts} at {rate:,.0f} a second.", everything
 
 
 def _best_tokens(problem: Problem, values: Tensor, *, n: int) -> list[int]:
@@ -220,49 +290,65 @@ def _best_tokens(problem: Problem, values: Tensor, *, n: int) -> list[int]:
 
 
 def _concluded(
-    context: SearchContext, stages: Stages, problem: Problem, finals: list[Final], **about: Any
+    context: SearchContext,
+    stages: Stages,
+    problem: Problem,
+    finals: list[Final],
+    in_float32: Objective | None,
+    **about: Any,
 ) -> SearchResult:
-    """Score the final responses again, take the best that was ever evaluated, certify it; where a
-    single change of it is better, sweeps go on until none is."""
-    sign = context.spec.goal.sign
-    finals = finals[:_RESCORED]
-    objective = context.objective(dtype=Dtype.float32)
+    """Score the final responses again, take the best that was ever evaluated, try its single
+    changes in float32 and go on from those that are better, as far as the budget goes.
+
+    `in_float32`: the objective where the search's own has another precision.
+    """
+    sign, certificate = context.spec.goal.sign, context.spec.certificate
+    finals = finals[: min(_RESCORED, context.samples)]
+    objective = in_float32 or stages.objective
     own = context.own_rewards(torch.tensor([final.point.response for final in finals]))
     best = int(np.argmax(sign * own))
-    noise = context.noise(Dtype.float32, at=torch.tensor(finals[best].point.response))
-    in_float32 = replace(problem, tolerance=2 * noise)
-    folder = stages.folder and stages.folder / "float32"
-    sweeps = Stages(objective, folder, on_stage=stages.on_stage)
-    passes, started = 0, time.perf_counter()
-    while True:
-        response = torch.tensor(finals[best].point.response)
-        values = neighbour_values(objective, response, context.allowed)
-        passes += 1
-        certificate = certify(values, response, noise=noise, **problem.among)
-        if certificate.verdict != NOT_ONE_OPT:
-            break
-        better = certificate.neighbours.loc[certificate.neighbours["value"].idxmax()]
-        changed = response.clone()
-        changed[int(better["position"])] = int(better["token"])
-        start = finals[best]._replace(point=Point(0, better["value"], tuple(changed.tolist())))
-        name = f"polish {passes}"
-        polished = polish_final(sweeps, in_float32, start, name=name, phase=CERTIFICATE)
+    start = torch.tensor(finals[best].point.response)
+    noise, _ = context.noise(Dtype.float32, at=start)
+    known = problem.length == 1 and in_float32 is None and problem.single is not None
+    response, values = start, torch.empty(0)
+
+    def work(counter: EvaluationCounter) -> list[Point]:
+        nonlocal response, values
+        counter.count(len(finals) + 2 * context.samples)
+        counter.objective = objective
+        if known and problem.single is not None:
+            values = problem.single[None].clone()
+        else:
+            proven = stages.named(MOST_PROBABLE)  # and there is nothing left to try
+            none = certificate is Certify.none or (
+                certificate is Certify.rest and proven and proven.details["proven"]
+            )
+            # What is left pays for scoring a better response again, and its neighbour's gradient.
+            counter.budget = counter.used + 1 if none else stages.total - _RESCORED_MORE
+            response, values = passes(counter, start, tolerance=2 * noise, **problem.among)
+        if not torch.equal(response, start):
+            counter.budget = stages.total
+            counter.count(1)
+        return []
+
+    stages.run("certificate", CERTIFICATE, work)
+    proven = certify(values, response, noise=noise, **problem.among)
+    if not torch.equal(response, start):
+        point = Point(stages.evaluations, proven.value, tuple(response.tolist()))
         by = finals[best].found_by.removesuffix(", polish") + ", polish"
-        finals = [polished._replace(found_by=by), *finals]
-        own = np.concatenate([context.own_rewards(torch.tensor([polished.point.response])), own])
+        finals = [finals[best]._replace(point=point, found_by=by), *finals]
+        own = np.concatenate([context.own_rewards(response[None]), own])
         best = 0
     order = [best, *(int(i) for i in np.argsort(-sign * own, kind="stable") if i != best)]
     finals = [finals[i] for i in order]
-    finals[0] = finals[0]._replace(one_opt=True)
-    spent = passes * certificate.evaluations + sweeps.evaluations((CERTIFICATE,))
+    finals[0] = finals[0]._replace(one_opt=proven.verdict in (ONE_OPT, TIE) or None)
     return SearchResult(
         context,
         stages,
         problem,
         finals,
         own[order],
-        certificate,
-        certified_at=(spent, time.perf_counter() - started),
+        proven,
         neighbour_values=values,
         objective=objective,
         **about,

@@ -11,6 +11,8 @@ from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, Share, existing_file
 
 LONGEST = 16
+LEAST = 20
+"""Evaluations that a search needs: samples of the noise, a start, a step."""
 Whole = Annotated[int, Ge(0)]
 
 
@@ -40,10 +42,22 @@ class Method(Enum):
     """How the best response is looked for."""
 
     auto = "auto"
-    """All responses where the budget allows it; else gradients, random changes and exhaustive
-    sweeps."""
+    """All responses where the budget allows it; else sweeps, gradients and random changes, as each
+    pays."""
     exhaustive = "exhaustive"
     """Every response of two tokens, whatever it costs."""
+
+
+class Certify(Enum):
+    """How many single changes of the result are tried before it is published."""
+
+    rest = "rest"
+    """All where a third of the budget pays for them; else the gradient's best of each position, a
+    twentieth of the budget and what is left."""
+    full = "full"
+    """All: the budget keeps as much for them."""
+    none = "none"
+    """None: nothing is proven."""
 
 
 @dataclass
@@ -59,9 +73,13 @@ class SearchSpec(Options):
     """optimal (the highest reward) or pessimal (the lowest)."""
     method: Method = Method.auto
     """auto, or exhaustive: every response of two tokens, whatever it costs."""
-    evaluations: Count = 250_000
-    """Budget of the whole search: start, gradient, random changes and polish. Where it pays for all
-    responses, all are tried. Certificate and baselines come on top."""
+    evaluations: Annotated[int, Ge(LEAST)] = 250_000
+    """Budget of the whole search, certificate and samples of the numerical noise included, at least
+    20. Where it pays for all responses, all are tried. Baselines and `check_gradient` come on
+    top."""
+    certificate: Certify = Certify.rest
+    """rest (all single changes of the result are tried where a third of the budget pays for them,
+    else the gradient's best of each position), full (all) or none."""
     allowed: list[Filter] = field(default_factory=lambda: [Filter.no_special])
     """Which tokens are allowed: no_special, ascii, words; [] allows every token."""
     allowed_path: str | None = None
@@ -77,23 +95,16 @@ class SearchSpec(Options):
     """Begin from the best response that the registry holds for the same model, prompts, goal,
     length, mode and tokens; false for searches that know nothing of one another."""
     restarts: Count = 8
-    """Starts of greedy coordinate gradient: the registry's best, beam winners, the best token
-    repeated, random ones."""
-    polish: Count = 8
-    """How many of the best responses are polished by exhaustive coordinate sweeps, as far as the
-    budget goes."""
-    gradient_share: Share = 0.1
-    """Share of the budget for greedy coordinate gradient."""
-    random_share: Share = 0.6
-    """Share of the budget for random single changes."""
-    beam_width: Whole = 4
-    """Responses kept at each length by the beam that gives the first starts, as far as a tenth of
-    the budget goes; 0 leaves it out."""
-    pairs: Whole = 300
-    """m: for two tokens, the pruned look is at the m best first by the m best second tokens, as far
+    """Random tokens that `check_gradient` begins from; and responses listed where all were
+    tried."""
+    beam_width: Whole = 0
+    """Responses kept at each length by a beam that gives the first start, as far as a tenth of the
+    budget goes; 0 leaves it out."""
+    pairs: Whole = 0
+    """m: for two tokens, a pruned look is at the m best first by the m best second tokens, as far
     as a third of the budget goes; 0 leaves it out."""
-    search_width: Count = 128
-    """Candidates evaluated a step."""
+    search_width: Count = 64
+    """Candidates evaluated in a step of the gradient."""
     top_k: Count = 256
     """Candidates kept for each position by the gradient."""
     step_size: Count = 2
@@ -104,23 +115,17 @@ class SearchSpec(Options):
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Share of the earlier gradients kept in the running mean, 0 to below 1."""
     buffer_size: Whole = 4
-    """Best responses kept as points to go on from, where nothing new is left near the best; 0 goes
-    on from the best candidate of the last step."""
+    """Of greedy coordinate gradient alone (a study, `check_gradient`): best responses kept as
+    points to go on from, where nothing new is left near the best; 0 goes on from the last one."""
     keep: Count = 1000
     """How many of the best and of the worst pairs an exhaustive search keeps."""
 
     def check(self) -> None:
-        """Baselines are a number or a switch; shares leave something to polish; only pairs are
-        exhausted."""
+        """Baselines are a number or a switch; only pairs are exhausted."""
         if not isinstance(self.baselines, int) or self.baselines < 0:
             raise ConfigError(
                 f"search.baselines={self.baselines!r}: give the evaluations of each baseline, such "
                 "as search.baselines=20000, or true (as many as the search took) or false"
-            )
-        if self.gradient_share + self.random_share > 1:
-            raise ConfigError(
-                f"search.gradient_share={self.gradient_share} and "
-                f"search.random_share={self.random_share} are more than the whole budget together"
             )
         if self.method is Method.exhaustive and self.length != 2:
             raise ConfigError(

@@ -22,7 +22,6 @@ from pessimal.scoring import identify as scans
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
-from pessimal.searching.procedure import Stage
 from pessimal.searching.provenance import SearchProvenance, identify
 from pessimal.searching.results import SearchResult, pair_tables
 from pessimal.searching.run import best_pairs, every_pair
@@ -74,7 +73,6 @@ def run(config: SearchConfig) -> float | None:
         total = config.search.evaluations
         with counted(provenance.name, unit="evaluations", total=total, bar=bar) as counter:
             live = _Live(counter, mirror, sign=config.search.goal.sign)
-            context.advance = counter.advance
             pairs = None
             if config.search.method is Method.exhaustive:
                 trainer = make_trainer(config.trainer, root=config.paths.cache)
@@ -90,8 +88,9 @@ def run(config: SearchConfig) -> float | None:
                 warm_starts=known,
                 exact=exact,
                 on_cost=live.cost,
-                on_stage=live.stage,
+                on_begin=live.begin,
                 on_best=live.best,
+                on_count=counter.advance,
             )
         # 3. What goes beside it: where cheaper ways stand among all pairs, and other lengths.
         if pairs:
@@ -119,6 +118,7 @@ def run(config: SearchConfig) -> float | None:
             summary=summary,
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
+        live.end(found.evaluations, best)
         mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
     shutil.rmtree(work, ignore_errors=True)
     print_checklist(results, found, known)
@@ -240,28 +240,30 @@ class _Live:
 
     def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
         self.counter, self.mirror, self.sign = counter, mirror, sign
-        self.sent = 0.0
+        self.sent, self.now, self.value = 0.0, "", ""
         self.waiting: dict[str, float] | None = None
 
     def cost(self, said: str, total: int) -> None:
         log.info("%s", said)
-        self.counter.begin("start", total=total)
+        self.counter.begin(self.counter.name, total=total)
+
+    def begin(self, name: str) -> None:
+        self.now = name
+        self._label()
 
     def best(self, evaluations: int, value: float) -> None:
+        self.value = f", best {self.sign * value:.4g}"
         self.waiting = {"search/evaluations": evaluations, "search/best": self.sign * value}
         self._send(1.0)
+        self._label()
 
-    def stage(self, stage: Stage) -> None:
+    def end(self, evaluations: int, value: float) -> None:
+        """The same number of evaluations as the manifest has."""
+        self.best(evaluations, value)
         self._send(0)
-        value = f" {self.sign * stage.curve[-1].value:.3f}" if stage.curve else ""
-        self.counter.begin(stage.name + value)
-        log.debug(
-            "%s:%s after %d evaluations, %.1f s",
-            stage.name,
-            value,
-            stage.evaluations,
-            stage.seconds,
-        )
+
+    def _label(self) -> None:
+        self.counter.begin(self.now + self.value)
 
     def _send(self, least: float) -> None:
         if self.waiting is not None and time.monotonic() - self.sent >= least:
@@ -273,7 +275,7 @@ def print_checklist(
     results: list[Result], found: SearchResult, known: Mapping[tuple[int, ...], str]
 ) -> None:
     """The response, who found it, and what is certain of it."""
-    title = f"{results[0].headline} Found by: {found.found_by}."
+    title = f"{results[0].headline} {found.evaluations:,} evaluations. By {found.found_by}."
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )

@@ -1,0 +1,161 @@
+"""The search beside each of its ways alone and beside plain sweeps, at equal evaluations.
+
+    python experiments/longer_answers/stages.py BUDGET SEEDS [CASE …]
+
+Cases are `model,length,goal`: siblings of the demo family (trained on first use, below CACHE),
+`llama` and `gpt2` (untrained networks with a head, on a sibling's tokenizer) and smollm2 (its
+log-probability). The search pays for its noise samples and its certificate out of the budget; the
+others need not. Rewards are the model's own, in float32, with the goal's sign. `short` is how far
+the search's mean is below the best single way's, as a share of the spread of all runs of the case.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+)
+
+import pessimal
+from pessimal.rewards.base import NetworkReward
+from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, climb
+from pessimal.searching.context import SearchContext
+from pessimal.searching.gcg import gcg, random_responses
+from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter
+from pessimal.searching.run import run
+from pessimal.searching.spec import Goal, SearchSpec
+
+CACHE = os.environ.get("CACHE", "runs/cache")
+PROMPTS = {"greatest": "What, in one word, is the greatest thing ever?"}
+CASES = (
+    *("plain-bpe-0,2,optimal", "plain-bpe-0,4,optimal", "plain-bpe-0,4,pessimal"),
+    *("alder-bpe-0,4,optimal", "alder-bpe-0,8,pessimal"),
+    *("llama,4,optimal", "llama,8,optimal", "gpt2,4,optimal"),
+)
+K, WIDEN = 256, 4  # of the plain sweeps
+
+
+def plain_sweeps(counter: EvaluationCounter, context: SearchContext, random: torch.Generator):
+    """Coordinate sweeps over the gradient's top K, four times as many where a sweep brings nothing,
+    a random start anew where all were tried: nothing of pessimal's but the counter."""
+    allowed, length = context.allowed, context.spec.length
+    tokens = int(allowed.sum())
+    while counter.left > GRADIENT_COST + 1:
+        point = random_responses(1, length=length, allowed=allowed, generator=random)[0]
+        value, k, unchanged, position = float(counter.values(point[None])), K, 0, 0
+        slope = counter.gradient(point)
+        while counter.left > GRADIENT_COST + 1:
+            order = slope[position].masked_fill(~allowed, -torch.inf).argsort(descending=True)
+            changes = point.repeat(min(k, tokens, counter.left), 1)
+            changes[:, position] = order[: len(changes)]
+            values = counter.values(changes, anchor=point)
+            if float(values.max()) > value:
+                point, value, unchanged = changes[values.argmax()], float(values.max()), 0
+                if counter.left > GRADIENT_COST + 1:
+                    slope = counter.gradient(point)
+            unchanged, position = unchanged + 1, (position + 1) % length
+            if unchanged > length:
+                if k >= tokens:
+                    break
+                k, unchanged = WIDEN * k, 0
+
+
+def one_way(way: str) -> Callable:
+    """The climb with one way alone."""
+
+    def look(counter: EvaluationCounter, context: SearchContext, random: torch.Generator):
+        among = {"length": context.spec.length, "allowed": context.allowed, "generator": random}
+        climb(counter, context.spec, ways=(way,), **among)
+
+    return look
+
+
+def greedy(counter: EvaluationCounter, context: SearchContext, random: torch.Generator):
+    """Greedy coordinate gradient, as `gcg` has it, from random starts, at most 2,500 each."""
+    among = {"allowed": context.allowed, "generator": random}
+    each = max(1, min(8, counter.left // 2500))
+    for _ in range(each):
+        start = random_responses(1, length=context.spec.length, **among)[0]
+        gcg(counter, start, context.spec, budget=counter.left // each or 1, **among)
+
+
+SINGLE = {
+    "sweeps": one_way(SWEEPS),
+    "gradient": one_way(GRADIENT),
+    "gcg": greedy,
+    "random": one_way(RANDOM),
+}
+WAYS = {**SINGLE, "plain sweeps": plain_sweeps}
+
+
+def model_of(name: str) -> NetworkReward:
+    """A reward by its name."""
+    if name not in ("llama", "gpt2"):
+        return pessimal.load(name, cache=CACHE)
+    tokenizer = pessimal.load("plain-bpe-0", cache=CACHE).tokenizer
+    torch.manual_seed(0)
+    shape = {"vocab_size": len(tokenizer), "num_labels": 1, "pad_token_id": 0}
+    network: torch.nn.Module
+    if name == "gpt2":
+        sizes = {"n_embd": 128, "n_layer": 4, "n_head": 4, "initializer_range": 0.2}
+        network = GPT2ForSequenceClassification(GPT2Config(**shape, **sizes))
+    else:
+        sizes = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4}
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}
+        network = LlamaForSequenceClassification(LlamaConfig(**shape, **sizes, **heads))
+    return pessimal.reward(network.eval(), tokenizer, name=name)
+
+
+def measure(case: str, budget: int, seeds: int) -> tuple[float, float]:
+    """Print one case; how far the search is below the best single way, and above plain sweeps."""
+    name, length, goal = case.split(",")
+    model = model_of(name)
+    options = {"length": int(length), "goal": Goal(goal), "evaluations": budget, "baselines": 0}
+    ends: dict[str, list[float]] = {way: [] for way in ("search", *WAYS)}
+    began = time.monotonic()
+    for seed in range(seeds):
+        context = SearchContext(model, PROMPTS, SearchSpec(**options), seed=seed)
+        found = run(context)
+        assert found.evaluations <= budget
+        ends["search"].append(found.sign * found.reward)
+        for way, look in WAYS.items():
+            counter = EvaluationCounter(context.objective(), budget=budget)
+            look(counter, context, torch.Generator().manual_seed(seed))
+            own = context.own_rewards(torch.tensor([counter.best.response]))
+            ends[way].append(found.sign * float(own[0]))
+    means = {way: float(np.mean(values)) for way, values in ends.items()}
+    every = np.concatenate(list(ends.values()))
+    spread = float(np.ptp(every)) or 1.0
+    short = (max(means[way] for way in SINGLE) - means["search"]) / spread
+    above = (means["search"] - means["plain sweeps"]) / spread
+    cells = "".join(f"{mean:11.4f}" for mean in means.values())
+    print(f"{case:24}{cells} | {short:+6.2f} {above:+6.2f} | {time.monotonic() - began:4.0f} s")
+    sys.stdout.flush()
+    return short, above
+
+
+def main() -> None:
+    """Print the table."""
+    budget, seeds, cases = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] or CASES
+    torch.set_num_threads(1)
+    print(f"{budget:,} evaluations each, {seeds} seeds; mean best reward, with the goal's sign")
+    named = "".join(f"{way:>12}"[-11:] for way in ("search", *WAYS))
+    print(f"{'':24}{named} |  short above")
+    table = np.array([measure(case, budget, seeds) for case in cases])
+    print(
+        f"short by more than .05 of the spread in {int((table[:, 0] > 0.05).sum())} of {len(table)}"
+        f" cases (mean {table[:, 0].mean():+.2f}); above plain sweeps in "
+        f"{int((table[:, 1] > 0).sum())}, below in {int((table[:, 1] < 0).sum())} (mean "
+        f"{table[:, 1].mean():+.2f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
