@@ -311,6 +311,13 @@ def _share(verdict: str, cases: int, n: int, result: Result) -> Made:
     }
 
 
+def counts_of(found: Sequence[Verdict]) -> dict[str, Any]:
+    """What a list of runs should show."""
+    said = [one.verdict for one in found]
+    failed = [one.check for one in found if one.verdict == FAIL]
+    return {"passed": said.count(PASS), "failed": len(failed), "failed_checks": failed}
+
+
 def audit_result(found: Sequence[Verdict], name: str) -> Result:
     """The verdicts as a Result: one row a check, in the order of CHECKS; W&B's summary has each
     verdict and value under keys that are the same for every model."""
@@ -333,7 +340,7 @@ def audit_result(found: Sequence[Verdict], name: str) -> Result:
     ]
     numbers = ["value", "low", "high", "limit"]
     table = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float) | {"n": "Int64"})
-    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in (PASS, FAIL)}
+    counts = counts_of(found)
     measured = sum(one.verdict != NOT_MEASURED for one in found)
     summary: dict[str, Any] = {}
     for one in found:
@@ -342,9 +349,9 @@ def audit_result(found: Sequence[Verdict], name: str) -> Result:
     return Result(
         AUDIT,
         table,
-        headline=f"{name}: {counts[FAIL]} of {measured} checks fail, {counts[PASS]} pass.",
+        headline=f"{name}: {counts['failed']} of {measured} checks fail, {counts['passed']} pass.",
         method=AUDIT,
-        estimate=Estimate("checks that fail", counts[FAIL], measured, "checks"),
+        estimate=Estimate("checks that fail", counts["failed"], measured, "checks"),
         weight=1.0,
         summary=summary,
     )

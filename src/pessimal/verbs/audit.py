@@ -27,6 +27,7 @@ from pessimal.auditing.verdicts import (
     THRESHOLDS,
     Verdict,
     audit_result,
+    counts_of,
     verdicts,
 )
 from pessimal.checking import CheckPlan, check, grading
@@ -123,8 +124,7 @@ def run(config: AuditConfig) -> None:
             name,
             key=key,
             inputs=[*inputs, *made.inputs],
-            summary={"model": reward.name, **source}
-            | {f"{one.check}/verdict": one.verdict for one in found},
+            summary={"model": reward.name, **source} | counts_of(found),
             files=dict(zip(exports.FILES, texts, strict=True)),
             skipped=made.skipped,
         )
