@@ -161,6 +161,20 @@ def test_a_small_budget_leaves_out_and_says_what_would_do_it(command, clean, tmp
     assert "pessimal scan" in err
 
 
+def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
+    command, clean, tmp_path, monkeypatch
+):
+    scan = ["scan", str(clean), "prompts=[greatest,worst]", "tracking=off"]
+    assert command(*scan)[0] == 0
+    monkeypatch.setattr(SearchContext, "rate", lambda self: 100.0)
+    small = ["budget=26s", "tracking=off", "page=false"]
+    assert command("audit", str(clean), QUICK[0], *small)[0] == 0
+    found = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
+    assert found["one_word"] != NOT_MEASURED
+    versions = (tmp_path / "runs/registry/score-table").glob("*/v1")
+    assert list(versions) == []
+
+
 def test_every_model_has_the_same_keys_at_wandb(command, clean, monkeypatch):
     runs = []
 

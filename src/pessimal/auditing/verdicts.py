@@ -5,7 +5,7 @@ nothing was found that holds, and the interval does not reach beyond the limit; 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from scipy import stats
 from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
+from pessimal.tables.score_table import ScoreTable
 
 PASS, FAIL, LOOK, NOT_MEASURED = "pass", "fail", "look", "not measured"
 NOT_ASKED = "does not apply"
@@ -309,6 +310,16 @@ def _share(verdict: str, cases: int, n: int, result: Result) -> Made:
         "n": n,
         **_from(result),
     }
+
+
+def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
+    """A search's Results; the first in standard deviations of the prompt's single tokens."""
+    rewards, best = table.rows["reward"], results[0].table["reward"].iloc[0]
+    value = float((best - rewards.mean()) / rewards.std(ddof=0))
+    label = "best response found, SD above the mean token"
+    estimate = Estimate(label, value, evaluations, "evaluations")
+    first = replace(results[0], name="push", estimate=estimate, effect=None)
+    return [first, *results[1:]]
 
 
 def counts_of(found: Sequence[Verdict]) -> dict[str, Any]:

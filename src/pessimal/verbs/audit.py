@@ -28,6 +28,7 @@ from pessimal.auditing.verdicts import (
     Verdict,
     audit_result,
     counts_of,
+    push,
     verdicts,
 )
 from pessimal.checking import CheckPlan, check, grading
@@ -44,11 +45,12 @@ from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.spec import Kind
+from pessimal.scoring.scan import identify_all
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.tables.result import Estimate, Result
+from pessimal.tables.result import Result
 from pessimal.tables.table_set import table_sets
 from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import opened
@@ -170,9 +172,13 @@ class Scope:
     """Of each part, or of the least of it where it does not fit."""
 
 
-def fitting(config: AuditConfig, rate: float, vocabulary: int) -> Scope:
+def fitting(config: AuditConfig, rate: float, vocabulary: int, *, is_scanned: bool) -> Scope:
     """What fits into the budget, by a rate of evaluations a second; the order of the parts is that
-    in which they are served, and a scan leaves two fifths to the others."""
+    in which they are served, and a scan leaves two fifths to the others.
+
+    Args:
+        is_scanned: whether the registry has the scans of the whole vocabulary.
+    """
     left = config.seconds - CHECKED / rate
     seconds = {"check": CHECKED / rate}
 
@@ -187,7 +193,8 @@ def fitting(config: AuditConfig, rate: float, vocabulary: int) -> Scope:
         return 0
 
     several = [n for n in SCANS if n is None or n < vocabulary]
-    passes = 2 * len(config.prompts)  # states of words take a second forward
+    # States of words take a second forward.
+    passes = 0 if is_scanned else 2 * len(config.prompts)
     scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
     added = most("additions", {n: float(n * config.n_contexts) for n in ADDITIONS}, 0.8)
     sizes = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
@@ -213,7 +220,13 @@ def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made
     asked, made, typed = Asked(config), Made(), _typed(config)
     first = next(iter(config.prompts))
     context = open_context(asked.search, [first])
-    scope = fitting(config, context.rate(), len(context.vocabulary.rows))
+    words = context.vocabulary
+    asks = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
+    scans = identify_all(model, config.prompts, candidates=words, **asks)
+    is_scanned = not config.force and all(
+        registry.find("score-table", one.key()) is not None for one in scans
+    )
+    scope = fitting(config, context.rate(), len(words.rows), is_scanned=is_scanned)
     policy = _policy(config) if scope.forecast else None
     _announce(config, scope, policy)
     # 1. Read, served and fed right.
@@ -280,16 +293,6 @@ def served(config: CheckConfig) -> Result:
     """What the server does, under a name of its own beside the suite's."""
     found, model, _ = check_served.served(config)
     return replace(served_result(found, model.name), name="served")
-
-
-def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
-    """A search's Results; the first in standard deviations of the prompt's single tokens."""
-    rewards, best = table.rows["reward"], results[0].table["reward"].iloc[0]
-    value = float((best - rewards.mean()) / rewards.std(ddof=0))
-    label = "best response found, SD above the mean token"
-    estimate = Estimate(label, value, evaluations, "evaluations")
-    first = replace(results[0], name="push", estimate=estimate, effect=None)
-    return [first, *results[1:]]
 
 
 def _tables(config: ScanConfig, registry: Registry, made: Made) -> list[ScoreTable]:
