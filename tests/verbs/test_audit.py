@@ -137,7 +137,27 @@ def test_a_model_is_no_change_from_itself(command, clean, tmp_path):
     assert code == 0, err
     numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
     assert {row["verdict"] for row in numbers} == {PASS}
-    assert "nothing changed" in err
+    assert "nothing by more than a seed" in err
+
+
+def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
+    command, clean, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(audit, "SCANS", (None, 500))
+    monkeypatch.setattr(audit, "ADDITIONS", (100,))
+    options = [QUICK[0], "n_contexts=6", "tracking=off", "page=false"]
+    assert command("audit", str(clean), *options, "budget=5m")[0] == 0
+    scores = tmp_path / "runs/registry/score-table"
+    assert not list(scores.glob("*frequent500*"))
+    shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
+    monkeypatch.setattr(SearchContext, "rate", lambda self: 150.0)
+    later = ["baseline=audit/clean", "name=later", "budget=60s", "seed=1", "force=true"]
+    assert command("audit", str(clean), *options, *later)[0] == 0
+    numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
+    kinds = {row["kind"]: row["verdict"] for row in numbers}
+    assert kinds["scale"] == NOT_MEASURED
+    assert "vocabulary" not in kinds
+    assert not list(scores.glob("*frequent500*")), "no smaller scan in its place"
 
 
 def test_a_model_that_reads_another_token_than_its_class_fails(command, checkpoint, tmp_path):

@@ -177,7 +177,8 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
 
 
 def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
-    """The lowest axis that holds after correction, beside random heads too; else all axes."""
+    """Of the axes that hold after correction, the one whose interval ends lowest; else all axes.
+    Without random heads that say that training did it, no FAIL."""
     if (result := evidence.get("identity")) is None:
         return None
     table = result.table
@@ -186,7 +187,7 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     below = rows[(rows["p_holm"] <= LEVEL) & (rows["d"] < 0)]
     every = rows[rows["axis"] == ALL_AXES]
     chosen = below if len(below) else every if len(every) else rows
-    row = chosen.sort_values("d", kind="stable").iloc[0]
+    row = chosen.loc[(chosen["high"] / chosen["reward_sd"]).idxmin()]
     low, high = (float(row[end] / row["reward_sd"]) for end in ("low", "high"))
     beyond_heads = not pd.isna(row["random_head"]) and row["random_head"] <= LEVEL
     limit = threshold.limit

@@ -98,7 +98,9 @@ def run(config: AuditConfig) -> None:
         return _end(json.loads((known[0] / exports.FILES[0]).read_text("utf-8")), known[0])
     # 2. The Results of the other verbs.
     is_grader = isinstance(reward, CallableReward)
-    made = _of_grader(reward, config) if is_grader else _of_network(reward, config, registry)
+    made = (
+        _of_grader(reward, config) if is_grader else _of_network(reward, config, registry, baseline)
+    )
     # 3. Verdicts, and what changed.
     found = verdicts({result.name: result for result in made.results}, made.left_out)
     numbers = changes.metrics({result.name: result for result in made.results}, made.tables)
@@ -172,12 +174,20 @@ class Scope:
     """Of each part, or of the least of it where it does not fit."""
 
 
-def fitting(config: AuditConfig, rate: float, vocabulary: int, *, is_scanned: bool) -> Scope:
+def fitting(
+    config: AuditConfig,
+    rate: float,
+    vocabulary: int,
+    *,
+    is_scanned: bool = False,
+    sizes: Sequence[int | None] = SCANS,
+) -> Scope:
     """What fits into the budget, by a rate of evaluations a second; the order of the parts is that
     in which they are served, and a scan leaves two fifths to the others.
 
     Args:
         is_scanned: whether the registry has the scans of the whole vocabulary.
+        sizes: how many tokens may be scanned, the most first; None for all.
     """
     left = config.seconds - CHECKED / rate
     seconds = {"check": CHECKED / rate}
@@ -192,7 +202,7 @@ def fitting(config: AuditConfig, rate: float, vocabulary: int, *, is_scanned: bo
                 return choice
         return 0
 
-    several = [n for n in SCANS if n is None or n < vocabulary]
+    several = [n for n in sizes if n is None or n < vocabulary]
     # States of words take a second forward.
     passes = 0 if is_scanned else 2 * len(config.prompts)
     scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
@@ -213,7 +223,9 @@ def _of_grader(reward: Reward, config: AuditConfig) -> Made:
     return Made(results, dict.fromkeys(checks, (nothing, "")), scope)
 
 
-def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made:
+def _of_network(
+    reward: Reward, config: AuditConfig, registry: Registry, baseline: "Baseline | None"
+) -> Made:
     """Read right, served and fed right; what it wants and ranks down, what buys reward; how far it
     can be pushed; what optimising it would do."""
     model = require_network(reward, "audit", "gradient")
@@ -226,7 +238,8 @@ def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made
     is_scanned = not config.force and all(
         registry.find("score-table", one.key()) is not None for one in scans
     )
-    scope = fitting(config, context.rate(), len(words.rows), is_scanned=is_scanned)
+    sizes = SCANS if baseline is None else (baseline.tokens,)
+    scope = fitting(config, context.rate(), len(words.rows), is_scanned=is_scanned, sizes=sizes)
     policy = _policy(config) if scope.forecast else None
     _announce(config, scope, policy)
     # 1. Read, served and fed right.
@@ -415,10 +428,18 @@ class Baseline:
             log.warning("some score tables of %s are gone: order is not compared", wanted)
         return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
 
+    @property
+    def tokens(self) -> int | None:
+        """How many of the most frequent tokens it scanned; None for all."""
+        name = self.tables[0].provenance.candidates if self.tables else ""
+        return int(name.removeprefix("frequent")) if name.startswith("frequent") else None
+
     def changes(
         self, now: Mapping[str, float], tables: Sequence[ScoreTable], found: Sequence[Verdict]
     ) -> pd.DataFrame:
-        """What this audit measured otherwise."""
+        """What this audit measured otherwise; nothing of scans of another size is compared."""
+        if not tables or not self.tables:
+            now, tables = {}, []
         before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}
         earlier = {one["check"]: one["verdict"] for one in self.audit["verdicts"]}
         alike = changes.resemblance(tables, self.tables)
@@ -494,7 +515,7 @@ def _end(audit: Mapping[str, Any], folder: Path) -> None:
     beyond = [row for row in since["numbers"] if row["verdict"] == FAIL] if since else []
     if since:
         names = ", ".join(f"{row['kind']} {row['part']}".strip() for row in beyond)
-        said = f"changed by more than a seed changes: {names}" if beyond else "nothing changed"
+        said = f"changed by more than a seed: {names}" if beyond else "nothing by more than a seed"
         show(Text(f"Since {since['baseline']}: {said}."))
     print_path(folder)
     failed = [one["check"] for one in audit["verdicts"] if one["verdict"] == FAIL]
