@@ -179,8 +179,8 @@ def fitting(
     rate: float,
     vocabulary: int,
     *,
-    is_scanned: bool = False,
-    sizes: Sequence[int | None] = SCANS,
+    is_scanned: bool,
+    sizes: Sequence[int | None],
 ) -> Scope:
     """What fits into the budget, by a rate of evaluations a second; the order of the parts is that
     in which they are served, and a scan leaves two fifths to the others.
@@ -202,14 +202,14 @@ def fitting(
                 return choice
         return 0
 
-    several = [n for n in sizes if n is None or n < vocabulary]
+    several = dict.fromkeys(n if n and n < vocabulary else None for n in sizes)
     # States of words take a second forward.
     passes = 0 if is_scanned else 2 * len(config.prompts)
     scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
     added = most("additions", {n: float(n * config.n_contexts) for n in ADDITIONS}, 0.8)
-    sizes = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
+    searches = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
     beside = config.length * min(vocabulary, scan or vocabulary)  # the certificate
-    push = most("push", {n: float(n + 2 * beside) for n in sizes}, 0.9)
+    push = most("push", {n: float(n + 2 * beside) for n in searches}, 0.9)
     forecast = bool(most("forecast", {True: float(POLICY)}, 1.0))
     return Scope(scan, added, push, forecast, seconds)
 
@@ -233,7 +233,7 @@ def _of_network(
     first = next(iter(config.prompts))
     context = open_context(asked.search, [first])
     words = context.vocabulary
-    asks = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
+    asks: dict[str, Any] = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
     scans = identify_all(model, config.prompts, candidates=words, **asks)
     is_scanned = not config.force and all(
         registry.find("score-table", one.key()) is not None for one in scans
