@@ -1,11 +1,12 @@
 """`pessimal audit`: one command before a training; a verdict a check, and an exit code."""
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +41,7 @@ from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import AuditConfig, CheckConfig, CompareConfig, ReportConfig, ScanConfig
 from pessimal.config.schema import SearchConfig as SearchOptions
 from pessimal.config.schema.scan import CandidatesSpec, Slot
-from pessimal.errors import InputError, TableError, WorkError
+from pessimal.errors import InputError, UserError, WorkError
 from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.callable import CallableReward
@@ -158,6 +159,16 @@ class Made:
     """References of what was made from."""
     skipped: dict[str, str] = field(default_factory=dict)
 
+    @contextlib.contextmanager
+    def trying(self, check: str) -> Iterator[None]:
+        """A part that this reward may not allow, such as answers longer than it reads: then its
+        check is not measured, and the others stay."""
+        try:
+            yield
+        except UserError as error:
+            log.warning("%s is not measured: %s", check, error)
+            self.left_out[check] = str(error), ""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -270,15 +281,15 @@ def _of_network(
         made.tables = _tables(replace(asked.scan, candidates=spec), registry, made)
         n, prompts = len(made.tables[0].rows), ", ".join(config.prompts)
         made.scope["scan"] = f"{n:,} tokens on {prompts}"
-        try:
+        with made.trying("one_word"):
             made.results.append(one_word(made.tables))
-        except TableError as error:
-            made.left_out["one_word"] = str(error), ""
     if scope.added:
         spec = CandidatesSpec(most=scope.added)
         slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
-        contexts = _tables(slots, registry, made)
-        made.scope["additions"] = f"{len(contexts[0].rows):,} tokens behind {len(contexts)} answers"
+        with made.trying("additions"):
+            contexts = _tables(slots, registry, made)
+            n = len(contexts[0].rows)
+            made.scope["additions"] = f"{n:,} tokens behind {len(contexts)} answers"
     else:
         command = f"pessimal scan {typed} slot=after"
         made.left_out["additions"] = _late(scope, "additions"), command
@@ -286,18 +297,22 @@ def _of_network(
     # 3. How far it can be pushed.
     if scope.evaluations and made.tables:
         size = replace(asked.search.search, evaluations=scope.evaluations)
-        context = open_context(replace(asked.search, search=size), [first])
-        made.results += push(search(context).results, made.tables[0], scope.evaluations)
-        made.scope["push"] = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
+        with made.trying("push"):
+            context = open_context(replace(asked.search, search=size), [first])
+            made.results += push(search(context).results, made.tables[0], scope.evaluations)
+            said = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
+            made.scope["push"] = said
     else:
         command = f"pessimal search {typed} prompt={first} search.length={config.length}"
-        made.left_out["push"] = _late(scope, "push"), command
+        why = _late(scope, "push") if made.tables else "no prompt was scanned, to compare with"
+        made.left_out["push"] = why, command
     # 4. What optimising it would do.
     if policy is None:
         why = _late(scope, "forecast") if not scope.forecast else "no policy is named or at hand"
         made.left_out["forecast"] = why, f"pessimal audit {typed} policy=POLICY"
     else:
-        _forecast(policy, asked, config, registry, made)
+        with made.trying("forecast"):
+            _forecast(policy, asked, config, registry, made)
     made.left_out.setdefault("ceiling", ("no bound on a head is known here", ""))
     return made
 
@@ -377,6 +392,8 @@ class Asked:
         )
         first = next(iter(config.prompts))
         self.search = _options(SearchOptions, "search", config, **own, search=spec, prompt=first)
+        if config.policy is not None:  # of which there may be none
+            replace(self.scan, policy=config.policy)
         self.compare = _options(CompareConfig, "compare", config)
         self.served = self.fed = None
         if config.url is not None:
