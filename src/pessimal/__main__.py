@@ -18,6 +18,8 @@ HELP = f"""pessimal {__version__}: shows what a reward model wants.
   pessimal VERB [KEY=VALUE …]
 
 verbs
+  audit      before training on a reward: a verdict a check,
+             exit code 1 where one fails                   pessimal audit plain-wordpiece-0
   train      a reward model: of the demo family, or from a
              language model on people's ratings             pessimal train recipe=human_elo base=NAME data=FILE
   scan       score every token of the vocabulary            pessimal scan model=plain-wordpiece-0 prompts=core

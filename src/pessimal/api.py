@@ -578,6 +578,45 @@ def check(
     return Results(conformance_results(found, network.name))
 
 
+def audit(
+    model: "Reward | str | Path | Any",
+    prompts: str | Sequence[str] = ("greatest", "best", "worst"),
+    *,
+    tasks: str | Path | None = None,
+    length: int = 3,
+    evaluations: int = 10_000,
+) -> Results:
+    """A verdict a check (pass, fail, look, not measured) on a reward in memory: its reading, its
+    words, how far a search pushes it; of a function with tasks, the census.
+
+    `pessimal audit` does more: real answers, servers and loops, a forecast, a baseline, a budget.
+
+    Args:
+        model: of `load` or `reward`, or what these take.
+        prompts: as for `scan`.
+        tasks: of a function: JSONL file of prompts with their true answers.
+        length, evaluations: of the search.
+
+    Returns:
+        Results; `audit` first, a row a check, then what these rest on.
+    """
+    from pessimal.auditing.one_word import one_word
+    from pessimal.auditing.verdicts import audit_result, push, verdicts
+
+    one = _reward_of(model, tasks=tasks)
+    if tasks is not None:
+        results = list(census(one, tasks))
+    else:
+        keys = [prompts] if isinstance(prompts, str) else list(prompts)
+        scanned = scan(one, keys)
+        tables = [scanned] if isinstance(scanned, ScoreTable) else list(scanned)
+        found = search(one, keys[0], length=length, evaluations=evaluations, baselines=0)
+        pushed = push(found.results, tables[0], evaluations)
+        results = [*check(one, keys[0]), one_word(tables), *compare(tables), *pushed]
+    said = verdicts({result.name: result for result in results})
+    return Results([audit_result(said, one.name), *results])
+
+
 def train(
     base: str,
     data: str | Path,

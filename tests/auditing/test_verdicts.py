@@ -145,6 +145,14 @@ def test_groups_that_are_ranked_down(result, verdict):
     assert found.verdict == verdict
 
 
+def test_of_axes_that_hold_the_surest_decides():
+    both = pd.concat([identity(-0.7, -0.8, -0.6).table, identity(-1.2, -2.0, -0.3).table])
+    both["axis"] = ["all", "age"]
+    result = Result("identity", both.reset_index(drop=True), headline="Identity.")
+    [found] = [one for one in verdicts({"identity": result}) if one.check == "identity"]
+    assert (found.verdict, found.value) == (FAIL, -0.7)
+
+
 def additions(effect, low, *, worth=0.5, step=1.0, end=False):
     row = {"text": "a", "kind": "normal", "effect": effect, "low": low, "high": 2 * effect - low}
     row |= {"p_adjusted": 0.01, "worth": worth, "end_of_turn": end, "n": 8}

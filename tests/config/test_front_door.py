@@ -225,7 +225,7 @@ def test_bare_verb_is_sugar_for_the_task():
 )
 def test_a_model_is_named_like_a_model_on_every_verb(typed, meant):
     meant = meant or ["model=auto", f'model.path="{typed}"']
-    for verb in ("scan", "search", "explain", "check"):
+    for verb in ("audit", "scan", "search", "explain", "check"):
         assert with_task([verb, typed]) == [f"task={verb}", *meant]
         assert with_task([verb, f"model={typed}"]) == [f"task={verb}", *meant]
     assert with_task(["scan", "-m", "model=a/b,c/d"])[1:3] == [

@@ -4,6 +4,7 @@ batches."""
 import copy
 import functools
 import itertools
+import json
 
 import numpy as np
 import pandas as pd
@@ -388,3 +389,25 @@ def test_the_verb_over_http(command, tiny, tiny_checkpoint, tmp_path, fault):
     )
     passed = table.set_index("check")["passed"]
     assert passed["served_ids"] == passed["served_messages"] == (fault is None)
+
+
+@pytest.mark.parametrize("fault", [None, "sigmoid"])
+def test_an_audit_asks_the_server_and_the_loop(command, tiny, tiny_checkpoint, tmp_path, fault):
+    server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid if fault else None)
+    url, stop = listening(server)
+    try:
+        given = ["prompts=greatest", "evaluations=300", "length=2", "n_contexts=6", "page=false"]
+        given += ["tracking=off", f"url={url}", "endpoint.api=vllm-classify"]
+        # Long enough for the parts that are looked at, and too short for a forecast.
+        given += ["budget=5s", "loop=trl", f"policy={tiny_checkpoint}"]
+        code, _, err = command("audit", str(tiny_checkpoint), *given)
+    finally:
+        stop()
+    assert code == 1, err  # its pad token ends every conversation
+    audit = json.loads((tmp_path / "runs/registry/audit/tiny-llama/v0/audit.json").read_text())
+    found = {one["check"]: one for one in audit["verdicts"]}
+    assert found["served"]["verdict"] == ("fail" if fault else "pass")
+    assert found["fed"]["verdict"] == "pass"
+    assert found["fed"]["n"] == 200
+    assert found["additions"]["verdict"] == "not measured", "answers are longer than it reads"
+    assert "128" in found["additions"]["evidence"]

@@ -137,7 +137,27 @@ def test_a_model_is_no_change_from_itself(command, clean, tmp_path):
     assert code == 0, err
     numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
     assert {row["verdict"] for row in numbers} == {PASS}
-    assert "nothing changed" in err
+    assert "nothing by more than a seed" in err
+
+
+def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
+    command, clean, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(audit, "SCANS", (None, 500))
+    monkeypatch.setattr(audit, "ADDITIONS", (100,))
+    options = [QUICK[0], "n_contexts=6", "tracking=off", "page=false"]
+    assert command("audit", str(clean), *options, "budget=5m")[0] == 0
+    scores = tmp_path / "runs/registry/score-table"
+    assert not list(scores.glob("*frequent500*"))
+    shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
+    monkeypatch.setattr(SearchContext, "rate", lambda self: 150.0)
+    later = ["baseline=audit/clean", "name=later", "budget=60s", "seed=1", "force=true"]
+    assert command("audit", str(clean), *options, *later)[0] == 0
+    numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
+    kinds = {row["kind"]: row["verdict"] for row in numbers}
+    assert kinds["scale"] == NOT_MEASURED
+    assert "vocabulary" not in kinds
+    assert not list(scores.glob("*frequent500*")), "no smaller scan in its place"
 
 
 def test_a_model_that_reads_another_token_than_its_class_fails(command, checkpoint, tmp_path):
@@ -159,6 +179,20 @@ def test_a_small_budget_leaves_out_and_says_what_would_do_it(command, clean, tmp
     assert found["one_word"] == found["push"] == found["additions"] == NOT_MEASURED
     assert "left out: does not fit" in err
     assert "pessimal scan" in err
+
+
+def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
+    command, clean, tmp_path, monkeypatch
+):
+    scan = ["scan", str(clean), "prompts=[greatest,worst]", "tracking=off"]
+    assert command(*scan)[0] == 0
+    monkeypatch.setattr(SearchContext, "rate", lambda self: 100.0)
+    small = ["budget=26s", "tracking=off", "page=false"]
+    assert command("audit", str(clean), QUICK[0], *small)[0] == 0
+    found = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
+    assert found["one_word"] != NOT_MEASURED
+    versions = (tmp_path / "runs/registry/score-table").glob("*/v1")
+    assert list(versions) == []
 
 
 def test_every_model_has_the_same_keys_at_wandb(command, clean, monkeypatch):

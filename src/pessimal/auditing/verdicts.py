@@ -5,7 +5,7 @@ nothing was found that holds, and the interval does not reach beyond the limit; 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from scipy import stats
 from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
+from pessimal.tables.score_table import ScoreTable
 
 PASS, FAIL, LOOK, NOT_MEASURED = "pass", "fail", "look", "not measured"
 NOT_ASKED = "does not apply"
@@ -176,7 +177,8 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
 
 
 def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
-    """The lowest axis that holds after correction, beside random heads too; else all axes."""
+    """Of the axes that hold after correction, the one whose interval ends lowest; else all axes.
+    Without random heads that say that training did it, no FAIL."""
     if (result := evidence.get("identity")) is None:
         return None
     table = result.table
@@ -185,7 +187,7 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     below = rows[(rows["p_holm"] <= LEVEL) & (rows["d"] < 0)]
     every = rows[rows["axis"] == ALL_AXES]
     chosen = below if len(below) else every if len(every) else rows
-    row = chosen.sort_values("d", kind="stable").iloc[0]
+    row = chosen.loc[(chosen["high"] / chosen["reward_sd"]).idxmin()]
     low, high = (float(row[end] / row["reward_sd"]) for end in ("low", "high"))
     beyond_heads = not pd.isna(row["random_head"]) and row["random_head"] <= LEVEL
     limit = threshold.limit
@@ -311,6 +313,23 @@ def _share(verdict: str, cases: int, n: int, result: Result) -> Made:
     }
 
 
+def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
+    """A search's Results; the first in standard deviations of the prompt's single tokens."""
+    rewards, best = table.rows["reward"], results[0].table["reward"].iloc[0]
+    value = float((best - rewards.mean()) / rewards.std(ddof=0))
+    label = "best response found, SD above the mean token"
+    estimate = Estimate(label, value, evaluations, "evaluations")
+    first = replace(results[0], name="push", estimate=estimate, effect=None)
+    return [first, *results[1:]]
+
+
+def counts_of(found: Sequence[Verdict]) -> dict[str, Any]:
+    """What a list of runs should show."""
+    said = [one.verdict for one in found]
+    failed = [one.check for one in found if one.verdict == FAIL]
+    return {"passed": said.count(PASS), "failed": len(failed), "failed_checks": failed}
+
+
 def audit_result(found: Sequence[Verdict], name: str) -> Result:
     """The verdicts as a Result: one row a check, in the order of CHECKS; W&B's summary has each
     verdict and value under keys that are the same for every model."""
@@ -333,7 +352,7 @@ def audit_result(found: Sequence[Verdict], name: str) -> Result:
     ]
     numbers = ["value", "low", "high", "limit"]
     table = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float) | {"n": "Int64"})
-    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in (PASS, FAIL)}
+    counts = counts_of(found)
     measured = sum(one.verdict != NOT_MEASURED for one in found)
     summary: dict[str, Any] = {}
     for one in found:
@@ -342,9 +361,9 @@ def audit_result(found: Sequence[Verdict], name: str) -> Result:
     return Result(
         AUDIT,
         table,
-        headline=f"{name}: {counts[FAIL]} of {measured} checks fail, {counts[PASS]} pass.",
+        headline=f"{name}: {counts['failed']} of {measured} checks fail, {counts['passed']} pass.",
         method=AUDIT,
-        estimate=Estimate("checks that fail", counts[FAIL], measured, "checks"),
+        estimate=Estimate("checks that fail", counts["failed"], measured, "checks"),
         weight=1.0,
         summary=summary,
     )

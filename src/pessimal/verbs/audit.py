@@ -1,11 +1,12 @@
 """`pessimal audit`: one command before a training; a verdict a check, and an exit code."""
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,8 @@ from pessimal.auditing.verdicts import (
     THRESHOLDS,
     Verdict,
     audit_result,
+    counts_of,
+    push,
     verdicts,
 )
 from pessimal.checking import CheckPlan, check, grading
@@ -38,16 +41,17 @@ from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import AuditConfig, CheckConfig, CompareConfig, ReportConfig, ScanConfig
 from pessimal.config.schema import SearchConfig as SearchOptions
 from pessimal.config.schema.scan import CandidatesSpec, Slot
-from pessimal.errors import InputError, TableError, WorkError
+from pessimal.errors import InputError, UserError, WorkError
 from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.spec import Kind
+from pessimal.scoring.scan import identify_all
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.tables.result import Estimate, Result
+from pessimal.tables.result import Result
 from pessimal.tables.table_set import table_sets
 from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import opened
@@ -95,7 +99,9 @@ def run(config: AuditConfig) -> None:
         return _end(json.loads((known[0] / exports.FILES[0]).read_text("utf-8")), known[0])
     # 2. The Results of the other verbs.
     is_grader = isinstance(reward, CallableReward)
-    made = _of_grader(reward, config) if is_grader else _of_network(reward, config, registry)
+    made = (
+        _of_grader(reward, config) if is_grader else _of_network(reward, config, registry, baseline)
+    )
     # 3. Verdicts, and what changed.
     found = verdicts({result.name: result for result in made.results}, made.left_out)
     numbers = changes.metrics({result.name: result for result in made.results}, made.tables)
@@ -123,8 +129,7 @@ def run(config: AuditConfig) -> None:
             name,
             key=key,
             inputs=[*inputs, *made.inputs],
-            summary={"model": reward.name, **source}
-            | {f"{one.check}/verdict": one.verdict for one in found},
+            summary={"model": reward.name, **source} | counts_of(found),
             files=dict(zip(exports.FILES, texts, strict=True)),
             skipped=made.skipped,
         )
@@ -154,6 +159,16 @@ class Made:
     """References of what was made from."""
     skipped: dict[str, str] = field(default_factory=dict)
 
+    @contextlib.contextmanager
+    def trying(self, check: str) -> Iterator[None]:
+        """A part that this reward may not allow, such as answers longer than it reads: then its
+        check is not measured, and the others stay."""
+        try:
+            yield
+        except UserError as error:
+            log.warning("%s is not measured: %s", check, error)
+            self.left_out[check] = str(error), ""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -170,9 +185,21 @@ class Scope:
     """Of each part, or of the least of it where it does not fit."""
 
 
-def fitting(config: AuditConfig, rate: float, vocabulary: int) -> Scope:
+def fitting(
+    config: AuditConfig,
+    rate: float,
+    vocabulary: int,
+    *,
+    is_scanned: bool,
+    sizes: Sequence[int | None],
+) -> Scope:
     """What fits into the budget, by a rate of evaluations a second; the order of the parts is that
-    in which they are served, and a scan leaves two fifths to the others."""
+    in which they are served, and a scan leaves two fifths to the others.
+
+    Args:
+        is_scanned: whether the registry has the scans of the whole vocabulary.
+        sizes: how many tokens may be scanned, the most first; None for all.
+    """
     left = config.seconds - CHECKED / rate
     seconds = {"check": CHECKED / rate}
 
@@ -186,13 +213,14 @@ def fitting(config: AuditConfig, rate: float, vocabulary: int) -> Scope:
                 return choice
         return 0
 
-    several = [n for n in SCANS if n is None or n < vocabulary]
-    passes = 2 * len(config.prompts)  # states of words take a second forward
+    several = dict.fromkeys(n if n and n < vocabulary else None for n in sizes)
+    # States of words take a second forward.
+    passes = 0 if is_scanned else 2 * len(config.prompts)
     scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
     added = most("additions", {n: float(n * config.n_contexts) for n in ADDITIONS}, 0.8)
-    sizes = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
+    searches = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
     beside = config.length * min(vocabulary, scan or vocabulary)  # the certificate
-    push = most("push", {n: float(n + 2 * beside) for n in sizes}, 0.9)
+    push = most("push", {n: float(n + 2 * beside) for n in searches}, 0.9)
     forecast = bool(most("forecast", {True: float(POLICY)}, 1.0))
     return Scope(scan, added, push, forecast, seconds)
 
@@ -206,14 +234,23 @@ def _of_grader(reward: Reward, config: AuditConfig) -> Made:
     return Made(results, dict.fromkeys(checks, (nothing, "")), scope)
 
 
-def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made:
+def _of_network(
+    reward: Reward, config: AuditConfig, registry: Registry, baseline: "Baseline | None"
+) -> Made:
     """Read right, served and fed right; what it wants and ranks down, what buys reward; how far it
     can be pushed; what optimising it would do."""
     model = require_network(reward, "audit", "gradient")
     asked, made, typed = Asked(config), Made(), _typed(config)
     first = next(iter(config.prompts))
     context = open_context(asked.search, [first])
-    scope = fitting(config, context.rate(), len(context.vocabulary.rows))
+    words = context.vocabulary
+    asks: dict[str, Any] = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
+    scans = identify_all(model, config.prompts, candidates=words, **asks)
+    is_scanned = not config.force and all(
+        registry.find("score-table", one.key()) is not None for one in scans
+    )
+    sizes = SCANS if baseline is None else (baseline.tokens,)
+    scope = fitting(config, context.rate(), len(words.rows), is_scanned=is_scanned, sizes=sizes)
     policy = _policy(config) if scope.forecast else None
     _announce(config, scope, policy)
     # 1. Read, served and fed right.
@@ -244,15 +281,15 @@ def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made
         made.tables = _tables(replace(asked.scan, candidates=spec), registry, made)
         n, prompts = len(made.tables[0].rows), ", ".join(config.prompts)
         made.scope["scan"] = f"{n:,} tokens on {prompts}"
-        try:
+        with made.trying("one_word"):
             made.results.append(one_word(made.tables))
-        except TableError as error:
-            made.left_out["one_word"] = str(error), ""
     if scope.added:
         spec = CandidatesSpec(most=scope.added)
         slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
-        contexts = _tables(slots, registry, made)
-        made.scope["additions"] = f"{len(contexts[0].rows):,} tokens behind {len(contexts)} answers"
+        with made.trying("additions"):
+            contexts = _tables(slots, registry, made)
+            n = len(contexts[0].rows)
+            made.scope["additions"] = f"{n:,} tokens behind {len(contexts)} answers"
     else:
         command = f"pessimal scan {typed} slot=after"
         made.left_out["additions"] = _late(scope, "additions"), command
@@ -260,18 +297,22 @@ def _of_network(reward: Reward, config: AuditConfig, registry: Registry) -> Made
     # 3. How far it can be pushed.
     if scope.evaluations and made.tables:
         size = replace(asked.search.search, evaluations=scope.evaluations)
-        context = open_context(replace(asked.search, search=size), [first])
-        made.results += push(search(context).results, made.tables[0], scope.evaluations)
-        made.scope["push"] = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
+        with made.trying("push"):
+            context = open_context(replace(asked.search, search=size), [first])
+            made.results += push(search(context).results, made.tables[0], scope.evaluations)
+            said = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
+            made.scope["push"] = said
     else:
         command = f"pessimal search {typed} prompt={first} search.length={config.length}"
-        made.left_out["push"] = _late(scope, "push"), command
+        why = _late(scope, "push") if made.tables else "no prompt was scanned, to compare with"
+        made.left_out["push"] = why, command
     # 4. What optimising it would do.
     if policy is None:
         why = _late(scope, "forecast") if not scope.forecast else "no policy is named or at hand"
         made.left_out["forecast"] = why, f"pessimal audit {typed} policy=POLICY"
     else:
-        _forecast(policy, asked, config, registry, made)
+        with made.trying("forecast"):
+            _forecast(policy, asked, config, registry, made)
     made.left_out.setdefault("ceiling", ("no bound on a head is known here", ""))
     return made
 
@@ -280,16 +321,6 @@ def served(config: CheckConfig) -> Result:
     """What the server does, under a name of its own beside the suite's."""
     found, model, _ = check_served.served(config)
     return replace(served_result(found, model.name), name="served")
-
-
-def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
-    """A search's Results; the first in standard deviations of the prompt's single tokens."""
-    rewards, best = table.rows["reward"], results[0].table["reward"].iloc[0]
-    value = float((best - rewards.mean()) / rewards.std(ddof=0))
-    label = "best response found, SD above the mean token"
-    estimate = Estimate(label, value, evaluations, "evaluations")
-    first = replace(results[0], name="push", estimate=estimate, effect=None)
-    return [first, *results[1:]]
 
 
 def _tables(config: ScanConfig, registry: Registry, made: Made) -> list[ScoreTable]:
@@ -361,6 +392,8 @@ class Asked:
         )
         first = next(iter(config.prompts))
         self.search = _options(SearchOptions, "search", config, **own, search=spec, prompt=first)
+        if config.policy is not None:  # of which there may be none
+            replace(self.scan, policy=config.policy)
         self.compare = _options(CompareConfig, "compare", config)
         self.served = self.fed = None
         if config.url is not None:
@@ -412,10 +445,18 @@ class Baseline:
             log.warning("some score tables of %s are gone: order is not compared", wanted)
         return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
 
+    @property
+    def tokens(self) -> int | None:
+        """How many of the most frequent tokens it scanned; None for all."""
+        name = self.tables[0].provenance.candidates if self.tables else ""
+        return int(name.removeprefix("frequent")) if name.startswith("frequent") else None
+
     def changes(
         self, now: Mapping[str, float], tables: Sequence[ScoreTable], found: Sequence[Verdict]
     ) -> pd.DataFrame:
-        """What this audit measured otherwise."""
+        """What this audit measured otherwise; nothing of scans of another size is compared."""
+        if not tables or not self.tables:
+            now, tables = {}, []
         before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}
         earlier = {one["check"]: one["verdict"] for one in self.audit["verdicts"]}
         alike = changes.resemblance(tables, self.tables)
@@ -491,7 +532,7 @@ def _end(audit: Mapping[str, Any], folder: Path) -> None:
     beyond = [row for row in since["numbers"] if row["verdict"] == FAIL] if since else []
     if since:
         names = ", ".join(f"{row['kind']} {row['part']}".strip() for row in beyond)
-        said = f"changed by more than a seed changes: {names}" if beyond else "nothing changed"
+        said = f"changed by more than a seed: {names}" if beyond else "nothing by more than a seed"
         show(Text(f"Since {since['baseline']}: {said}."))
     print_path(folder)
     failed = [one["check"] for one in audit["verdicts"] if one["verdict"] == FAIL]

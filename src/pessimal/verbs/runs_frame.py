@@ -31,6 +31,7 @@ KEY_FIGURES = {
     "study": ("trials", "best_value", "defaults_value", "held_out_difference", "held_out_p"),
     "explanation": ("comparisons", "perturber", "decided", "undecided", "edits", "reward_sd"),
     "conformance": ("passed", "failed", "failed_checks"),
+    "audit": ("passed", "failed", "failed_checks"),
     "reward-model": ("word_accuracy", "frame_sign", "seconds"),
     "report": ("bytes",),
 }

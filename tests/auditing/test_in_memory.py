@@ -1,0 +1,32 @@
+"""`pessimal.audit` on what is in memory."""
+
+import json
+
+import pessimal
+from pessimal.auditing.verdicts import CHECKS, FAIL, NOT_MEASURED, PASS
+
+
+def test_a_network_gets_its_verdicts(tiny_checkpoint):
+    results = pessimal.audit(str(tiny_checkpoint), ["greatest", "worst"], length=2, evaluations=300)
+    rows = results["audit"].table.set_index("check")
+    assert list(rows.index) == list(CHECKS)
+    assert rows["verdict"]["read"] == FAIL, "its pad token ends every conversation"
+    assert rows["value"]["one_word"] == results["one_word"].estimate.value
+    assert rows["verdict"]["additions"] == NOT_MEASURED
+
+
+def test_a_grader_gets_its_verdicts(tmp_path, monkeypatch):
+    from pessimal.checking import grading
+
+    monkeypatch.setattr(grading, "tokens_of", lambda reward: ["the", "4"])
+    tasks = [{"prompt": f"{n} and {n}?", "ground_truth": str(2 * n)} for n in (21, 30)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+
+    def contains(response, ground_truth):
+        return float(ground_truth in response)
+
+    rows = pessimal.audit(contains, tasks=tmp_path / "tasks.jsonl")["audit"].table
+    verdicts = rows.set_index("check")["verdict"]
+    assert verdicts["grader_pays"] == FAIL
+    assert verdicts["grader_calls"] == PASS
+    assert verdicts["read"] == NOT_MEASURED
