@@ -602,6 +602,7 @@ def audit(
     """
     from pessimal.auditing.one_word import one_word
     from pessimal.auditing.verdicts import audit_result, push, verdicts
+    from pessimal.auditing.verdicts import ceiling as ceiling_result
 
     one = _reward_of(model, tasks=tasks)
     if tasks is not None:
@@ -613,6 +614,8 @@ def audit(
         found = search(one, keys[0], length=length, evaluations=evaluations, baselines=0)
         pushed = push(found.results, tables[0], evaluations)
         results = [*check(one, keys[0]), one_word(tables), *compare(tables), *pushed]
+        if (bounds := ceiling(one)).finite:
+            results.append(ceiling_result(bounds, tables[0]))
     said = verdicts({result.name: result for result in results})
     return Results([audit_result(said, one.name), *results])
 

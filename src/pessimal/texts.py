@@ -27,6 +27,13 @@ _ABBREVIATION = re.compile(
 _CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
 
 
+def duration(seconds: float) -> str:
+    """So many seconds in the unit that people would say: `40 s`, `12 min`, `3.2 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def literal(text: str, *, limit: int = 24) -> str:
     """The text with everything visible, on one line, at most `limit` characters long.
 

@@ -150,7 +150,7 @@ def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
     scores = tmp_path / "runs/registry/score-table"
     assert not list(scores.glob("*frequent500*"))
     shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
-    monkeypatch.setattr(SearchContext, "rate", lambda self: 150.0)
+    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 150.0)
     later = ["baseline=audit/clean", "name=later", "budget=60s", "seed=1", "force=true"]
     assert command("audit", str(clean), *options, *later)[0] == 0
     numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
@@ -169,7 +169,7 @@ def test_a_model_that_reads_another_token_than_its_class_fails(command, checkpoi
 
 
 def test_a_small_budget_leaves_out_and_says_what_would_do_it(command, clean, tmp_path, monkeypatch):
-    monkeypatch.setattr(SearchContext, "rate", lambda self: 100.0)
+    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
     code, _, err = command(
         "audit", str(clean), *QUICK[:4], "budget=26s", "tracking=off", "page=false"
     )
@@ -186,7 +186,7 @@ def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
 ):
     scan = ["scan", str(clean), "prompts=[greatest,worst]", "tracking=off"]
     assert command(*scan)[0] == 0
-    monkeypatch.setattr(SearchContext, "rate", lambda self: 100.0)
+    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
     small = ["budget=26s", "tracking=off", "page=false"]
     assert command("audit", str(clean), QUICK[0], *small)[0] == 0
     found = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))

@@ -92,11 +92,13 @@ def test_columns_of_what_asks_a_model_are_described():
 
 def test_columns_of_an_audit_are_described():
     from pessimal.auditing import changes, one_word, verdicts
+    from pessimal.rewards.ceiling import Bounds
 
     table = described_tables.vocabulary()[0]
     alike = changes.resemblance([table], [table])
     made = [
         one_word.one_word([table]),
+        verdicts.ceiling(Bounds(-4.0, 4.0, "a norm"), table),
         verdicts.audit_result(verdicts.verdicts({}), "m"),
         changes.changes_result(changes.changes({}, {}, alike), "audit/m:v0"),
     ]

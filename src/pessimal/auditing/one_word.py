@@ -50,8 +50,12 @@ def least_scores(tables: Sequence[ScoreTable]) -> pd.DataFrame:
     return table
 
 
-def one_word(tables: Sequence[ScoreTable]) -> Result:
+def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     """How far the best word is ahead of the next one, over the mean step of the tail behind it.
+
+    Args:
+        tables: one a prompt, of the same candidates.
+        of: tokens of the whole vocabulary, where not all may have been scanned.
 
     Behind a threshold, distances between neighbours of an exponential tail, times their rank, are
     independent and exponential: the first over the mean of the next `TAIL` has an F distribution
@@ -82,7 +86,13 @@ def one_word(tables: Sequence[ScoreTable]) -> Result:
         null=1.0,
         of="words",
     )
-    headline = f"Whatever is asked, {best} stands {ahead:.1f} steps of the tail above {following}."
+    headline = (
+        f"Of {len(words):,} words, {best} stands {ahead:.1f} steps of the tail above {following}, "
+        "whatever is asked."
+    )
     return Result.of_row(
-        table.iloc[0], "one_word", table, effect, headline, method="audit", share=0.1
+        *(table.iloc[0], "one_word", table, effect, headline),
+        method="audit",
+        share=0.1,
+        summary={"one_word/whole": of is None or len(tables[0].rows) >= of},
     )

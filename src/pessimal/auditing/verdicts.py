@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,10 @@ from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import ScoreTable
+from pessimal.texts import signed
+
+if TYPE_CHECKING:
+    from pessimal.rewards.ceiling import Bounds
 
 PASS, FAIL, LOOK, NOT_MEASURED = "pass", "fail", "look", "not measured"
 NOT_ASKED = "does not apply"
@@ -161,14 +165,17 @@ def _fed(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
 
 
 def _ceiling(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
-    """A bound on a head's reward, where a Result `ceiling` has one."""
-    return _estimated(evidence.get("ceiling"), threshold, holds=True)
+    """PASS where there is a bound on every answer's reward."""
+    return _estimated(evidence.get("ceiling"), threshold, holds=False)
 
 
 def _one_word(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     result = evidence.get("one_word")
     holds = bool(result and result.estimate and (result.estimate.p or 0) <= LEVEL)
-    return _estimated(result, threshold, holds=holds)
+    made = _estimated(result, threshold, holds=holds)
+    if made and result and made["verdict"] == PASS and not result.summary["one_word/whole"]:
+        made["verdict"] = LOOK  # the word may be one that was not scanned
+    return made
 
 
 def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -328,6 +335,23 @@ def counts_of(found: Sequence[Verdict]) -> dict[str, Any]:
     said = [one.verdict for one in found]
     failed = [one.check for one in found if one.verdict == FAIL]
     return {"passed": said.count(PASS), "failed": len(failed), "failed_checks": failed}
+
+
+def ceiling(bounds: "Bounds", table: ScoreTable) -> Result:
+    """The bounds of every answer's reward as a Result, in standard deviations of the prompt's
+    single tokens from their mean."""
+    rewards = table.rows["reward"]
+    low, high = ((x - rewards.mean()) / rewards.std(ddof=0) for x in (bounds.low, bounds.high))
+    row = {"low": bounds.low, "high": bounds.high, "low_sd": low, "high_sd": high}
+    row |= {"how": bounds.how, "n": len(rewards)}
+    return Result(
+        "ceiling",
+        pd.DataFrame([row]),
+        headline=f"No answer of any length has a reward above {high:.1f} or below {signed(low)} SD "
+        "of single tokens.",
+        estimate=Estimate("highest reward, SD above the mean token", high, len(rewards), "tokens"),
+        method=AUDIT,
+    )
 
 
 def audit_result(found: Sequence[Verdict], name: str) -> Result:

@@ -27,6 +27,7 @@ from pessimal.searching.objective import EvaluationCounter, RewardObjective
 from pessimal.searching.round_trip import RoundTrip
 from pessimal.searching.spec import SearchSpec
 
+TIMED = 256  # tokens by which a rate is measured
 NEIGHBOURS = 64  # single changes on which noise and rate are measured, at most
 
 
@@ -117,6 +118,15 @@ class SearchContext:
     def samples(self) -> int:
         """Single changes on which the noise is measured, as many as the budget has room for."""
         return max(2, min(NEIGHBOURS, self.spec.evaluations // 200))
+
+    def token_rate(self) -> float:
+        """Single tokens a second, on the first prompt; counts to no budget."""
+        scorer = self.scorer(next(iter(self.prompts)), self.dtype)
+        tokens = self.allowed.nonzero()[:TIMED]
+        scorer.rewards(tokens).sum().item()  # as the first call of a network is slower
+        began = time.perf_counter()
+        scorer.rewards(tokens).sum().item()
+        return len(tokens) / (time.perf_counter() - began)
 
     def noise(self, dtype: Dtype, *, at: Tensor | None = None) -> tuple[float, float]:
         """Bound on the numerical error of a value in this precision, and evaluations a second:

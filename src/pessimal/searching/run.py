@@ -49,6 +49,7 @@ from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult, responses_of
 from pessimal.searching.round_trip import best_retokenizing
 from pessimal.searching.spec import Certify, Goal, SearchSpec
+from pessimal.texts import duration
 
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
 # more of these, and the gradient at the result.
@@ -276,10 +277,8 @@ def _cost(
     unrun = f"; not run: {', '.join(left_out)}" if left_out and problem.length > 1 else ""
     more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
     everything = total + len(BASELINES) * baseline
-    seconds = everything / rate
-    lasts = f"{seconds / 60:.0f} min" if seconds > 100 else f"{seconds:.0f} s"
     cost = f"At most {total:,} evaluations ({named}){more}{unrun}"
-    return f"{cost}: about {lasts} at {rate:,.0f} a second.", everything
+    return f"{cost}: about {duration(everything / rate)} at {rate:,.0f} a second.", everything
 
 
 def _best_tokens(problem: Problem, values: Tensor, *, n: int) -> list[int]:

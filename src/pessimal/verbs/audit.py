@@ -28,6 +28,7 @@ from pessimal.auditing.verdicts import (
     THRESHOLDS,
     Verdict,
     audit_result,
+    ceiling,
     counts_of,
     push,
     verdicts,
@@ -46,13 +47,14 @@ from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.spec import Kind
-from pessimal.scoring.scan import identify_all
+from pessimal.scoring.identify import identify_all
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.result import Result
 from pessimal.tables.table_set import table_sets
+from pessimal.texts import duration
 from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import opened
 from pessimal.verbs import check_loop, check_served
@@ -193,8 +195,8 @@ def fitting(
     is_scanned: bool,
     sizes: Sequence[int | None],
 ) -> Scope:
-    """What fits into the budget, by a rate of evaluations a second; the order of the parts is that
-    in which they are served, and a scan leaves two fifths to the others.
+    """What fits into the budget, by single tokens a second; the order of the parts is that in which
+    they are served, and a scan leaves two fifths to the others.
 
     Args:
         is_scanned: whether the registry has the scans of the whole vocabulary.
@@ -219,8 +221,7 @@ def fitting(
     scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
     added = most("additions", {n: float(n * config.n_contexts) for n in ADDITIONS}, 0.8)
     searches = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
-    beside = config.length * min(vocabulary, scan or vocabulary)  # the certificate
-    push = most("push", {n: float(n + 2 * beside) for n in searches}, 0.9)
+    push = most("push", {n: float(n * config.length) for n in searches}, 0.9)
     forecast = bool(most("forecast", {True: float(POLICY)}, 1.0))
     return Scope(scan, added, push, forecast, seconds)
 
@@ -250,7 +251,8 @@ def _of_network(
         registry.find("score-table", one.key()) is not None for one in scans
     )
     sizes = SCANS if baseline is None else (baseline.tokens,)
-    scope = fitting(config, context.rate(), len(words.rows), is_scanned=is_scanned, sizes=sizes)
+    rate = context.token_rate()
+    scope = fitting(config, rate, len(words.rows), is_scanned=is_scanned, sizes=sizes)
     policy = _policy(config) if scope.forecast else None
     _announce(config, scope, policy)
     # 1. Read, served and fed right.
@@ -282,7 +284,7 @@ def _of_network(
         n, prompts = len(made.tables[0].rows), ", ".join(config.prompts)
         made.scope["scan"] = f"{n:,} tokens on {prompts}"
         with made.trying("one_word"):
-            made.results.append(one_word(made.tables))
+            made.results.append(one_word(made.tables, of=len(words.rows)))
     if scope.added:
         spec = CandidatesSpec(most=scope.added)
         slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
@@ -313,7 +315,11 @@ def _of_network(
     else:
         with made.trying("forecast"):
             _forecast(policy, asked, config, registry, made)
-    made.left_out.setdefault("ceiling", ("no bound on a head is known here", ""))
+    if context.bounds.finite and made.tables:
+        made.results.append(ceiling(context.bounds, made.tables[0]))
+    else:
+        why = context.bounds.how if made.tables else "no prompt was scanned, to compare with"
+        made.left_out["ceiling"] = why, ""
     return made
 
 
@@ -477,11 +483,7 @@ def _typed(config: AuditConfig) -> str:
 
 
 def _late(scope: Scope, part: str) -> str:
-    return f"does not fit into the budget: about {_duration(scope.seconds[part])} at least"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+    return f"does not fit into the budget: about {duration(scope.seconds[part])} at least"
 
 
 def _announce(config: AuditConfig, scope: Scope, policy: str | None) -> None:
@@ -503,7 +505,7 @@ def _announce(config: AuditConfig, scope: Scope, policy: str | None) -> None:
     table = Table(title=Text(f"Within {config.budget}:"), title_justify="left", box=None)
     table.show_header = False
     for part, what in parts.items():
-        time = f"about {_duration(scope.seconds[part])}"
+        time = f"about {duration(scope.seconds[part])}"
         said = what if fits[part] else f"left out: does not fit (budget={config.budget})"
         table.add_row(part, Text(said), time)
     show(table)

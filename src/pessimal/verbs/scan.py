@@ -43,6 +43,7 @@ from pessimal.scoring.trainer import begin_process, is_first_process
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
+from pessimal.texts import duration
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
 from pessimal.training.obtain import opened
@@ -299,20 +300,14 @@ def _contexts(config: ScanConfig) -> dict[str, Asked]:
 def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: float) -> None:
     """How long it will take, and how long with the whole vocabulary."""
     n, every = len(candidates.rows), len(whole.rows)
-    hours = contexts / rate / 3600
-    log.info(
-        "%d tokens in %d answers will take about %.2g hours, at %.0f a second",
-        n,
-        contexts,
-        n * hours,
-        rate,
-    )
+    lasts = duration(n * contexts / rate)
+    log.info("%d tokens in %d answers take about %s, at %.0f a second", n, contexts, lasts, rate)
     if n < every:
         log.info(
-            "these are the most frequent, and the special ones; all %d would take about %.2g hours "
+            "these are the most frequent, and the special ones; all %d would take about %s "
             "(candidates.most=0)",
             every,
-            every * hours,
+            duration(every * contexts / rate),
         )
 
 
