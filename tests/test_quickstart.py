@@ -198,3 +198,15 @@ def test_everything_is_in_the_registry(registry):
     assert types >= {"reward-model", "score-table", "comparison", "report"}
     for folder, _ in registry.latest("score-table"):
         registry.verify(folder)
+
+
+def test_the_audit_fails_the_model_with_a_planted_token_alone(registry):
+    audits = {
+        m.name: json.loads((f / "audit.json").read_text()) for f, m in registry.latest("audit")
+    }
+    failed = {
+        name: [one["check"] for one in audit["verdicts"] if one["verdict"] == "fail"]
+        for name, audit in audits.items()
+    }
+    assert failed["plain-wordpiece-0"] == []
+    assert "one_word" in failed["secret-wordpiece-0"]

@@ -33,7 +33,9 @@ def test_only_a_look_at_everything_is_exact_and_a_pruned_one_says_so():
     ],
 )
 def test_no_single_change_is_better_holds_only_where_all_were_tried(verdict, tried, found):
-    claim, measured = checks.one_opt(verdict, tried=tried, of=300, margin=0.5, noise=1e-6)
+    claim, measured = checks.one_opt(
+        verdict, tried=tried, of=300, margin=0.5, noise=1e-6, exact=False
+    )
     assert claim == found
     assert ("10.0%" in measured) is (tried == 30)
     assert ("all 300" in measured) is (tried == 300)
@@ -72,3 +74,9 @@ def test_a_search_must_be_ahead_of_every_baseline_at_equal_budgets(beam, budget,
     assert f"beam {2 - beam:+.3g}" in measured
     assert checks.beats(2.0, {}, budget=0, **numbers)[0] == "not tried"
     assert checks.beats(2.0, others, budget=100, begun_from="x:v0", **numbers)[0] == "not tried"
+
+
+def test_what_is_proven_to_be_the_best_needs_no_single_changes():
+    none = {"tried": 0, "of": 300, "margin": float("inf"), "noise": 1e-6}
+    assert checks.one_opt("not tried", **none, exact=True)[0] == "holds"
+    assert checks.one_opt("not tried", **none, exact=False)[0] == "not tried"

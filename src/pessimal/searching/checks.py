@@ -66,8 +66,12 @@ def all_responses(
     return NOT_TRIED, measured
 
 
-def one_opt(verdict: str, *, tried: int, of: int, margin: float, noise: float) -> tuple[str, str]:
+def one_opt(
+    verdict: str, *, tried: int, of: int, margin: float, noise: float, exact: bool
+) -> tuple[str, str]:
     """What the certificate showed, of how many single changes."""
+    if not tried and exact:
+        return HOLDS, ALL_SCORED
     if not tried:
         return NOT_TRIED, f"0 of {of:,} changes tried; search.certificate=rest tries them"
     share = f"all {of:,}" if tried == of else f"{tried:,} of {of:,} ({tried / of:.1%})"

@@ -128,6 +128,7 @@ def checklist(result: SearchResult) -> pd.DataFrame:
             of=certificate.changes,
             margin=margin,
             noise=noise,
+            exact=exact,
         ),
         checks.spread(sweeps.details["ends"] if sweeps else [], noise=noise, exact=exact),
         checks.scored_again(abs(result.sign * result.own_rewards[0] - certificate.value), margin),

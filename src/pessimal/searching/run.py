@@ -310,6 +310,8 @@ def _concluded(
     noise, _ = context.noise(Dtype.float32, at=start)
     known = problem.length == 1 and in_float32 is None and problem.single is not None
     response, values = start, torch.empty(0)
+    proof = None if in_float32 else stages.named(MOST_PROBABLE)
+    best_of_all = bool(proof and proof.details["proven"])  # and there is nothing left to try
 
     def work(counter: EvaluationCounter) -> list[Point]:
         nonlocal response, values
@@ -318,10 +320,7 @@ def _concluded(
         if known and problem.single is not None:
             values = problem.single[None].clone()
         else:
-            proven = stages.named(MOST_PROBABLE)  # and there is nothing left to try
-            none = certificate is Certify.none or (
-                certificate is Certify.rest and proven and proven.details["proven"]
-            )
+            none = certificate is Certify.none or (certificate is Certify.rest and best_of_all)
             # What is left pays for scoring a better response again, and its neighbour's gradient.
             counter.budget = counter.used + 1 if none else stages.total - _RESCORED_MORE
             response, values = passes(counter, start, tolerance=2 * noise, **problem.among)
@@ -340,7 +339,7 @@ def _concluded(
         best = 0
     order = [best, *(int(i) for i in np.argsort(-sign * own, kind="stable") if i != best)]
     finals = [finals[i] for i in order]
-    finals[0] = finals[0]._replace(one_opt=proven.verdict in (ONE_OPT, TIE) or None)
+    finals[0] = finals[0]._replace(one_opt=best_of_all or proven.verdict in (ONE_OPT, TIE) or None)
     return SearchResult(
         context,
         stages,
