@@ -57,6 +57,8 @@ def test_every_model_is_scanned_whole_and_trusted(registry):
     scanned = [read_score_table(folder) for folder, _ in registry.latest("score-table")]
     by_model = {}
     for table in scanned:
+        if table.provenance.candidates != "vocabulary":
+            continue  # of the audits
         by_model.setdefault(table.provenance.model, {})[table.provenance.prompt] = table
     assert len(by_model) >= 6
     for model, by_prompt in by_model.items():
