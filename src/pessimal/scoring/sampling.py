@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from pessimal.conversation import Prompt
 from pessimal.errors import WorkError
-from pessimal.progress import steps
+from pessimal.progress import counted
 from pessimal.rewards.language import set_sampling
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.scoring.candidates import Candidates, listed
@@ -45,15 +45,15 @@ def answers_of(
     devices = [causal.device] if causal.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.inference_mode():
         torch.manual_seed(seed)
-        with steps("answers", n, bar=progress) as step:
+        label = f"{policy.name} writes"
+        with counted(label, unit="answers", total=n, bar=progress) as counter:
             for start in range(0, n, BATCH):
                 some = min(BATCH, n - start)
                 set_sampling(causal, tokenizer, tokens=tokens, num_return_sequences=some)
                 written = cast(Any, causal).generate(inputs)
                 texts = tokenizer.batch_decode(written[:, len(context) :], skip_special_tokens=True)
                 found.update(map(storable, texts))
-                for _ in range(some):
-                    step("")
+                counter.advance(some)
     if empty := found.pop("", 0):
         log.warning("%d of %d answers of %s were empty: they are left out", empty, n, policy.name)
     if len(found) < 3:

@@ -61,6 +61,7 @@ from pessimal.verbs import check_loop, check_served
 from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 from pessimal.verbs.report import write_page
+from pessimal.verbs.runs_frame import find_artifact
 from pessimal.verbs.scan import scanned
 from pessimal.verbs.search import open_context
 from pessimal.version import __version__
@@ -298,9 +299,8 @@ def _of_network(
     _analyse([*made.tables, *contexts], asked.compare, config, made)
     # 3. How far it can be pushed.
     if scope.evaluations and made.tables:
-        size = replace(asked.search.search, evaluations=scope.evaluations)
+        context.spec = replace(context.spec, evaluations=scope.evaluations)
         with made.trying("push"):
-            context = open_context(replace(asked.search, search=size), [first])
             made.results += push(search(context).results, made.tables[0], scope.evaluations)
             said = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
             made.scope["push"] = said
@@ -430,19 +430,13 @@ class Baseline:
     def of(cls, wanted: str, registry: Registry) -> "Baseline":
         """Of `audit/NAME` or `audit/NAME:vN`. InputError where there is none."""
         there = registry.manifests(AUDIT)
-        full = wanted if wanted.startswith(f"{AUDIT}/") else f"{AUDIT}/{wanted}"
-        found = [
-            pair
-            for pair in there
-            if full in (pair[1].reference, pair[1].reference.rpartition(":")[0])
-        ]
-        if not found:
-            known = ", ".join(manifest.reference for _, manifest in there) or "none yet"
-            raise InputError(
-                f"baseline={wanted}: {registry.root} has no such audit; there are: {known}"
-            )
-        folder, manifest = found[-1]
-        registry.verify(folder)
+        folders = {manifest.reference: folder for folder, manifest in there}
+        try:
+            manifest = find_artifact(wanted, [manifest for _, manifest in there])
+        except InputError as error:
+            why = f"baseline={wanted}: {registry.root} has no such audit: {error}"
+            raise InputError(why) from error
+        registry.verify(folder := folders[manifest.reference])
         audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
         if audit["schema"] != exports.SCHEMA:
             raise InputError(f"baseline={wanted} was made by another edition; audit it again")
