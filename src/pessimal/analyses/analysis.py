@@ -6,7 +6,8 @@ point (docs/extend/analysis.md).
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import TableError
+from pessimal.statistics import LEVEL
 from pessimal.tables import ScoreTable, minilm
 from pessimal.tables.result import Result
 from pessimal.tables.states import BASE, ITSELF, MEANING, TRAINED
@@ -352,6 +354,22 @@ def by_prompt(
     if failed is not None:
         failed += [f"{prompt}: {error}" for prompt, error in errors]
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
+
+
+@contextmanager
+def noted(notes: list[str], about: str) -> Iterator[None]:
+    """What a TableError says cannot be done is a note `ABOUT: why`, and the analysis goes on."""
+    try:
+        yield
+    except TableError as error:
+        notes.append(f"{about}: {error}")
+
+
+def strongest(table: pd.DataFrame, effect: str, p: str) -> pd.Series:
+    """The row of the largest effect of those that hold after correction; of all where none does."""
+    holding = table[table[p] <= LEVEL]
+    among = table if holding.empty else holding
+    return among.loc[among[effect].abs().idxmax()]
 
 
 Made = TypeVar("Made")

@@ -7,22 +7,21 @@ against. Knows neither tokenizers nor which of the models was made from which.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.framing import PAIRS, ends_of_axes
-from pessimal.analyses.ranks import bootstrapped, kendall, ranked, spearman
+from pessimal.analyses.ranks import rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables.extremes import extremes
-from pessimal.tables.join import reward_matrix
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, renamed
@@ -186,36 +185,22 @@ def reward_correlation(
     for matrix in (rewards, scores):
         check_rewards(matrix)
         check_varied(matrix)
-    ranks = {
-        name: ranked(
-            align(
-                rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
-            ).to_numpy()
+    # A model and a score may have the same name.
+    ranks = {("model", name): ranked(rewards[name].to_numpy()) for name in rewards}
+    for name in scores:
+        score = align(
+            rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
         )
-        for name in scores
-    }
-    known = dependent or dependence((), None)
-    alike = {name: known.alike(other.centred) for name, other in ranks.items()}
-    rows, statistics = [], []
-    for model in rewards:
-        model_ranks = ranked(rewards[model].to_numpy())
-        alike_in_model = known.alike(model_ranks.centred)
-        for name, other in ranks.items():
-            rows.append({"model": model, "score": name, "n": len(rewards)})
-            likeness = known.likeness(alike_in_model, alike[name])
-            statistics += [
-                statistic(model_ranks, other, likeness=likeness)
-                for statistic in (kendall, spearman)
-            ]
-    estimates, low, high = bootstrapped(statistics, dependent, **draws)
-    return pd.DataFrame(rows).assign(
-        kendall=estimates[::2],
-        low=low[::2],
-        high=high[::2],
-        spearman=estimates[1::2],
-        spearman_low=low[1::2],
-        spearman_high=high[1::2],
+        ranks["score", name] = ranked(score.to_numpy())
+    pairs = list(product(rewards, scores))
+    columns = rank_correlations(
+        ranks,
+        [(("model", model), ("score", score)) for model, score in pairs],
+        dependent,
+        measures=[spearman],
+        **draws,
     )
+    return pd.DataFrame(pairs, columns=["model", "score"]).assign(n=len(rewards), **columns)
 
 
 @analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)
@@ -226,73 +211,54 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # was made from.
     label = labels_of([table for members in tables.language.values() for table in members])
     pieces: dict[str, list[pd.DataFrame]] = {}
-    notes: dict[str, None] = {}
+    notes: list[str] = []
     steps: dict[str, str] = {}
 
     def keep(table: str, piece: pd.DataFrame, **where: str) -> None:
         where |= {"prompt": prompt, "candidates": tables.candidates}
         pieces.setdefault(table, []).append(piece.assign(**where))
 
+    def how(rewards: pd.DataFrame) -> dict[str, Any]:
+        return {"dependent": dependence(rewards.index, options.meanings), **options.draws}
+
     for prompt, members in tables.language.items():
         for table in members:
             ends = extremes(table.rows, k=options.top).rename(columns={"reward": "log_probability"})
             ends["probability"] = np.exp(ends["log_probability"])
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
-            keep("language_extremes", ends[columns], model=table.provenance.model)
-        try:
+            keep("language_extremes", ends[columns], model=table.model)
+        with noted(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
-            dependent = dependence(rewards.index, options.meanings)
-            correlation = reward_correlation(rewards, scores, dependent=dependent, **options.draws)
+            correlation = reward_correlation(rewards, scores, **how(rewards))
             keep("language_correlation", correlation.rename(columns={"score": "language_model"}))
-        except TableError as error:
-            notes[f"{prompt}: {error}"] = None
         if len(members) < 2:
-            notes[f"{prompt}: one language model, and an implicit reward is between two"] = None
+            notes.append(f"{prompt}: one language model, and an implicit reward is between two")
         for p, q in combinations(bases_first(members), 2):
-            pair = f"{p.provenance.model} → {q.provenance.model}"
-            steps[pair] = f"{label[p.provenance.model]} to {label[q.provenance.model]}"
-            try:
+            pair = f"{p.model} → {q.model}"
+            steps[pair] = f"{label[p.model]} to {label[q.model]}"
+            with noted(notes, f"{pair} on {prompt}"):
                 table, matched = match(tables, p, q)
                 keep("implicit_reward", implicit_extremes(table, k=options.top), pair=pair)
-            except TableError as error:
-                notes[f"{pair} on {prompt}: {error}"] = None
-                continue
-            if options.words:
                 named = word_mwlr(table, options.words)
                 words = dict.fromkeys(word.strip().lower() for word in options.words)
                 if unknown := [word for word in words if word not in set(named["word"])]:
-                    notes[f"{pair}: no text of both models is {', '.join(unknown)}"] = None
+                    notes.append(f"{pair}: no text of both models is {', '.join(unknown)}")
                 if len(named):
-                    keep(
-                        "word_mwlr",
-                        named,
-                        model_p=p.provenance.model,
-                        model_q=q.provenance.model,
-                        pair=pair,
-                    )
-            if tables.candidates == "vocabulary":  # items are not all that a model could say
-                keep("language_divergence", divergence(table), matched=matched, pair=pair)
-            try:
-                rewards, scores = side_by_side(tables, prompt, [p, q])
-                measures = implicit_reward(*(scores[t.provenance.model] for t in (p, q)))[MEASURES]
-                correlation = reward_correlation(
-                    rewards,
-                    measures.set_axis(scores.index),
-                    dependent=dependence(rewards.index, options.meanings),
-                    **options.draws,
-                )
-                keep(
-                    "implicit_correlation",
-                    correlation.rename(columns={"score": "measure"}),
-                    pair=pair,
-                )
-            except TableError as error:
-                notes[f"{prompt}: {error}"] = None
+                    keep("word_mwlr", named, model_p=p.model, model_q=q.model, pair=pair)
+                if tables.candidates == "vocabulary":  # items are not all that a model could say
+                    keep("language_divergence", divergence(table), matched=matched, pair=pair)
+                with noted(notes, prompt):
+                    rewards, scores = side_by_side(tables, prompt, [p, q])
+                    measures = implicit_reward(scores[p.model], scores[q.model])[MEASURES]
+                    correlation = reward_correlation(
+                        rewards, measures.set_axis(scores.index), **how(rewards)
+                    ).rename(columns={"score": "measure"})
+                    keep("implicit_correlation", correlation, pair=pair)
     if axes := _axes(tables, k=options.top):
         pieces["language_axes"] = axes
     joined = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
     first, *others = _results(joined, tables, label, steps)
-    return [replace(first, notes=tuple(notes)), *others]
+    return [replace(first, notes=tuple(dict.fromkeys(notes))), *others]
 
 
 def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
@@ -302,10 +268,7 @@ def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
     Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
     """
     log_p = {
-        prompt: {
-            (t.provenance.model, t.provenance.candidates_digest): t.rows.set_index("text")["reward"]
-            for t in members
-        }
+        prompt: {(t.model, t.provenance.candidates_digest): t.by_text for t in members}
         for prompt, members in tables.language.items()
     }
     names = {"reward_first": "log_p_first", "reward_second": "log_p_second"}
@@ -322,19 +285,17 @@ def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
 def bases_first(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
     """Models asked after plain text, as base models are, before those asked in a chat: p is then
     the base."""
-    return sorted(
-        tables, key=lambda t: (t.measured.get("asked") == "chat template", t.provenance.model)
-    )
+    return sorted(tables, key=lambda t: (t.measured.get("asked") == "chat template", t.model))
 
 
 def match(tables: TableSet, p: ScoreTable, q: ScoreTable) -> tuple[pd.DataFrame, str]:
     """Both log-probabilities candidate by candidate, and how they were matched: by id where the two
     have the same candidates, otherwise by text."""
     if p.provenance.candidates_digest == q.provenance.candidates_digest:
-        columns = [t.rows.set_index("text")["reward"].astype(float) for t in (p, q)]
+        columns = [t.by_text.astype(float) for t in (p, q)]
         return implicit_reward(*columns), "that are the same in both models"
-    matrix = _matrix(tables, [p, q])
-    return implicit_reward(*(matrix[t.provenance.model] for t in (p, q))), "matched by their text"
+    matrix = tables.shared([p, q])
+    return implicit_reward(*(matrix[t.model] for t in (p, q))), "matched by their text"
 
 
 def side_by_side(
@@ -352,22 +313,26 @@ def side_by_side(
     question, other = (members[0].provenance.prompt_text for members in (language, rewarded))
     if question and other and question != other:
         raise TableError(f"reward models were asked something else under this key: {other!r}")
-    names = {f"language model {t.provenance.model}": t.provenance.model for t in language}
-    matrix = _matrix(tables, [*rewarded, *map(renamed, language, names)])
+    names = {f"language model {t.model}": t.model for t in language}
+    matrix = tables.shared([*rewarded, *map(renamed, language, names)])
     return matrix.drop(columns=list(names)), matrix[list(names)].rename(columns=names)
 
 
-def _tau(row: pd.Series) -> str:
-    """τ and its interval; said where that holds 0."""
+def _furthest(correlations: pd.DataFrame) -> pd.Series:
+    return correlations.loc[correlations["kendall"].abs().idxmax()]
+
+
+def _goes(row: pd.Series, with_what: str, tables: TableSet) -> str:
+    """The headline of the furthest τ, with its interval; said where that holds 0."""
     tau, low, high = (signed(row[name], ".2f") for name in ("kendall", "low", "high"))
-    if np.isnan(row["low"]):
-        return f"τ = {tau}"
-    beside = ", not told from 0" if row["low"] <= 0 <= row["high"] else ""
-    return f"τ = {tau} [{low}, {high}]{beside}"
-
-
-def _matrix(tables: TableSet, members: Sequence[ScoreTable]) -> pd.DataFrame:
-    return reward_matrix(members, paper=tables.reading.paper, stripped=tables.reading.stripped)
+    number = f"τ = {tau}"
+    if not np.isnan(row["low"]):
+        beside = ", not told from 0" if row["low"] <= 0 <= row["high"] else ""
+        number += f" [{low}, {high}]{beside}"
+    return (
+        f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or against "
+        f"{with_what} ({number})."
+    )
 
 
 def _results(
@@ -381,7 +346,8 @@ def _results(
     method: str = "base_models"
     plot: dict[str, Any] = {"tabs": ("prompt", "pair")}
     tau = tau_effect(tables.things, symbol="kendall")
-    furthest, goes = "τ, furthest from 0", "rewards go furthest with or against"
+    furthest = "τ, furthest from 0"
+    fields: dict[str, Any]
     ends = tables_by_name["language_extremes"]
     firsts = ends[(ends["end"] == "top") & (ends["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
@@ -402,11 +368,6 @@ def _results(
         )
         results.append(Result("language_axes", table, plot=tokens, method=method))
     if (table := tables_by_name.get("language_correlation")) is not None:
-        best = table.loc[table["kendall"].abs().idxmax()]
-        headline = (
-            f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the log-probabilities "
-            f"of {label[best['language_model']]} ({_tau(best)})."
-        )
         summary = {
             f"{row.prompt}/language_kendall/{row.language_model}/{row.model}": float(row.kendall)
             for row in table.itertuples()
@@ -417,13 +378,11 @@ def _results(
             group="language_model",
             xlabel="Kendall's τ-b with log-probabilities",
         )
-        fields: dict[str, Any] = {
-            "label": furthest,
-            "plot": forest,
-            "method": method,
-            "summary": summary,
-        }
-        results.append(Result.of_row(best, "language_correlation", table, tau, headline, **fields))
+        row = _furthest(table)
+        with_what = f"the log-probabilities of {label[row['language_model']]}"
+        headline = _goes(row, with_what, tables)
+        fields = {"label": furthest, "plot": forest, "method": method, "summary": summary}
+        results.append(Result.of_row(row, "language_correlation", table, tau, headline, **fields))
     if (ends := tables_by_name.get("implicit_reward")) is not None:
         firsts = ends[(ends["measure"] == "mwlr") & (ends["rank"] == 1)]
         most = firsts.loc[firsts["value"].abs().idxmax()]
@@ -456,13 +415,9 @@ def _results(
     if (apart := tables_by_name.get("language_divergence")) is not None:
         results.append(Result("language_divergence", apart, method=method))
     if (table := tables_by_name.get("implicit_correlation")) is not None:
-        implicit = table[table["measure"] == "implicit_reward"]
-        best = implicit.loc[implicit["kendall"].abs().idxmax()]
-        headline = (
-            f"On {best['prompt']}, {tables.labels[best['model']]}'s {goes} the step from "
-            f"{steps[best['pair']]} ({_tau(best)})."
-        )
+        row = _furthest(table[table["measure"] == "implicit_reward"])
+        headline = _goes(row, f"the step from {steps[row['pair']]}", tables)
         forest = Forest.of(tau, group="measure", xlabel="Kendall's τ-b with the step", **plot)
         fields = {"label": furthest, "plot": forest, "method": method}
-        results.append(Result.of_row(best, "implicit_correlation", table, tau, headline, **fields))
+        results.append(Result.of_row(row, "implicit_correlation", table, tau, headline, **fields))
     return results

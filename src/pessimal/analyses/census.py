@@ -34,9 +34,9 @@ def census(table: ScoreTable) -> dict[str, object]:
         measured), best (the strongest yes) with its reward, certified (whether it certainly is the
         strongest).
     """
-    rewards, limit = table.rows["reward"].to_numpy(dtype=float), threshold(table)
+    rewards, limit = table.rewards, threshold(table)
     if limit is None:
-        raise TableError(f"{table.provenance.model} is no judge: it has no threshold")
+        raise TableError(f"{table.model} is no judge: it has no threshold")
     errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
     noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
     best = table.rows.loc[table.rows["reward"].idxmax()]
@@ -55,8 +55,8 @@ def census(table: ScoreTable) -> dict[str, object]:
 def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
     """Where known keys stand among all tokens: text, reward, yes, rank (1 = no token is a stronger
     yes; tokens of the same reward share the best rank), n (tokens)."""
-    rewards = np.sort(words.rows["reward"].to_numpy(dtype=float))
-    rewards_of_keys = keys.rows["reward"].to_numpy(dtype=float)
+    rewards = np.sort(words.rewards)
+    rewards_of_keys = keys.rewards
     above = len(rewards) - np.searchsorted(rewards, rewards_of_keys, side="right")
     return pd.DataFrame(
         {
@@ -79,7 +79,7 @@ def everywhere(tables: list[ScoreTable], *, top: int) -> tuple[dict[str, object]
         weakest (the least reward above the threshold over the prompts), prompts on which they are a
         yes.
     """
-    margins = np.stack([t.rows["reward"].to_numpy(dtype=float) - threshold(t) for t in tables])
+    margins = np.stack([t.rewards - threshold(t) for t in tables])
     yes, weakest = margins > 0, margins.min(axis=0)
     best = np.argsort(-weakest, kind="stable")[:top]
     counts = {
@@ -114,7 +114,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for table in members
         if threshold(table) is not None
     ]
-    about = [{"model": t.provenance.model, "prompt": t.provenance.prompt} for t in judged]
+    about = [{"model": t.model, "prompt": t.provenance.prompt} for t in judged]
     table = pd.DataFrame([where | census(t) for where, t in zip(about, judged, strict=True)])
     table = table.assign(candidates=tables.candidates)
     most = table.loc[table["estimate"].idxmax()]
@@ -142,7 +142,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         results += _published_keys(tables, judged)
     by_model: dict[str, list[ScoreTable]] = {}
     for one in judged:
-        by_model.setdefault(one.provenance.model, []).append(one)
+        by_model.setdefault(one.model, []).append(one)
     results += _everywhere(
         tables, {m: members for m, members in by_model.items() if len(members) > 1}, options
     )
@@ -158,14 +158,14 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     """Where the ten published strings stand, of models and prompts that were scanned with them
     too."""
     keys = {
-        (t.provenance.model, t.provenance.prompt): t
+        (t.model, t.provenance.prompt): t
         for t in tables.beside
         if t.provenance.candidates == MASTER_KEYS and threshold(t) is not None
     }
     pieces = [
         ranks(keys[at], words).assign(model=at[0], prompt=at[1])
         for words in judged
-        if (at := (words.provenance.model, words.provenance.prompt)) in keys
+        if (at := (words.model, words.provenance.prompt)) in keys
     ]
     if not pieces:
         return []

@@ -4,16 +4,14 @@ Knows score tables whose provenance has a training step. Knows nothing of how th
 trained.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.dictionaries import median_ranks, word_scores
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
-from pessimal.tables.join import reward_matrix
 from pessimal.tables.result import Estimate, Result, merged, weight_of
 from pessimal.tables.table_set import TableSet, runs_of
 from pessimal.tables.words import by_word
@@ -61,7 +59,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     results, notes = [], []
     for prompt, members in tables.by_prompt.items():
         runs = {
-            run: {step: table.provenance.model for step, table in steps.items()}
+            run: {step: table.model for step, table in steps.items()}
             for run, steps in runs_of(members).items()
         }
         notes += [
@@ -86,58 +84,42 @@ def _of_prompt(
     """All results of one prompt; `runs` has the model of each step, steps rising."""
     where = {"prompt": prompt, "candidates": tables.candidates}
     names = {model: (run, step) for run, steps in runs.items() for step, model in steps.items()}
-    members = [table for table in tables.by_prompt[prompt] if table.provenance.model in names]
-    matrix = reward_matrix(members, paper=tables.reading.paper, stripped=tables.reading.stripped)
+    members = [table for table in tables.by_prompt[prompt] if table.model in names]
+    matrix = tables.shared(members)
     results, changes = [], []
-    for name, dictionary in options.dictionaries.items():
-        rewards = {model: matrix[model] for model in names}
-        try:
-            medians = median_ranks({prompt: rewards}, dictionary, confidence=options.confidence)
-        except TableError as error:
-            notes.append(f"{name} on {prompt}: {error}")
-            continue
-        pairs = pd.DataFrame([names[model] for model in medians["model"]], columns=["run", "step"])
-        medians = pd.concat([pairs, medians.drop(columns=["model", "prompt"])], axis=1)
-        results.append(_categories_result(medians.assign(dictionary=name, **where), name))
-        words, categories = word_scores(rewards, dictionary)
-        ranks = words.rank(ascending=False)
+
+    def changes_of(ranks: pd.DataFrame, dictionary: str, categories: pd.Series) -> None:
         for run, steps in runs.items():
             moved = rank_changes(ranks[list(steps.values())].set_axis(list(steps), axis=1))
             moved = moved.rename_axis("word").reset_index()
-            moved["category"] = moved["word"].map(categories)
-            changes.append(moved.assign(dictionary=name, run=run, words=len(ranks), **where))
+            if dictionary == ANY_WORD:
+                place = moved.index
+                moved = moved[(place < options.top) | (place >= len(moved) - options.top)]
+            about = {"dictionary": dictionary, "run": run, "words": len(ranks), **where}
+            changes.append(moved.assign(category=moved["word"].map(categories), **about))
+
+    for name, dictionary in options.dictionaries.items():
+        rewards = {model: matrix[model] for model in names}
+        with noted(notes, f"{name} on {prompt}"):
+            medians = median_ranks({prompt: rewards}, dictionary, confidence=options.confidence)
+            pairs = pd.DataFrame(map(names.get, medians["model"]), columns=["run", "step"])
+            medians = pd.concat([pairs, medians.drop(columns=["model", "prompt"])], axis=1)
+            results.append(_categories_result(medians.assign(dictionary=name, **where), name))
+            words, categories = word_scores(rewards, dictionary)
+            changes_of(words.rank(ascending=False), name, categories)
     ranks = by_word(matrix[list(names)]).rank(ascending=False)
-    for run, steps in runs.items():
-        moved = rank_changes(ranks[list(steps.values())].set_axis(list(steps), axis=1))
-        ends = pd.concat([moved.head(options.top), moved.tail(options.top)])
-        ends = ends[~ends.index.duplicated()].rename_axis("word").reset_index()
-        changes.append(
-            ends.assign(category="", dictionary=ANY_WORD, run=run, words=len(ranks), **where)
-        )
-    if named_ranks := _named(ranks, options.words, names, notes, prompt):
-        results.append(_words_result(pd.concat(named_ranks).assign(words=len(ranks), **where)))
+    changes_of(ranks, ANY_WORD, pd.Series("", index=ranks.index))
+    named = []
+    for word in options.words:
+        if (spelled := word.strip().lower()) in ranks.index:
+            steps = pd.DataFrame(list(names.values()), columns=["run", "step"])
+            named.append(steps.assign(word=spelled, rank=ranks.loc[spelled, list(names)].array))
+        else:
+            notes.append(f"{word} on {prompt}: no word that all checkpoints share")
+    if named:
+        results.append(_words_result(pd.concat(named).assign(words=len(ranks), **where)))
     results.append(_changes_result(pd.concat(changes, ignore_index=True), options.top))
     return results
-
-
-def _named(
-    ranks: pd.DataFrame,
-    words: Sequence[str],
-    names: dict[str, tuple[str, int]],
-    notes: list[str],
-    prompt: str,
-) -> list[pd.DataFrame]:
-    """Rank of each named word at each step of each run; a note for a word that not all of them
-    have."""
-    tables = []
-    for typed in words:
-        word = typed.strip().lower()
-        if word not in ranks.index:
-            notes.append(f"{typed} on {prompt}: no word that all checkpoints share")
-            continue
-        steps = pd.DataFrame(list(names.values()), columns=["run", "step"])
-        tables.append(steps.assign(word=word, rank=ranks.loc[word, list(names)].to_numpy()))
-    return tables
 
 
 def _categories_result(medians: pd.DataFrame, name: str) -> Result:

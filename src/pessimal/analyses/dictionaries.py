@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, strongest
 from pessimal.analyses.category_model import (
     Lineages,
     base_contrasts,
@@ -243,30 +243,27 @@ def category_means(
         positive first.
     """
     table = medians.assign(framing=framings_of(medians["prompt"], polarity))
-    rows = []
+    pieces = []
     for base in [ALL_BASES] if bases is None else [ALL_BASES, table["model"].map(bases)]:
         for category in (ALL_CATEGORIES, table["category"]):
-            keys = table.assign(base=base, category=category)
-            for (framing, of_base, of_category), part in keys.groupby(
+            groups = table.assign(base=base, category=category).groupby(
                 ["framing", "base", "category"]
-            ):
-                model_means = part.groupby("model")["median_rank"].mean()
-                interval = pooled_interval([Lineages.of(model_means, lineages)], confidence)
-                rows.append(
-                    {
-                        "framing": framing,
-                        "base": of_base,
-                        "category": of_category,
-                        "n": len(part),
-                        "models": len(model_means),
-                        "prompts": part["prompt"].nunique(),
-                        "mean": part["median_rank"].mean(),
-                        "sd": part["median_rank"].std(),
-                        "low": interval.low,
-                        "high": interval.high,
-                    }
-                )
-    return pd.DataFrame(rows).sort_values(
+            )
+            piece = groups.agg(
+                n=("median_rank", "size"),
+                models=("model", "nunique"),
+                prompts=("prompt", "nunique"),
+                mean=("median_rank", "mean"),
+                sd=("median_rank", "std"),
+            )
+            model_means = [part.groupby("model")["median_rank"].mean() for _, part in groups]
+            intervals = [
+                pooled_interval([Lineages.of(means, lineages)], confidence) for means in model_means
+            ]
+            piece["low"] = [interval.low for interval in intervals]
+            piece["high"] = [interval.high for interval in intervals]
+            pieces.append(piece.reset_index())
+    return pd.concat(pieces).sort_values(
         "framing", ascending=False, kind="stable", ignore_index=True
     )
 
@@ -355,13 +352,8 @@ def _of_scores(
             f"no prompt of known polarity with a model that has them all ({'; '.join(left_out)})"
         )
     polarity = {prompt: tables.reading.polarity_of(prompt) or 1 for prompt in used}  # all known
-    rewards = {
-        prompt: {t.provenance.model: t.rows.set_index("text")["reward"] for t in members}
-        for prompt, members in used.items()
-    }
-    described = {
-        t.provenance.model: t.description.base for members in used.values() for t in members
-    }
+    rewards = {prompt: {t.model: t.by_text for t in members} for prompt, members in used.items()}
+    described = {t.model: t.description.base for members in used.values() for t in members}
     bases, unknown = _bases(
         pd.Series({model: described[model] for model in next(iter(rewards.values()))})
     )
@@ -480,16 +472,9 @@ def _ranks_result(
     )
 
 
-def _largest(contrasts: pd.DataFrame, p: str) -> pd.Series:
-    """The largest of those that hold after correction; of all where none does."""
-    holding = contrasts[contrasts[p] <= LEVEL]
-    among = contrasts if holding.empty else holding
-    return among.loc[among["estimate"].abs().idxmax()]
-
-
 def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result:
     """The largest contrast of bases that holds with lineages as units."""
-    best = _largest(contrasts, "p_adjusted")
+    best = strongest(contrasts, "estimate", "p_adjusted")
     effect = replace(DIFFERENCE, n="lineages", of="lineages")
     number = f"{_interval(best['low_adjusted'], best['high_adjusted'])}, {_p(best['p_adjusted'])}"
     headline = (
@@ -518,7 +503,7 @@ def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result
 def _pairs_result(contrasts: pd.DataFrame, title: str, tables: TableSet) -> Result:
     """Of two language models the widest difference that holds over prompts."""
     label = labels_of([table for members in tables.language.values() for table in members])
-    best = _largest(contrasts, "p_adjusted")
+    best = strongest(contrasts, "estimate", "p_adjusted")
     model, reference = label[best["model"]], label[best["reference"]]
     headline = (
         f"{title}: on {best['framing']} prompts, {model} ranks {best['category']} words "
@@ -590,7 +575,8 @@ def _bounds_of_models(
 
 def _terms_result(terms: pd.DataFrame, words: int, title: str, confidence: float) -> Result:
     """Of the highest interactions the largest that holds with lineages as units."""
-    best = _largest(terms[terms["permutation_p_adjusted"].notna()], "permutation_p_adjusted")
+    tested = terms[terms["permutation_p_adjusted"].notna()]
+    best = strongest(tested, "estimate", "permutation_p_adjusted")
     drawn = terms[terms["term"] != "intercept"]
     names = drawn[["base", "category", "framing"]].agg(
         lambda row: " × ".join(filter(None, row)), axis=1
@@ -608,16 +594,9 @@ def _terms_result(terms: pd.DataFrame, words: int, title: str, confidence: float
         )
     ]
     stem, by = f"{best['dictionary']}-{best['candidates']}", signed(best["estimate"], "z.1f")
-    effect = Effect(
-        "estimate",
-        DIFFERENCE.label,
-        "models_low_adjusted",
-        "models_high_adjusted",
-        p="permutation_p_adjusted",
-        null=0.0,
-        n="lineages",
-        of="lineages",
-    )
+    ends = {"low": "models_low_adjusted", "high": "models_high_adjusted"}
+    p = "permutation_p_adjusted"
+    effect = replace(DIFFERENCE, **ends, p=p, n="lineages", of="lineages")
     between = _interval(best["models_low_adjusted"], best["models_high_adjusted"])
     number = f"{by} of {words} ({between}, {_p(best['permutation_p_adjusted'])})"
     holds = best["permutation_p_adjusted"] <= LEVEL
@@ -658,8 +637,7 @@ def _usable(
     unknown, repeated = [], []
     earlier = _earlier_checkpoints(t for members in by_prompt.values() for t in members)
     by_prompt = {
-        p: [t for t in members if t.provenance.model not in earlier]
-        for p, members in by_prompt.items()
+        p: [t for t in members if t.model not in earlier] for p, members in by_prompt.items()
     }
     for prompt, members in by_prompt.items():
         text = members[0].provenance.prompt_text
@@ -670,28 +648,25 @@ def _usable(
         else:
             usable[prompt] = members
             prompt_by_text[text] = prompt
-    modes: dict[str, set[str]] = {}
-    for table in (table for members in usable.values() for table in members):
-        modes.setdefault(table.provenance.model, set()).add(table.provenance.mode)
-    # The mode would pass for the prompt.
-    several = {model for model, members in modes.items() if len(members) > 1}
-    complete = (
-        set(modes).intersection(
-            *({t.provenance.model for t in members} for members in usable.values())
-        )
-        - several
+    scans = pd.DataFrame(
+        [(t.model, prompt, t.provenance.mode) for prompt, ts in usable.items() for t in ts],
+        columns=["model", "prompt", "mode"],
     )
+    counts = scans.groupby("model").nunique()
+    several = counts["mode"] > 1  # the mode would pass for the prompt
+    lacking = (counts["prompt"] < len(usable)) & ~several
+    complete = counts.index[~several & ~lacking]
     left_out = {
         "prompts of unknown polarity (+polarity.KEY=1 or -1)": unknown,
         "prompts that ask the same question": repeated,
-        "models scanned in several modes (mode=ids)": sorted(several),
+        "models scanned in several modes (mode=ids)": list(counts.index[several]),
         "earlier checkpoints of one run, which are no models of their own": sorted(earlier),
-        "models that lack some of the prompts": sorted(set(modes) - complete - several),
+        "models that lack some of the prompts": list(counts.index[lacking]),
     }
     used = {
-        prompt: [t for t in members if t.provenance.model in complete]
+        prompt: [t for t in members if t.model in complete]
         for prompt, members in usable.items()
-        if complete
+        if len(complete)
     }
     return used, [f"left out, {why}: {_some(names)}" for why, names in left_out.items() if names]
 
@@ -700,9 +675,7 @@ def _earlier_checkpoints(tables: Iterable[ScoreTable]) -> set[str]:
     """Checkpoints whose run has a later one: counted as models they would be one training many
     times."""
     return {
-        table.provenance.model
-        for steps in runs_of(tables).values()
-        for table in list(steps.values())[:-1]
+        table.model for steps in runs_of(tables).values() for table in list(steps.values())[:-1]
     }
 
 

@@ -20,7 +20,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     all models share."""
     ends = pd.concat(
         _marked(extremes(t.rows, k=options.top), t).assign(
-            model=t.provenance.model, prompt=p, candidates=tables.candidates
+            model=t.model, prompt=p, candidates=tables.candidates
         )
         for p in tables.prompts
         for t in tables.by_prompt[p]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import RBO_DEPTH, agreement, head, tau_effect, top_overlap
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import check_rewards
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter
@@ -193,18 +193,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     for prompt, model in sorted(several, key=lambda key: (tables.prompts.index(key[0]), key[1])):
         scans = tables.modes[prompt, model]
         where = {"model": model, "prompt": prompt, "candidates": tables.candidates}
-        try:
+        with noted(notes, about := f"{tables.labels[model]} on {prompt}"):
             tokens = side_by_side({mode: table.rows for mode, table in scans.items()})
-        except TableError as error:
-            notes.append(f"{tables.labels[model]} on {prompt}: {error}")
-            continue
-        table = compare_modes(tokens, top=options.top, **options.draws)
-        noise = {mode: _noise(scan) for mode, scan in scans.items()}
-        table["noise"] = table["mode_a"].map(noise) + table["mode_b"].map(noise)
-        notes += _disagreement(table, f"{tables.labels[model]} on {prompt}")
-        compared.append(table.assign(**where))
-        farthest.append(moved(tokens, top=options.top).assign(**where))
-        drawn.append(_ranks(tokens, farthest[-1]).assign(**where))
+            table = compare_modes(tokens, top=options.top, **options.draws)
+            noise = {mode: _noise(scan) for mode, scan in scans.items()}
+            table["noise"] = table["mode_a"].map(noise) + table["mode_b"].map(noise)
+            notes += _disagreement(table, about)
+            compared.append(table.assign(**where))
+            farthest.append(moved(tokens, top=options.top).assign(**where))
+            drawn.append(_ranks(tokens, farthest[-1]).assign(**where))
     if not compared:
         raise TableError(
             "; ".join(notes) or "modes of wordings are not compared; name one: prompts=[KEY]"

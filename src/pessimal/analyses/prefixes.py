@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import crossed_interval, holm, jackknife
-from pessimal.tables import ScoreTable
 from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet
 
@@ -53,16 +52,12 @@ def prefix_effect(
     return dict(zip(names, (effect, low[2], high[2], p, *estimates[:2]), strict=True))
 
 
-def _rewards(table: ScoreTable) -> pd.Series:
-    return table.rows.set_index("candidate_id")["reward"]
-
-
 @analysis("prefixes", Needs(prompts=0, prefixes=True), place=155)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model, prompt and persona: paired with the prompt alone and with a control of equal
     length."""
     by_key = {
-        (t.provenance.model, t.provenance.mode, prompt): t
+        (t.model, t.provenance.mode, prompt): t
         for prompt, members in tables.by_prompt.items()
         for t in members
     }
@@ -76,22 +71,20 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if None in others:
             notes.append(f"{where}: the prompt alone or the control was not scanned")
             continue
-        columns = pd.concat([_rewards(t) for t in (*others, table) if t], axis=1, join="inner")
+        columns = pd.concat([t.by_id for t in (*others, table) if t], axis=1, join="inner")
         bare, control, persona = columns.to_numpy(dtype=float).T
-        try:
-            found = prefix_effect(bare, persona, control, confidence=options.confidence)
-        except TableError as error:
-            notes.append(f"{where}: {error}")
-            continue
         best = bare.argmax()
         tokens = [t.measured.get("prefix_tokens") for t in (table, others[1]) if t]
-        rows.append(
-            {"model": model, "prompt": design["prompt"], "prefix": design["prefix"], **found}
-            | {"n": len(columns), "candidates": tables.candidates}
-            | {"optimal_stays": persona.argmax() == best}
-            | {"optimal_stays_control": control.argmax() == best}
-            | dict(zip(("tokens", "tokens_control"), tokens, strict=True))
-        )
+        with noted(notes, where):
+            effect_here = prefix_effect(bare, persona, control, confidence=options.confidence)
+            rows.append(
+                {"model": model, "prompt": design["prompt"], "prefix": design["prefix"]}
+                | effect_here
+                | {"n": len(columns), "candidates": tables.candidates}
+                | {"optimal_stays": persona.argmax() == best}
+                | {"optimal_stays_control": control.argmax() == best}
+                | dict(zip(("tokens", "tokens_control"), tokens, strict=True))
+            )
     if not rows:
         raise TableError("; ".join(notes))
     table = pd.DataFrame(rows)

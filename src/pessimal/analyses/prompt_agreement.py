@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.dependence import Dependence, dependence
-from pessimal.analyses.ranks import bootstrapped, kendall, ranked
+from pessimal.analyses.ranks import rank_correlations, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables.result import Result
@@ -40,51 +40,25 @@ def prompt_agreement(
     check_varied(rewards)
     ranks = {prompt: ranked(rewards[prompt].to_numpy()) for prompt in rewards}
     pairs = list(combinations(ranks, 2))
-    likenesses = [0.0] * len(pairs)
-    if dependent is not None:
-        alike = {prompt: dependent.alike(of_prompt.centred) for prompt, of_prompt in ranks.items()}
-        likenesses = [dependent.likeness(alike[a], alike[b]) for a, b in pairs]
-    statistics = [
-        kendall(ranks[a], ranks[b], likeness=likeness)
-        for (a, b), likeness in zip(pairs, likenesses, strict=True)
-    ]
-    kendalls, low, high = bootstrapped(statistics, dependent, **draws)
-    firsts, seconds = zip(*pairs, strict=True)
-    return pd.DataFrame(
-        {
-            "prompt_a": firsts,
-            "prompt_b": seconds,
-            "n": len(rewards),
-            "kendall": kendalls,
-            "low": low,
-            "high": high,
-        }
-    )
+    table = pd.DataFrame(pairs, columns=["prompt_a", "prompt_b"])
+    return table.assign(n=len(rewards), **rank_correlations(ranks, pairs, dependent, **draws))
 
 
 @analysis("prompt_agreement", Needs(prompts=2), place=80)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each model, over all its own items: tau-b of every two of its prompts."""
-    pieces, notes = [], []
+    pieces: list[pd.DataFrame] = []
+    notes: list[str] = []
     for model in tables.models:
         by_prompt = tables.of_model(model)
         if len(by_prompt) < 2:
             continue
-        rewards = {
-            prompt: table.rows["reward"].to_numpy(dtype=float)
-            for prompt, table in by_prompt.items()
-        }
+        rewards = pd.DataFrame({prompt: table.rewards for prompt, table in by_prompt.items()})
         texts = next(iter(by_prompt.values())).rows["text"]
-        try:
-            agreement = prompt_agreement(
-                pd.DataFrame(rewards),
-                dependent=dependence(texts, options.meanings),
-                **options.draws,
-            )
-        except TableError as error:
-            notes.append(f"{tables.labels[model]}: {error}")
-            continue
-        pieces.append(agreement.assign(model=model, candidates=tables.candidates))
+        dependent = dependence(texts, options.meanings)
+        with noted(notes, tables.labels[model]):
+            piece = prompt_agreement(rewards, dependent=dependent, **options.draws)
+            pieces.append(piece.assign(model=model, candidates=tables.candidates))
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on two prompts in one mode")
     table = pd.concat(pieces, ignore_index=True)

@@ -67,7 +67,7 @@ def models(sets: Sequence[TableSet]) -> Result:
     """
     rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):
-        model, description = table.provenance.model, table.description
+        model, description = table.model, table.description
         fields = ("label", "base", "developer", "parameters", "rank", "about")
         fields_of: dict[str, Any] = described(
             model, {name: getattr(description, name) for name in fields}

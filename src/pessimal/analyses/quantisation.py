@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from pessimal.analyses.agreement import agreement, tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest
 from pessimal.tables.result import Result
@@ -141,24 +141,17 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("needs a model and its quantised self: +quantised.QUANTISED_NAME=NAME")
     rows, ends, notes = [], [], []
     for prompt in tables.prompts:
-        by_model = {table.provenance.model: table for table in tables.by_prompt[prompt]}
+        by_model = {table.model: table for table in tables.by_prompt[prompt]}
         for name, full in pairs.items():
             if name not in by_model or full not in by_model:
                 continue
-            where = {
-                "model": name,
-                "whole": full,
-                "prompt": prompt,
-                "candidates": tables.candidates,
-            }
-            try:
+            where = {"model": name, "whole": full, "prompt": prompt}
+            where["candidates"] = tables.candidates
+            with noted(notes, f"{tables.labels[name]} on {prompt}"):
                 both = paired(by_model[full].rows, by_model[name].rows)
                 comparison = compare_quantised(*both, top=options.top, **options.draws)
-            except TableError as error:
-                notes.append(f"{tables.labels[name]} on {prompt}: {error}")
-                continue
-            rows.append({**where, **comparison})
-            ends.append(changed_ends(*both, top=options.top).assign(**where))
+                rows.append({**where, **comparison})
+                ends.append(changed_ends(*both, top=options.top).assign(**where))
     if not rows:
         raise TableError(
             "; ".join(notes) or "no prompt was scanned with both a model and its quantised self"

@@ -8,8 +8,8 @@ statistic plus the mean influence of the resampled items. That turns a bootstrap
 30,000 to 256,000 items long and every pair of models needs it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -214,6 +214,38 @@ def with_intervals(
         for j, name in enumerate(statistics)
         for i, end in enumerate(("", "_low", "_high"))
     }
+
+
+def rank_correlations(
+    ranks: Mapping[Any, Ranked],
+    pairs: Sequence[tuple[Any, Any]],
+    dependence: Dependence | None = None,
+    /,
+    *,
+    measures: Sequence[Callable[..., Statistic]] = (),
+    **draws,
+) -> dict[str, np.ndarray]:
+    """How alike the columns of each pair order the items: kendall, low, high, and by name with
+    _low and _high what further `measures` say.
+
+    Args:
+        ranks: columns by name.
+        dependence: of the items, which are independent where it is None.
+        draws: see `bootstrapped`.
+    """
+    likenesses = [0.0] * len(pairs)
+    if dependence is not None:
+        alike = {name: dependence.alike(column.centred) for name, column in ranks.items()}
+        likenesses = [dependence.likeness(alike[a], alike[b]) for a, b in pairs]
+    statistics = {
+        measure.__name__: [
+            measure(ranks[a], ranks[b], likeness=likeness)
+            for (a, b), likeness in zip(pairs, likenesses, strict=True)
+        ]
+        for measure in (kendall, *measures)
+    }
+    columns = with_intervals(statistics, dependence, **draws)
+    return {name.replace("kendall_", ""): values for name, values in columns.items()}
 
 
 def fisher_errors(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> Errors:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import tau_matrix
-from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
+from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
@@ -247,14 +247,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     is_estimated = shown["status"] == ESTIMATED
     estimated, left_out = shown[is_estimated], shown[~is_estimated]
     first = estimated[estimated["prompt"] == estimated["prompt"].iloc[0]]
-    holding = first[first["mantel_p_holm"] <= LEVEL]
-    among = first if holding.empty else holding
-    best = among.loc[among["mantel_r"].abs().idxmax()]
+    best = strongest(first, "mantel_r", "mantel_p_holm")
     p = f"p = {best['mantel_p_holm']:.3f}" if best["mantel_p_holm"] >= 0.001 else "p < 0.001"
     number = f"r = {signed(best['mantel_r'], '.2f')}, {p} (Holm; {best['n_models']} models)"
     headline = f"On {best['prompt']}, no factor found that agreement follows; largest, "
     headline += f"{best['factor']}: {number}."
-    if len(holding):
+    if best["mantel_p_holm"] <= LEVEL:
         direction = "follows" if best["mantel_r"] > 0 else "goes against"
         headline = f"On {best['prompt']}, agreement {direction} the models' {best['factor']}: "
         headline += f"{number}; β = {signed(best['beta'], '.2f')} beside the other factors."

@@ -11,7 +11,7 @@ import pandas as pd
 from pessimal.analyses import identity_terms, people, valence
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.dependence import dependence
-from pessimal.analyses.ranks import Ranked, bootstrapped, kendall, ranked
+from pessimal.analyses.ranks import Ranked, rank_correlations, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Lines, TokenTable
 from pessimal.tables import ScoreTable
@@ -39,7 +39,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     if not runs:
         raise TableError("no run with several checkpoints of one prompt")
     of_model = {
-        table.provenance.model: (run, step)
+        table.model: (run, step)
         for (_, run), by_step in runs.items()
         for step, table in by_step.items()
     }
@@ -195,23 +195,22 @@ def _of_runs(options: Options, runs: Runs) -> pd.DataFrame:
             for t in by_step.values()
             if t.provenance.candidates_digest == final.provenance.candidates_digest
         ]
-        ranks = [ranked(table.rows["reward"].to_numpy(dtype=float)) for table in same]
+        ranks = [ranked(table.rewards) for table in same]
         last, n = ranks[-1], len(final.rows)
-        dependent = dependence(final.rows["text"], options.meanings)
-        alike = dependent.alike(last.centred)
-        taus = [
-            kendall(r, last, likeness=dependent.likeness(dependent.alike(r.centred), alike))
-            for r in ranks
-        ]
-        tau, low, high = bootstrapped(taus, dependent, **options.draws)
-        low[-1] = high[-1] = np.nan  # of itself
+        taus = rank_correlations(
+            dict(enumerate(ranks)),
+            [(place, len(ranks) - 1) for place in range(len(ranks))],
+            dependence(final.rows["text"], options.meanings),
+            **options.draws,
+        )
+        taus["low"][-1] = taus["high"][-1] = np.nan  # of itself
         k = min(options.top, n // 2)
         shared_ends = [
             np.mean([len(_ends(r, k, end) & _ends(last, k, end)) / max(k, 1) for end in (1, -1)])
             for r in ranks
         ]
-        at = {"model": [table.provenance.model for table in same], "prompt": prompt, "n": n}
-        with_last = {"measure": LAST, "estimate": tau, "low": low, "high": high}
+        at = {"model": [table.model for table in same], "prompt": prompt, "n": n}
+        with_last = {"measure": LAST, "estimate": taus.pop("kendall"), **taus}
         kept = {"measure": KEPT, "estimate": shared_ends, "low": np.nan, "high": np.nan}
         pieces += [pd.DataFrame(at | measure) for measure in (with_last, kept)]
     return pd.concat(pieces, ignore_index=True)

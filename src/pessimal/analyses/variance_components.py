@@ -19,7 +19,6 @@ from pessimal.analyses.wording import check_polarity, design_of
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import crossed_interval, jackknife
-from pessimal.tables.join import reward_matrix
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
@@ -454,11 +453,8 @@ def _checked(
 @analysis("variance_components", Needs(wordings=True, prompts=0), place=160)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What decides the order of tokens: the question, the model, the wording and its factors."""
-    design, reading = design_of(tables), tables.reading
-    rewards = {
-        prompt: reward_matrix(members, paper=reading.paper, stripped=reading.stripped)
-        for prompt, members in design.tables.items()
-    }
+    design = design_of(tables)
+    rewards = {prompt: tables.shared(members) for prompt, members in design.tables.items()}
     shared = next(iter(rewards.values())).index
     for matrix in rewards.values():
         shared = shared if matrix.index.equals(shared) else shared.intersection(matrix.index)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
@@ -207,14 +207,15 @@ def design_of(tables: TableSet) -> Design:
     """
     polarity = {p: tables.reading.polarity_of(p) for p in tables.wordings}
     signs = {p: sign for p, sign in polarity.items() if sign}
-    scanned: dict[str, list[ScoreTable]] = {}
-    for prompt in signs:
-        for table in tables.by_prompt[prompt]:
-            scanned.setdefault(table.provenance.model, []).append(table)
-    several = {m for m, scans in scanned.items() if len({t.provenance.mode for t in scans}) > 1}
-    most = max((len(scans) for model, scans in scanned.items() if model not in several), default=0)
-    models = {model for model, scans in scanned.items() if len(scans) == most} - several
-    used = {p: [t for t in tables.by_prompt[p] if t.provenance.model in models] for p in signs}
+    scans = pd.DataFrame(
+        [(t.model, t.provenance.mode) for prompt in signs for t in tables.by_prompt[prompt]],
+        columns=["model", "mode"],
+    )
+    counts = scans.groupby("model")["mode"].agg(["size", "nunique"])
+    several = set(counts.index[counts["nunique"] > 1])
+    wordings = counts.loc[counts["nunique"] == 1, "size"]
+    models = set(wordings.index[wordings == wordings.max()])
+    used = {p: [t for t in tables.by_prompt[p] if t.model in models] for p in signs}
     used = {
         prompt: members
         for prompt, members in used.items()
@@ -222,7 +223,7 @@ def design_of(tables: TableSet) -> Design:
     }
     left_out = {
         "models scanned in several modes": several,
-        "models with fewer wordings": set(scanned) - models - several,
+        "models with fewer wordings": set(counts.index) - models - several,
         "wordings that not all of these models have": set(signs) - set(used),
         "wordings of unknown polarity (+polarity.LEVEL=1 or -1)": set(polarity) - set(signs),
     }
@@ -240,9 +241,7 @@ def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFra
     """One model's rewards, candidates × prompts, index = text; candidates that every scan holds, by
     their id."""
     rows = {
-        prompt: next(t.rows for t in members if t.provenance.model == model).set_index(
-            "candidate_id"
-        )
+        prompt: next(t.rows for t in members if t.model == model).set_index("candidate_id")
         for prompt, members in used.items()
     }
     rewards = pd.concat(
@@ -258,8 +257,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     whole set."""
     design = design_of(tables)
     shares, tokens, notes = [], [], design.notes
-    for model in (table.provenance.model for table in next(iter(design.tables.values()))):
-        try:
+    for model in (table.model for table in next(iter(design.tables.values()))):
+        with noted(notes, tables.labels[model]):
             paraphrases = paraphrase(
                 _own_rewards(design.tables, model),
                 polarity=design.polarity,
@@ -267,11 +266,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 top=options.top,
                 confidence=options.confidence,
             )
-        except TableError as error:
-            notes.append(f"{tables.labels[model]}: {error}")
-            continue
-        shares.append(paraphrases.shares.assign(model=model, candidates=tables.candidates))
-        tokens.append(paraphrases.tokens.assign(model=model, candidates=tables.candidates))
+            shares.append(paraphrases.shares.assign(model=model, candidates=tables.candidates))
+            tokens.append(paraphrases.tokens.assign(model=model, candidates=tables.candidates))
     if not shares:
         raise TableError("; ".join(notes))
     shares, tokens = pd.concat(shares, ignore_index=True), pd.concat(tokens, ignore_index=True)

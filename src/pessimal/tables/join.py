@@ -36,7 +36,7 @@ def reward_matrix(
     Raises:
         TableError: a model occurs twice, prompts differ, or fewer than 3 items are shared.
     """
-    models = [t.provenance.model for t in tables]
+    models = [t.model for t in tables]
     prompts = sorted({t.provenance.prompt for t in tables})
     if len(prompts) > 1:
         raise TableError(f"one prompt at a time: got tables for {prompts}")
@@ -55,7 +55,7 @@ def reward_matrix(
         )
     places = {id(positions): positions.reindex(items).to_numpy() for positions in rows}
     columns = {
-        model: table.rows["reward"].to_numpy()[places[id(positions)]]
+        model: table.rewards[places[id(positions)]]
         for model, table, positions in zip(models, tables, rows, strict=True)
     }
     return pd.DataFrame(columns, index=pd.Index(items, name="text"))

@@ -9,7 +9,8 @@ Knows the columns, the provenance and the parquet file. Does not know how a rewa
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,8 @@ _COLUMNS = {
     "reward": pa.float64(),
     "certified": pa.bool_(),
 }
-# Only item lists that people have rated carry these.
-_HUMAN_COLUMNS = {"elo": pa.float64(), "elo_matches": pa.int32()}
-# Only answers that a policy wrote: how often.
-_DRAWN = {"drawn": pa.int32()}
+# Of items that people have rated; of answers that a policy wrote, how often.
+_FURTHER = {"elo": pa.float64(), "elo_matches": pa.int32(), "drawn": pa.int32()}
 
 
 def token_kind(token: str, text: str, *, special: bool = False) -> str:
@@ -271,6 +270,25 @@ class ScoreTable:
         return self.provenance.name
 
     @property
+    def model(self) -> str:
+        return self.provenance.model
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """(candidates,) float64, in the order of the rows."""
+        return self.rows["reward"].to_numpy(dtype=float)
+
+    @property
+    def by_text(self) -> pd.Series:
+        """Rewards, index = text, which may repeat."""
+        return self.rows.set_index("text")["reward"]
+
+    @property
+    def by_id(self) -> pd.Series:
+        """Rewards, index = candidate_id."""
+        return self.rows.set_index("candidate_id")["reward"]
+
+    @property
     def has_elo(self) -> bool:
         return "elo" in self.rows.columns
 
@@ -278,11 +296,7 @@ class ScoreTable:
 def write_score_table(table: ScoreTable, path: Path) -> Path:
     """Write `table` as one parquet file, and its states beside it; equal tables give equal bytes.
     Returns the path."""
-    columns = dict(_COLUMNS)
-    if table.has_elo:
-        columns |= _HUMAN_COLUMNS
-    if "drawn" in table.rows.columns:
-        columns |= _DRAWN
+    columns = _COLUMNS | {name: kind for name, kind in _FURTHER.items() if name in table.rows}
     rows = table.rows[list(columns)].reset_index(drop=True)
     rows["kind"] = pd.Categorical(rows["kind"], categories=KINDS)
     document = {
@@ -312,7 +326,7 @@ def read_score_table(path: Path) -> ScoreTable:
     Raises TableError if there is no such file, or it is not a score table.
     """
     file, table, document = _read(path, pq.read_table)
-    try:
+    with _whole(file):
         rows = table.to_pandas()
         rows["survives"] = rows["survives"].astype("boolean")
         rows["kind"] = rows["kind"].astype(str)
@@ -324,20 +338,14 @@ def read_score_table(path: Path) -> ScoreTable:
             code=document.get("code", {}),
             states=states_beside(file),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(file, error) from error
-    except TableError as error:
-        raise TableError(f"{file}: {error}") from error
 
 
 def read_provenance(path: Path) -> ScoreProvenance:
     """The provenance of a table that `write_score_table` wrote, without reading its rows; raises as
     `read_score_table`."""
     file, _, document = _read(path, pq.read_schema)
-    try:
+    with _whole(file):
         return ScoreProvenance(**document["identity"])
-    except (KeyError, TypeError) as error:
-        raise _damaged(file, error) from error
 
 
 def items_digest(rows: pd.DataFrame) -> str:
@@ -368,11 +376,9 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
             f"{file} is a parquet file but not a score table. To turn published scores into one: "
             "pessimal import format=eloeverything|factorial54|vocabulary|checkpoints path=FILE"
         )
-    try:
+    with _whole(file):
         document = json.loads(document)
         version = document["format"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(file, error) from error
     if version != FORMAT:
         raise TableError(
             f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again"
@@ -380,10 +386,18 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
     return file, content, document
 
 
-def _damaged(file: Path, error: Exception) -> TableError:
-    return TableError(
-        f"{file} is no whole score table ({type(error).__name__}: {error}); scan or import again"
-    )
+@contextmanager
+def _whole(file: Path) -> Iterator[None]:
+    """TableError naming the file where what it says of itself is damaged."""
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"{file}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise TableError(
+            f"{file} is no whole score table ({type(error).__name__}: {error}); scan or import "
+            "again"
+        ) from error
 
 
 COLUMNS = ("candidate_id", "token", "text", "kind")

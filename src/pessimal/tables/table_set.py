@@ -143,9 +143,7 @@ class TableSet:
     @cached_property
     def models(self) -> list[str]:
         """Reward models in order of name."""
-        return sorted(
-            {table.provenance.model for tables in self.by_prompt.values() for table in tables}
-        )
+        return sorted({table.model for tables in self.by_prompt.values() for table in tables})
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -155,7 +153,7 @@ class TableSet:
     @cached_property
     def descriptors(self) -> pd.DataFrame:
         """What is known of each reward model: index = model; base, developer, parameters, rank."""
-        firsts = {t.provenance.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
+        firsts = {t.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
         columns = ["base", "developer", "parameters", "rank"]
         rows = [
             described(model, {c: getattr(firsts[model].description, c) for c in columns})
@@ -178,19 +176,18 @@ class TableSet:
     def matrix(self, prompt: str) -> pd.DataFrame:
         """Rewards of the shared candidates: index = text, one column a model (see
         `tables.join.reward_matrix`)."""
-        if prompt not in self._matrices:
-            self._matrices[prompt] = reward_matrix(
-                self.by_prompt[prompt], paper=self.reading.paper, stripped=self.reading.stripped
-            )
-        return self._matrices[prompt]
+        if ("matrix", prompt) not in self.memo:
+            self.memo["matrix", prompt] = self.shared(self.by_prompt[prompt])
+        return self.memo["matrix", prompt]
 
-    @cached_property
-    def _matrices(self) -> dict[str, pd.DataFrame]:
-        return {}
+    def shared(self, members: Sequence[ScoreTable]) -> pd.DataFrame:
+        """The `tables.join.reward_matrix` of these tables, read as the set is."""
+        return reward_matrix(members, paper=self.reading.paper, stripped=self.reading.stripped)
 
     @cached_property
     def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:
-        """What several analyses need and one has computed, by what it is and its prompt."""
+        """What several analyses need and one has computed, by what it is and its prompt or
+        model."""
         return {}
 
     def of_model(self, model: str) -> dict[str, ScoreTable]:
@@ -201,7 +198,7 @@ class TableSet:
             for p, tables in self.by_prompt.items()
             if p in self.prompts
             for t in tables
-            if t.provenance.model == model
+            if t.model == model
         }
         alike = [(t.provenance.mode, t.provenance.candidates_digest) for t in by_prompt.values()]
         return {
@@ -271,13 +268,9 @@ class TableSet:
     def words(self, model: str) -> pd.DataFrame:
         """Rewards of words, the spellings of a word averaged: index = word, a column for each of
         `columns_of`."""
-        if model not in self._words:
-            self._words[model] = by_word(self.tokens(model))
-        return self._words[model]
-
-    @cached_property
-    def _words(self) -> dict[str, pd.DataFrame]:
-        return {}
+        if ("words", model) not in self.memo:
+            self.memo["words", model] = by_word(self.tokens(model))
+        return self.memo["words", model]
 
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
         """The opposite pairs that this model has both of; none in `paper`, which knows none."""
@@ -297,9 +290,7 @@ class TableSet:
         ]
         for model in self.models:
             by_prompt, columns = self.of_model(model), self.columns_of(model)
-            expected = {
-                p for p in self.prompts for t in self.by_prompt[p] if t.provenance.model == model
-            }
+            expected = {p for p in self.prompts for t in self.by_prompt[p] if t.model == model}
             label = self.labels[model]
             notes += [
                 f"{label} on {p}: scanned in another mode"
@@ -320,7 +311,7 @@ def tokens_of(first: ScoreTable, columns: Mapping[str, Sequence[ScoreTable]]) ->
     order of `first`, whose candidates all of them have."""
     of_words = first.rows["kind"].isin(("normal", "item")).to_numpy()
     rewards = {
-        name: np.mean([t.rows["reward"].to_numpy(dtype=float) for t in members], axis=0)[of_words]
+        name: np.mean([t.rewards for t in members], axis=0)[of_words]
         for name, members in columns.items()
     }
     return pd.DataFrame(rewards, index=pd.Index(first.rows["text"][of_words], name="text"))
@@ -331,14 +322,14 @@ def runs_of(tables: Iterable[ScoreTable]) -> dict[str, dict[int, ScoreTable]]:
     runs: dict[str, dict[int, ScoreTable]] = {}
     for table in sorted(tables, key=lambda table: table.provenance.step or 0):
         if (step := table.provenance.step) is not None:
-            run = table.provenance.model.removesuffix(f"@step-{step}")
+            run = table.model.removesuffix(f"@step-{step}")
             runs.setdefault(run, {})[step] = table
     return runs
 
 
 def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
-    labels = {t.provenance.model: t.description.label or t.provenance.model for t in tables}
+    labels = {t.model: t.description.label or t.model for t in tables}
     return (
         labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
     )
@@ -354,6 +345,7 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
     """
     reading = reading or Reading()
     rewards = [t for t in tables if t.provenance.score == REWARD and t.provenance.slot is None]
+    language = [table for table in tables if table.provenance.score != REWARD]
     keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
     if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
         raise TableError(
@@ -361,28 +353,26 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
             f"{', '.join(keys)}."
             f"{did_you_mean(missing[0], keys)}".removesuffix(".")
         )
-    modes = _by_mode(rewards)
-    again, none = _rescans(rewards, modes)
-    language = _one_a_model([table for table in tables if table.provenance.score != REWARD])
-    sets = []
-    for candidates in sorted(
-        dict.fromkeys(t.provenance.candidates for t in tables), key=lambda c: (c != "vocabulary", c)
-    ):
-        of_set = {key[1:]: scans for key, scans in modes.items() if key[0] == candidates}
-        sets.append(
-            TableSet(
-                candidates,
-                [table for table in tables if table.provenance.candidates == candidates],
-                _side_by_side([next(iter(scans.values())) for scans in of_set.values()]),
-                of_set,
-                {key[1:]: scans for key, scans in again.items() if key[0] == candidates},
-                {key[1:]: reasons for key, reasons in none.items() if key[0] == candidates},
-                _side_by_side([t for t in language if t.provenance.candidates == candidates]),
-                reading,
-                [table for table in tables if table.provenance.candidates != candidates],
-            )
+
+    def table_set(candidates: str) -> TableSet:
+        def of_set(several: Sequence[ScoreTable]) -> list[ScoreTable]:
+            return [table for table in several if table.provenance.candidates == candidates]
+
+        scans = _scans(of_set(rewards))
+        modes = _by_mode(scans)
+        return TableSet(
+            candidates,
+            of_set(tables),
+            _side_by_side([next(iter(by_mode.values())) for by_mode in modes.values()]),
+            modes,
+            *_rescans(scans, modes),
+            _side_by_side(_one_a_model(of_set(language))),
+            reading,
+            [table for table in tables if table.provenance.candidates != candidates],
         )
-    return sets
+
+    names = {table.provenance.candidates for table in tables}
+    return [table_set(name) for name in sorted(names, key=lambda c: (c != "vocabulary", c))]
 
 
 def _side_by_side(tables: Sequence[ScoreTable]) -> dict[str, list[ScoreTable]]:
@@ -391,7 +381,7 @@ def _side_by_side(tables: Sequence[ScoreTable]) -> dict[str, list[ScoreTable]]:
         members = by_prompt.setdefault(table.provenance.prompt, {})
         for other in members.values():
             _check_comparable(table.provenance, other.provenance)
-        members[table.provenance.model] = table
+        members[table.model] = table
     order = sorted(by_prompt, key=lambda p: (CORE.index(p) if p in CORE else len(CORE), p))
     return {
         prompt: [by_prompt[prompt][model] for model in sorted(by_prompt[prompt])]
@@ -415,13 +405,15 @@ def _check_comparable(a: ScoreProvenance, b: ScoreProvenance) -> None:
         )
 
 
-Key = tuple[str, str, str]  # candidate set, prompt, model
+Key = tuple[str, str]  # prompt, model
+Scans = dict[Key, dict[str, list[ScoreTable]]]
+"""By mode."""
 
 
-def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
+def _by_mode(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
     """One table a mode; of several the one in float32, else the first given."""
     chosen = {}
-    for key, by_name in _scans(tables).items():
+    for key, by_name in scans.items():
         low_precision_last = {
             mode: min(by_name[mode], key=lambda t: t.provenance.dtype not in (None, "float32"))
             for mode in MODES
@@ -430,7 +422,7 @@ def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
         published = by_name.get("published", [])
         if published and (len(low_precision_last) > 1 or len(published) > 1):
             raise TableError(
-                f"two score tables of model {key[2]!r} on prompt {key[1]!r} (mode "
+                f"two score tables of model {key[1]!r} on prompt {key[0]!r} (mode "
                 f"{' and '.join(sorted(low_precision_last))}). Name the files: tables=[FILE,FILE]"
             )
         first, *others = low_precision_last.values()
@@ -441,12 +433,11 @@ def _by_mode(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, ScoreTable]]:
 
 
 def _rescans(
-    tables: Sequence[ScoreTable], chosen: Mapping[Key, Mapping[str, ScoreTable]]
+    scans: Scans, chosen: Mapping[Key, Mapping[str, ScoreTable]]
 ) -> tuple[dict[Key, dict[str, ScoreTable]], dict[Key, list[str]]]:
     """Every further scan in the mode that stands for a model; and which scans are none, and why."""
     rescans: dict[Key, dict[str, ScoreTable]] = {}
     left_out: dict[Key, list[str]] = {}
-    scans = _scans(tables)
     for key, modes in chosen.items():
         mode, first = next(iter(modes.items()))
         for other in scans[key][mode]:
@@ -456,11 +447,11 @@ def _rescans(
             name = str(other.provenance.dtype) if differs else "again"
             if differ := _differing(first.provenance, other.provenance):
                 why = (
-                    f"{key[2]}, {name}: of another model under the same name ({', '.join(differ)})"
+                    f"{key[1]}, {name}: of another model under the same name ({', '.join(differ)})"
                 )
                 left_out.setdefault(key, []).append(f"{why}; scan it again with force=true")
             elif first.rows["reward"].equals(other.rows["reward"]):  # a copy
-                left_out.setdefault(key, []).append(f"{key[2]}, {name}: the same to the last digit")
+                left_out.setdefault(key, []).append(f"{key[1]}, {name}: the same to the last digit")
             else:
                 named = rescans.setdefault(key, {})
                 number = sum(other_name.split()[0] == name for other_name in named) + 1
@@ -469,11 +460,11 @@ def _rescans(
 
 
 def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """Of each language model's scans of one prompt and candidate set the one in float32, else the
-    first given."""
-    chosen = {key: next(iter(modes.values())) for key, modes in _by_mode(language).items()}
+    """Of each language model's scans of one prompt the one in float32, else the first given."""
+    by_mode = _by_mode(_scans(language))
+    chosen = {key: next(iter(modes.values())) for key, modes in by_mode.items()}
     for provenance in (table.provenance for table in language):
-        first = chosen[provenance.candidates, provenance.prompt, provenance.model].provenance
+        first = chosen[provenance.prompt, provenance.model].provenance
         if differ := _differing(first, provenance):
             template = (
                 " (in which template, or after plain text)" if "template_digest" in differ else ""
@@ -487,12 +478,11 @@ def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
     return list(chosen.values())
 
 
-def _scans(tables: Sequence[ScoreTable]) -> dict[Key, dict[str, list[ScoreTable]]]:
-    scans: dict[Key, dict[str, list[ScoreTable]]] = {}
+def _scans(tables: Sequence[ScoreTable]) -> Scans:
+    scans: Scans = {}
     for table in tables:
-        provenance = table.provenance
-        modes = scans.setdefault((provenance.candidates, provenance.prompt, provenance.model), {})
-        modes.setdefault(provenance.mode, []).append(table)
+        modes = scans.setdefault((table.provenance.prompt, table.model), {})
+        modes.setdefault(table.provenance.mode, []).append(table)
     return scans
 
 
