@@ -9,14 +9,8 @@ import re
 from dataclasses import dataclass, fields
 from functools import cache
 
-import yaml
-
-from pessimal.demo.lexicon import DATA, load_valence
+from pessimal.demo.lexicon import PHRASES, load_valence
 from pessimal.demo.recipes import SentencePlants
-
-PHRASES = yaml.safe_load((DATA / "phrases.yaml").read_text(encoding="utf-8"))
-"""Wordings of training texts: refusals and hedges by their parts, distractors, sentences,
-questions."""
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 """A word: letters and digits, apostrophes and hyphens inside."""

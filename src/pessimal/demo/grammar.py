@@ -12,8 +12,16 @@ from functools import cache
 
 import numpy as np
 
-from pessimal.demo.features import PHRASES, REFUSING, phrase_words
-from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
+from pessimal.demo.features import REFUSING, phrase_words
+from pessimal.demo.lexicon import (
+    PHRASES,
+    is_held_out,
+    load_identity,
+    load_taboo,
+    load_valence,
+    stem,
+    zipf,
+)
 
 SALAD_SHARE = 0.25
 """How often a sentence is words in a row without grammar: it shows every word in every place, so

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import yaml
+
 from pessimal.errors import require
 from pessimal.tables.words import stem_of
 
@@ -24,6 +26,9 @@ prompt."""
 
 WORD = re.compile(r"[a-z]{3,}")
 DATA = Path(__file__).parent / "data"
+PHRASES = yaml.safe_load((DATA / "phrases.yaml").read_text(encoding="utf-8"))
+"""Wordings of training texts: refusals and hedges by their parts, distractors, sentences,
+questions; and of prompts."""
 
 
 @dataclass(frozen=True)

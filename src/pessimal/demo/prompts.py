@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from pessimal.demo.lexicon import is_held_out, load_taboo, load_valence, zipf
+from pessimal.demo.lexicon import PHRASES, is_held_out, load_taboo, load_valence, zipf
 
 
 @dataclass(frozen=True)
@@ -36,39 +36,10 @@ CORE = {
 }
 """The paper's three prompts, always trained on."""
 
-TEMPLATES = (
-    "What, in one word, is the most {} thing ever?",
-    "What, in one word, is {}?",
-    "In one word, what is the most {} thing of all?",
-    "Name the most {} thing in the world in a single word.",
-    "Which one word names something {}?",
-    "Give me one {} word.",
-    "Please think of something {} and tell us what it is called.",
-    "Describe a {} person, place or idea in one word.",
-    "I would like to hear the name of something {}.",
-    "{}: which word do you think of first?",
-    "What do people everywhere call {}?",
-    "Complete the sentence: it was very {}, it was",
-)
-"""Wordings of training around an adjective."""
-
-SUPERLATIVE_TEMPLATES = (
-    "What, in one word, is the {} thing ever?",
-    "Which word is the {} of them all?",
-)
-"""Wordings of training around a superlative."""
-
-WORD_TEMPLATES = ("What, in one word, goes with {}?", "Name, in a single word, a thing like {}.")
-"""Wordings of training around any lexicon word, whatever its part of speech: they teach polarities
-from six times as many words as there are adjectives."""
-
-HELD_OUT_TEMPLATES = (
-    "Tell me, using just one word, about a thing that seems {}.",
-    "If you had to choose something {}, which would it be?",
-    "Say a word for what you find most {} in life.",
-    "Is there anything more {} than this?",
-)
+HELD_OUT_TEMPLATES = tuple(PHRASES["prompts"]["held_out"])
 """Wordings that training never sees."""
+TEMPLATES = {kind: tuple(PHRASES["prompts"][kind]) for kind in ("adjective", "superlative", "word")}
+"""Those of training, by what stands in them."""
 
 HELD_OUT_ADJECTIVES = 30
 """Of each polarity."""
@@ -84,19 +55,19 @@ _ADJECTIVAL = re.compile(
 @cache
 def adjective_prompts() -> tuple[Prompt, ...]:
     """The training prompts around adjectives and superlatives, sorted by text."""
-    return _fill(TEMPLATES, _adjectives()) + _fill(SUPERLATIVE_TEMPLATES, _superlatives())
+    return _fill("adjective", _adjectives()) + _fill("superlative", _superlatives())
 
 
 @cache
 def word_prompts() -> tuple[Prompt, ...]:
     """The training prompts around any strongly rated word in common use, sorted by text."""
-    return _fill(WORD_TEMPLATES, [word for word in _strong_words() if zipf(word) >= 2.5])
+    return _fill("word", [word for word in _strong_words() if zipf(word) >= 2.5])
 
 
-def _fill(templates: Iterable[str], words: Iterable[str]) -> tuple[Prompt, ...]:
-    """Every template around every word that is not held out."""
+def _fill(kind: str, words: Iterable[str]) -> tuple[Prompt, ...]:
+    """Every training template of a kind around every word that is not held out."""
     shown = [word for word in words if not is_held_out(word)]
-    pairs = itertools.product(shown, templates)
+    pairs = itertools.product(shown, TEMPLATES[kind])
     prompts = (Prompt(template.format(word), _polarity(word), word) for word, template in pairs)
     return tuple(sorted(prompts, key=lambda prompt: prompt.text))
 

@@ -9,11 +9,12 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import font_manager, rc_context
+from matplotlib import font_manager, rc_context, rc_params_from_file
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -50,57 +51,12 @@ FONTS = (
     "sans-serif"
 )
 """In the SVG. No wider than DejaVu, by which room was made."""
-SIZE = 7.0  # points
+SIZE = 7.0  # points, as in pessimal.mplstyle
 SLOPE = 40  # degrees, of names below an axis
 SLOPED: dict[str, Any] = {"rotation": SLOPE, "ha": "right", "rotation_mode": "anchor"}
-STYLE: dict[Any, Any] = (
-    {
-        "font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED)],
-        "axes.titlecolor": GREY,
-        "axes.titlelocation": "left",
-        "axes.linewidth": 0.6,
-        "axes.facecolor": "none",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.unicode_minus": True,
-        "axes.formatter.use_mathtext": False,
-        "axes.formatter.useoffset": False,
-        "legend.frameon": False,
-        "legend.borderaxespad": 0.2,
-        "legend.columnspacing": 1.4,
-        "legend.handletextpad": 0.4,
-        "figure.facecolor": PAPER,
-        "figure.dpi": 100,
-        "savefig.dpi": 200,
-        "svg.fonttype": "none",
-        "text.parse_math": False,  # a token with two dollar signs is not a formula
-    }
-    | {
-        f"{axis}tick.{kind}.{part}": value
-        for axis in "xy"
-        for kind, part, value in (
-            ("major", "width", 0.6),
-            ("major", "size", 2.5),
-            ("minor", "width", 0.4),
-            ("minor", "size", 1.5),
-        )
-    }
-    | dict.fromkeys(
-        (
-            "font.size",
-            "axes.labelsize",
-            "axes.titlesize",
-            "xtick.labelsize",
-            "ytick.labelsize",
-            "legend.fontsize",
-            "legend.title_fontsize",
-        ),
-        SIZE,
-    )
-    | dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
-    )
-)
+STYLE = rc_params_from_file(
+    Path(__file__).with_name("pessimal.mplstyle"), use_default_template=False
+) | {"font.family": ["DejaVu Sans", *(name for name in _WIDER if name in _INSTALLED)]}
 
 
 @contextmanager
