@@ -13,7 +13,6 @@ from collections.abc import Iterable
 # and paragraph separators: invisible, able to reorder their neighbours, or not allowed in an SVG
 # file.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 SPACE, EMPTY, CARRIER = "␣", "∅", "◌"
 _JOINERS = "\u200c\u200d"
 
@@ -136,17 +135,9 @@ def _is_hidden(character: str) -> bool:
 
 
 def _visible(character: str) -> str:
-    if character in _NAMED:
-        return _NAMED[character]
-    if unicodedata.category(character) in _HIDDEN or (character.isspace() and character != " "):
-        code = ord(character)
-        return (
-            f"\\x{code:02x}"
-            if code < 0x100
-            else f"\\u{code:04x}"
-            if code < 0x10000
-            else f"\\U{code:08x}"
-        )
+    space = character.isspace() and character != " "
+    if space or character == "\\" or unicodedata.category(character) in _HIDDEN:
+        return character.encode("unicode_escape").decode()
     return character
 
 

@@ -114,9 +114,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for table in members
         if threshold(table) is not None
     ]
-    about = [{"model": t.model, "prompt": t.provenance.prompt} for t in judged]
-    table = pd.DataFrame([where | census(t) for where, t in zip(about, judged, strict=True)])
-    table = table.assign(candidates=tables.candidates)
+    table = pd.DataFrame(
+        [{"model": t.model, "prompt": t.provenance.prompt} | census(t) for t in judged]
+    ).assign(candidates=tables.candidates)
     most = table.loc[table["estimate"].idxmax()]
     label, best = tables.labels[most["model"]], literal(most["best"])
     headline = (
@@ -140,13 +140,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ]
     if tables.candidates == "vocabulary":
         results += _published_keys(tables, judged)
-    by_model: dict[str, list[ScoreTable]] = {}
-    for one in judged:
-        by_model.setdefault(one.model, []).append(one)
-    results += _everywhere(
-        tables, {m: members for m, members in by_model.items() if len(members) > 1}, options
-    )
-    return results
+    return results + _everywhere(tables, judged, options)
 
 
 def _make(some: int, n: int, things: str) -> str:
@@ -186,16 +180,17 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     return [Result("census_keys", table, headline, plot, method="census")]
 
 
-def _everywhere(
-    tables: TableSet, by_model: dict[str, list[ScoreTable]], options: Options
-) -> list[Result]:
-    if not by_model:
-        return []
+def _everywhere(tables: TableSet, judged: list[ScoreTable], options: Options) -> list[Result]:
+    """The tokens that a judge says yes to on all of its prompts, where it has several."""
     counts, tokens = [], []
-    for model, members in by_model.items():
-        number, best = everywhere(members, top=options.top)
-        counts.append({"model": model} | number)
-        tokens.append(best.assign(model=model))
+    for model in dict.fromkeys(table.model for table in judged):
+        members = [table for table in judged if table.model == model]
+        if len(members) > 1:
+            number, best = everywhere(members, top=options.top)
+            counts.append({"model": model} | number)
+            tokens.append(best.assign(model=model))
+    if not counts:
+        return []
     table = pd.DataFrame(counts).assign(candidates=tables.candidates)
     most = table.loc[table["yes_everywhere"].idxmax()]
     headline = (

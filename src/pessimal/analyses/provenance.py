@@ -2,6 +2,7 @@
 included; and what is known of each model."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -68,10 +69,7 @@ def models(sets: Sequence[TableSet]) -> Result:
     rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):
         model, description = table.model, table.description
-        fields = ("label", "base", "developer", "parameters", "rank", "about")
-        fields_of: dict[str, Any] = described(
-            model, {name: getattr(description, name) for name in fields}
-        )
+        fields_of: dict[str, Any] = described(model, asdict(description))
         parameters = fields_of.pop("parameters")
         fields_of |= {
             "repository": (known_model(model) or {}).get("repository"),

@@ -48,14 +48,8 @@ class Ranked(NamedTuple):
 
 def ranked(values: np.ndarray) -> Ranked:
     """Reduce values (n,) to their order."""
-    order = np.argsort(values)
-    ascending = values[order]
-    opens = np.r_[True, ascending[1:] != ascending[:-1]]  # (n,): the first of each group of equals
-    starts = np.flatnonzero(opens)
-    sizes = np.diff(np.r_[starts, len(values)])
-    dense = np.empty(len(values), dtype=np.int64)
-    dense[order] = np.cumsum(opens) - 1
-    return Ranked(dense=dense, below=starts[dense], equal=sizes[dense])
+    _, dense, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    return Ranked(dense=dense, below=(np.cumsum(sizes) - sizes)[dense], equal=sizes[dense])
 
 
 def net_concordance(a: Ranked, b: Ranked) -> np.ndarray:

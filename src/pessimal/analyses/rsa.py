@@ -5,10 +5,10 @@ comes from permuting models, never from counting dyads.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import zscore
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
@@ -124,10 +124,10 @@ def rsa(
         raise TableError("All pairs of models are equally similar; there is nothing to explain.")
 
     shuffles = np.argsort(np.random.default_rng(seed).random((permutations, n_models)), axis=1)
-    y = _standardised(_dyads(outcome))
-    x = np.stack([_standardised(_dyads(matrices[factor].to_numpy())) for factor in factors], axis=1)
+    y = zscore(_dyads(outcome))
+    x = zscore(np.stack([_dyads(matrices[f].to_numpy()) for f in factors], axis=1))
     fit = OLS(y, x).fit()  # everything has mean 0: no intercept
-    y_shuffled = _standardised(_shuffled(outcome, shuffles))  # (permutations, dyads)
+    y_shuffled = zscore(_shuffled(outcome, shuffles), axis=1)  # (permutations, dyads)
     rows = {}
     for k, factor in enumerate(factors):
         mantel_r = np.mean(x[:, k] * y)
@@ -210,37 +210,28 @@ def _shuffled(square: np.ndarray, shuffles: np.ndarray) -> np.ndarray:
     return square[shuffles[:, rows], shuffles[:, columns]]
 
 
-def _standardised(values: np.ndarray) -> np.ndarray:
-    """Mean 0 and variance 1 along the last axis."""
-    return (values - values.mean(axis=-1, keepdims=True)) / values.std(axis=-1, keepdims=True)
-
-
 @analysis("rsa", Needs(models=4), place=60)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """For each prompt: the tau-b of every two models, regressed on what the two have in common."""
-    matrices, failed = {}, {}
-    numbers: dict[str, Any] = {
-        "permutations": options.permutations,
-        "seed": options.seed,
-        "paper": options.paper,
-    }
+    matrices: dict[str, pd.DataFrame] = {}
+    failed: list[str] = []
 
-    def of_prompt(prompt: str) -> pd.DataFrame | None:
-        try:
-            tau = tau_matrix(tables, prompt)
-            table = rsa(tau, tables.descriptors, **numbers)
-        except TableError as error:
-            failed[prompt] = str(error)
-            return None
+    def of_prompt(prompt: str) -> pd.DataFrame:
+        tau = tau_matrix(tables, prompt)
+        table = rsa(
+            tau,
+            tables.descriptors,
+            permutations=options.permutations,
+            seed=options.seed,
+            paper=options.paper,
+        )
         factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
         matrices[prompt] = _by_pair(
             {"τ": tau, **{WORDS[factor]: m for factor, m in factors.items()}}
         )
         return table
 
-    table = by_prompt(tables, of_prompt)
-    if table.empty:
-        raise TableError("; ".join(f"{prompt}: {why}" for prompt, why in failed.items()))
+    table = by_prompt(tables, of_prompt, failed=failed)
     # Factors × prompts.
     table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
     shown = table.assign(factor=table["factor"].map(WORDS))
@@ -275,7 +266,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             method="rsa",
             notes=(
                 *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),
-                *(f"{prompt}: {why}" for prompt, why in failed.items()),
+                *failed,
             ),
             summary={
                 f"{row.prompt}/rsa/{row.factor}/{name}": float(value)

@@ -210,32 +210,25 @@ def factors(
     """Components with the token in them, those of the wording divided between the factors it is
     made of.
 
+    The covariance of two wordings is the token's own component, one more for each factor in which
+    the two are alike, and `rest` where they are the same wording: a least-squares fit to all pairs,
+    which of a complete design gives the classical mean squares' estimates.
+
     `design`: by wording, the level of each factor; every combination once. `signs` are all the
     same, and not used.
     """
     cells = standardise(cells) if standardised else cells
-    n, alike, sizes = len(design), {}, {}
+    alike = {"": np.ones((len(design), len(design)))}
     for factor in design[0]:
-        labels = np.array([row[factor] for row in design])
-        if len(set(labels)) > 1:
-            alike[factor], sizes[factor] = labels[:, None] == labels, len(set(labels))
-    overall = np.full((n, n), 1 / n)
-    projections = {factor: same * sizes[factor] / n - overall for factor, same in alike.items()}
-    residual = np.eye(n) - overall - sum(projections.values())
+        levels = np.array([row[factor] for row in design])
+        if len(set(levels)) > 1:
+            alike[f" × {factor}"] = levels[:, None] == levels
+    alike[" × rest"] = np.eye(len(design))
+    terms = np.stack([matrix.ravel() for matrix in alike.values()], axis=1).astype(float)
     estimates = {}
     for name, matrix in _split_by_model(cells.covariance).items():
-        rest = float(np.sum(residual * matrix)) / (n - 1 - sum(size - 1 for size in sizes.values()))
-        squares = {
-            f: float(np.sum(projections[f] * matrix)) / (size - 1) for f, size in sizes.items()
-        }
-        varied = {factor: (squares[factor] - rest) * size / n for factor, size in sizes.items()}
-        # Of the mean wording: the token's own, and what is left of each factor in it.
-        estimates[name] = (
-            float(matrix.mean()) - rest / n - sum(v / sizes[f] for f, v in varied.items())
-        )
-        estimates |= {f"{name} × {factor}": value for factor, value in varied.items()} | {
-            f"{name} × rest": rest
-        }
+        fitted = np.linalg.lstsq(terms, matrix.ravel())[0].tolist()
+        estimates |= {f"{name}{term}": value for term, value in zip(alike, fitted, strict=True)}
     return estimates
 
 

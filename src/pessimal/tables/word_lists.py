@@ -92,20 +92,22 @@ def _read_textblob() -> pd.Series:
 
 
 def _read_file(path: Path) -> pd.Series:
-    if not path.is_file():
-        raise InputError(
-            f"there is no lexicon {str(path)!r}; give {', '.join(NAMED)} or a CSV file with the "
-            "columns word and valence"
-        )
-    table = read_csv(path)
-    require_columns(
-        path, table, ("word", "valence"), what="a lexicon has the columns word and valence"
-    )
+    table = _read_columns(path, "lexicon", ("word", "valence"), named=", ".join(NAMED))
     valence = pd.to_numeric(table["valence"], errors="coerce")
     check_cells(
         str(path), table["valence"], ~np.isfinite(valence), "is not a number", noun="the valence "
     )
     return pd.Series(valence.to_numpy(), index=table["word"].str.strip().str.lower())
+
+
+def _read_columns(path: Path, what: str, columns: tuple[str, str], *, named: str) -> pd.DataFrame:
+    """The rows of a CSV file of words; InputError where it is missing or lacks a column."""
+    has = f"the columns {' and '.join(columns)}"
+    if not path.is_file():
+        raise InputError(f"there is no {what} {str(path)!r}; give {named} or a CSV file with {has}")
+    table = read_csv(path)
+    require_columns(path, table, columns, what=f"a {what} has {has}")
+    return table
 
 
 def _checked(lexicon: pd.Series, source: str) -> pd.Series:
@@ -172,17 +174,10 @@ def read_frequencies(source: str) -> Frequencies:
     if source == "wordfreq":
         return Frequencies(source="wordfreq (Robyn Speer; data CC-BY-SA 4.0)")
     path = Path(source).expanduser()
-    if not path.is_file():
-        raise InputError(
-            f"there is no frequency list {source!r}; give wordfreq or a CSV file with the columns "
-            "word and per_million"
-        )
-    if _is_bnc_list(path):
+    if path.is_file() and _is_bnc_list(path):
         return _read_bnc_list(path)
-    table = read_csv(path)
-    require_columns(
-        path, table, ("word", "per_million"), what="a frequency list has word and per_million"
-    )
+    columns = ("word", "per_million")
+    table = _read_columns(path, "frequency list", columns, named="wordfreq")
     per_million = pd.to_numeric(table["per_million"], errors="coerce")
     wrong = ~((per_million >= 0) & np.isfinite(per_million))
     check_cells(str(path), table["per_million"], wrong, "is no frequency per million words")
