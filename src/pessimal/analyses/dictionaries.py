@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, strongest
+from pessimal.analyses.analysis import Needs, Options, analysis, noted, strongest
 from pessimal.analyses.category_model import (
     Lineages,
     base_contrasts,
@@ -371,30 +371,24 @@ def _of_scores(
     for name, dictionary in options.dictionaries.items():
         where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
         title = f"{name}, log-probabilities" if prefix else name
-        try:
+        with noted(notes, title):  # too few words, or too few models for the mixed model
             medians = median_ranks(
                 rewards, dictionary, confidence=options.confidence, spelling=spelling
             )
             medians = medians.assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
+            ranked = int(medians["words"].iloc[0])
             keep(Result("median_ranks", medians, method="dictionaries"))
-            means = category_means(medians, bases=bases, lineages=lineages, **how)
-            keep(
-                _ranks_result(
-                    means.assign(**where), medians, bases or {}, lineages, options.confidence, title
-                )
-            )
+            means = category_means(medians, bases=bases, lineages=lineages, **how).assign(**where)
+            keep(_ranks_result(means, medians, bases or {}, lineages, options.confidence, title))
             if prefix and medians["model"].nunique() > 1:
                 keep(_pairs_result(model_contrasts(medians, **how).assign(**where), title, tables))
             if bases is not None:
                 contrasts = base_contrasts(medians, bases=bases, lineages=lineages, **how, **drawn)
-                keep(_contrasts_result(contrasts.assign(**where), title, medians["words"].iloc[0]))
+                keep(_contrasts_result(contrasts.assign(**where), title, ranked))
             terms = category_model(medians, bases=bases, lineages=lineages, **how, **drawn)
-            terms = _with_corrected(terms, options.confidence)
-            words_ranked = int(medians["words"].iloc[0])
-            keep(_terms_result(terms.assign(**where), words_ranked, title, options.confidence))
-        except TableError as error:  # too few words, or too few models for the mixed model
-            notes.append(f"{title}: {error}")
+            terms = _with_corrected(terms, options.confidence).assign(**where)
+            keep(_terms_result(terms, ranked, title, options.confidence))
         words = words_found(rewards, dictionary, spelling).assign(**where)
         keep(Result("dictionary_words", words, method="dictionaries", notes=tuple(notes)))
     return results
@@ -405,7 +399,7 @@ def _lineages_note(lineages: Mapping[str, str]) -> str:
     members: dict[str, list[str]] = {}
     for model, lineage in lineages.items():
         members.setdefault(lineage, []).append(model)
-    several = [f"{', '.join(models)}" for models in members.values() if len(models) > 1]
+    several = [", ".join(models) for models in members.values() if len(models) > 1]
     if not several:
         return "lineages: none of these models is known to be trained from another"
     return f"one lineage each, relabelled together: {'; '.join(several)}"
@@ -427,18 +421,12 @@ def _ranks_result(
     first, last = ranked.iloc[0], ranked.iloc[-1]
     keys = ["dictionary", "candidates", "framing", "model", "category"]
     model_means = medians.groupby(keys)["median_rank"].mean().rename("mean").reset_index()
-    model_means = model_means.sort_values(
-        "framing", ascending=False, kind="stable"
-    )  # positive first
-    # One base together.
-    model_means = model_means.sort_values(
-        "model", key=lambda models: models.map(bases), kind="stable"
+    # One base together, positive prompts first.
+    model_means = model_means.assign(base=model_means["model"].map(bases)).sort_values(
+        ["base", "framing"], ascending=[True, False], kind="stable"
     )
-    by_model = (
-        model_means[model_means["framing"] == framing]
-        .set_index(["model", "category"])["mean"]
-        .unstack()
-    )
+    of_framing = model_means[model_means["framing"] == framing]
+    by_model = of_framing.pivot(index="model", columns="category", values="mean")
     apart = Lineages.of(by_model[last["category"]] - by_model[first["category"]], lineages)
     interval = pooled_interval([apart], confidence)
     words = int(medians["words"].iloc[0])

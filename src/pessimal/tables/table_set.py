@@ -62,13 +62,10 @@ class Reading:
     def levels_of(self, prompt: str) -> dict[str, str] | None:
         """The level of each factor in a prompt's key; None where it is not of the factorial."""
         parts = prompt.split("_")
-        if not self.factors or len(parts) != len(self.factors):
-            return None
-        if any(
-            part not in levels for part, levels in zip(parts, self.factors.values(), strict=True)
-        ):
-            return None
-        return dict(zip(self.factors, parts, strict=True))
+        fits = len(parts) == len(self.factors) and all(
+            part in levels for part, levels in zip(parts, self.factors.values(), strict=True)
+        )
+        return dict(zip(self.factors, parts, strict=True)) if fits else None
 
     def polarity_of(self, prompt: str) -> int | None:
         """1, −1, or None where neither the key nor a level of the factorial in it says, or two
@@ -209,26 +206,25 @@ class TableSet:
     def columns(self) -> dict[str, list[str]]:
         """What analyses over words look at: each prompt, or where there are many those of the
         chosen pairs, else the mean of those of one polarity."""
-        signs = {p: s for p in self.prompts if (s := self.reading.polarity_of(p)) is not None}
-        if len(self.prompts) > MANY_PROMPTS and (
-            chosen := [p for p in self.prompts if p in self._chosen]
-        ):
-            return {prompt: [prompt] for prompt in chosen}
-        if len(self.prompts) <= MANY_PROMPTS or not signs:
-            return {prompt: [prompt] for prompt in self.prompts}
+        each = {prompt: [prompt] for prompt in self.prompts}
+        if len(each) <= MANY_PROMPTS:
+            return each
+        if chosen := {p: prompts for p, prompts in each.items() if p in self._chosen}:
+            return chosen
         averaged = {}
         for sign, name in ((1, "positive"), (-1, "negative")):
-            if prompts := [prompt for prompt in self.prompts if signs.get(prompt) == sign]:
+            if prompts := [p for p in each if self.reading.polarity_of(p) == sign]:
                 averaged[f"{len(prompts)} {name}"] = prompts
-        return averaged
+        return averaged or each
 
     @cached_property
     def polarity(self) -> dict[str, int]:
         """1 or −1 by column of `columns`, where it is known."""
-        signs = {
-            name: self.reading.polarity_of(prompts[0]) for name, prompts in self.columns.items()
+        return {
+            name: sign
+            for name, (first, *_) in self.columns.items()
+            if (sign := self.reading.polarity_of(first)) is not None
         }
-        return {name: sign for name, sign in signs.items() if sign is not None}
 
     def opposite_pairs(self) -> list[tuple[str, str]]:
         """Pairs of columns of opposite polarity, the positive one first: the chosen ones, else at
