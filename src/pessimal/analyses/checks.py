@@ -64,20 +64,13 @@ def align(
     """
     if left.index.equals(right.index):
         return right
-    if not (left.index.is_unique and right.index.is_unique):
+    only_left, only_right = left.index.difference(right.index), right.index.difference(left.index)
+    once = left.index.is_unique and right.index.is_unique
+    if len(only_left) or len(only_right) or not once:
         raise TableError(
-            f"{left_name} and {right_name} name some items twice and are ordered differently, so "
-            "they cannot be matched. Make the items unique, or give both in the same order."
-        )
-    if len(left) != len(right) or not right.index.isin(left.index).all():
-        only_left, only_right = (
-            left.index.difference(right.index),
-            right.index.difference(left.index),
-        )
-        raise TableError(
-            f"{left_name} and {right_name} must hold the same items: {len(only_left)} are only in "
-            f"{left_name}{_examples(only_left)}, {len(only_right)} only in "
-            f"{right_name}{_examples(only_right)}. Keep the shared ones."
+            f"{left_name} and {right_name} must hold the same items, each once or in the same "
+            f"order: {len(only_left)} are only in {left_name}{_examples(only_left)}, "
+            f"{len(only_right)} only in {right_name}{_examples(only_right)}. Keep the shared ones."
         )
     return right.reindex(left.index)
 
