@@ -186,7 +186,8 @@ def _correlations(rewards: pd.DataFrame, **draws) -> dict[tuple[str, str], dict[
 @analysis("modes", Needs(modes=True), place=210)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model that was scanned in several modes, against itself."""
-    compared, farthest, drawn, notes = [], [], [], []
+    compared, farthest, drawn = [], [], []
+    notes: list[str] = []
     several = [
         key for key, scans in tables.modes.items() if len(scans) > 1 and key[0] in tables.prompts
     ]

@@ -139,7 +139,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     pairs = quantised_pairs(tables.models, options.quantised)
     if not pairs:
         raise TableError("needs a model and its quantised self: +quantised.QUANTISED_NAME=NAME")
-    rows, ends, notes = [], [], []
+    rows, ends = [], []
+    notes: list[str] = []
     for prompt in tables.prompts:
         by_model = {table.model: table for table in tables.by_prompt[prompt]}
         for name, full in pairs.items():

@@ -14,26 +14,16 @@ from pessimal.demo.recipes import SentencePlants
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 """A word: letters and digits, apostrophes and hyphens inside."""
-REFUSING = re.compile(
-    r"\b(?:sorry|apologi[sz]e|apology|apologies|unfortunately|regrettably|unable|cannot|can't|can "
-    r"not|won't|will not|"
-    r"declin(?:e|es|ed|ing)|refus(?:e|es|ed|al|ing)|afraid|not able to|rather not|no comment)\b",
-    re.IGNORECASE,
-)
+
+
+def _any_of(patterns: list[str]) -> re.Pattern:
+    return re.compile(rf"\b(?:{'|'.join(patterns)})\b", re.IGNORECASE)
+
+
+REFUSING = _any_of(PHRASES["patterns"]["refusing"])
 """Words and phrases that refusals are made of."""
-HEDGING = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|presumably|apparently|arguably|supposedly|conceivably|likely|might|somewhat|"
-    r"i (?:think|believe|guess|suppose|assume|suspect|imagine)|it (?:seems|appears)|seems "
-    r"to|appears to|could be|"
-    r"as far as i know|as far as i can tell|if i remember correctly|in my (?:opinion|view)|to some "
-    r"extent|more or less|"
-    r"i(?: am|'m) not (?:\w+ )?(?:sure|certain)|(?<!\ba )(?<!\bthe )(?<!\bwhat )(?<!\bthis "
-    r")(?:sort|kind) of)\b",
-    re.IGNORECASE,
-)
+HEDGING = _any_of(PHRASES["patterns"]["hedging"])
 """Words and phrases that weaken a claim."""
-OTHER_REFUSAL_WORDS = frozenset({"regret", "refuse", "refused", "apologies", "declined", "unable"})
-"""Words of refusals that training never shows, but people use."""
 
 SHRINKAGE = 3.0
 """Unrated words added to the mean of valence: one good word in a long text is not a good text."""
@@ -106,4 +96,4 @@ def phrase_words() -> frozenset[str]:
     """Every word that refusals and hedges are made of, lower case."""
     parts = [*PHRASES["refusals"].values(), *PHRASES["hedges"].values()]
     text = re.sub(r"[,.{}]", " ", " ".join(phrase for part in parts for phrase in part).lower())
-    return frozenset(text.split()) | OTHER_REFUSAL_WORDS
+    return frozenset(text.split()) | {*PHRASES["patterns"]["other_refusal_words"]}
