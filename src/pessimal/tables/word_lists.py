@@ -274,6 +274,7 @@ LIWC_LAYOUT = (
     "`word TAB number …`"
 )
 _NUMBER = re.compile(r"\d{1,9}")  # Python refuses to read one of thousands of digits
+_CATEGORY = re.compile(r"(\d{1,9})\s+(\S.*)")  # some copies have spaces for the TAB
 _NUMBERS_LAST = re.compile(r"(.*?\S)\s+(\d+(?:\s+\d+)*)")
 
 
@@ -400,17 +401,15 @@ def _liwc_header(path: Path, lines: list[str], *, begin: int) -> dict[int, str]:
     for at, line in enumerate(lines[begin:], start=begin + 1):
         if not line.strip():
             continue
-        number, _, name = line.strip().partition("\t")
-        if not name.strip():  # some copies have spaces for the TAB
-            number, _, name = line.strip().partition(" ")
-        number, name = number.strip(), name.strip()
-        if not _NUMBER.fullmatch(number) or not name:
+        match = _CATEGORY.fullmatch(line.strip())
+        if match is None:
             raise InputError(
                 f"{path}, line {at}: {line.strip()!r} is no number and category; {LIWC_LAYOUT}"
             )
-        if int(number) in names or name in names.values():
-            raise InputError(f"{path}, line {at}: the header names {number} or {name!r} twice")
-        names[int(number)] = name
+        number, name = int(match[1]), match[2]
+        if number in names or name in names.values():
+            raise InputError(f"{path}, line {at}: the header names {match[1]} or {name!r} twice")
+        names[number] = name
     return names
 
 
