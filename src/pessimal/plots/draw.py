@@ -141,8 +141,7 @@ def save_figures(
             for place, (tab, stem) in enumerate(_stems(result.name, pieces))
         ]
     saved: dict[str, dict[str, str]] = {}
-    quiet = begin is None or len(jobs) <= FEW
-    progress = nullcontext(lambda stem: None) if quiet or begin is None else begin(len(jobs))
+    progress = begin(len(jobs)) if begin and len(jobs) > FEW else nullcontext(lambda stem: None)
     with progress as step, _processes(len(jobs)) as in_order:
         errors = in_order(partial(_written, folder=folder, palette=palette), jobs)
         for job, wrong in zip(jobs, errors, strict=True):
@@ -230,9 +229,8 @@ def _pieces(
             )
     if isinstance(plot, Heatmap) and plot.groups is not None:
         plot = replace(plot, groups=plot.groups.rename(index=labels))
-    value = (
-        getattr(plot, "estimate", None) or getattr(plot, "value", None) or getattr(plot, "y", None)
-    )
+    values = (getattr(plot, name, None) for name in ("estimate", "value", "y"))
+    value = next(filter(None, values), None)
     return plot, dict(tabs_of(plot.tabs, table, value))
 
 

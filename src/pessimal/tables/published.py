@@ -158,22 +158,19 @@ def read_checkpoints(
     prompt = prompt or _prompt_of(path, named, known)
     model = _model_of(path, model, name or path.stem, known)
     rows, texts_used = _tokens(path, table, known)
-    described = known.models.get(model, ModelDescription())
     columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
-    return [
-        replace(
-            table,
-            provenance=replace(table.provenance, model=f"{model}@step-{step}", step=step),
-            description=replace(
-                described, label=described.label and f"{described.label}, step {step:,}"
-            ),
-        )
-        for table, step in zip(
-            _tables(path, rows, texts_used, columns, known, "vocabulary"),
-            sorted(steps.values()),
-            strict=True,
-        )
-    ]
+    tables = _tables(path, rows, texts_used, columns, known, "vocabulary")
+    return [_at_step(table, steps[column]) for table, column in zip(tables, columns, strict=True)]
+
+
+def _at_step(table: ScoreTable, step: int) -> ScoreTable:
+    """The table of a model as that of its checkpoint after so many steps."""
+    provenance, label = table.provenance, table.description.label
+    return replace(
+        table,
+        provenance=replace(provenance, model=f"{provenance.model}@step-{step}", step=step),
+        description=replace(table.description, label=label and f"{label}, step {step:,}"),
+    )
 
 
 def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None:
