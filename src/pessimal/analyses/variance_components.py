@@ -225,7 +225,7 @@ def factors(
             alike[f" × {factor}"] = levels[:, None] == levels
     alike[" × rest"] = np.eye(len(design))
     terms = np.stack([matrix.ravel() for matrix in alike.values()], axis=1).astype(float)
-    estimates = {}
+    estimates: Components = {}
     for name, matrix in _split_by_model(cells.covariance).items():
         fitted = np.linalg.lstsq(terms, matrix.ravel())[0].tolist()
         estimates |= {f"{name}{term}": value for term, value in zip(alike, fitted, strict=True)}

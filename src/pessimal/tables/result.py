@@ -210,15 +210,7 @@ def weight_of(size: float, p: float | None = None, *, share: float = 1.0) -> flo
 def _columns(effect: Effect | None) -> list[str]:
     if effect is None:
         return []
-    names = (
-        effect.column,
-        effect.low,
-        effect.high,
-        effect.p,
-        effect.n,
-        effect.null,
-        effect.band,
-    )
+    names = (effect.column, effect.low, effect.high, effect.p, effect.n, effect.null, effect.band)
     return [name for name in names if isinstance(name, str)]
 
 
