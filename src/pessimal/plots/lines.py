@@ -36,11 +36,9 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
     table, panels = table[table[plot.y].notna()], distinct(table, plot.panel)
     steps = None
     if not pd.api.types.is_numeric_dtype(table[plot.x]):
-        values = distinct(table, plot.x)
-        steps = _steps(plot, table, values)
-        table = table.assign(
-            **{plot.x: table[plot.x].map({value: i for i, value in enumerate(values)})}
-        )
+        places_of_x, values = pd.factorize(table[plot.x])
+        steps = _steps(plot, table, list(values))
+        table = table.assign(**{plot.x: places_of_x})
     every = table
     table = table if plot.behind is None else table[~table[plot.behind].to_numpy(dtype=bool)]
     groups = distinct(table, plot.group)
