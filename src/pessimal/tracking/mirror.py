@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from pessimal.tracking.client import (
     release,
     within,
 )
-from pessimal.tracking.registry import Manifest
+from pessimal.tracking.registry import Manifest, Registry
 
 if TYPE_CHECKING:
     import wandb
@@ -66,7 +66,7 @@ class Mirror:
             self._run, self.run_id = run, run.id
         self.artifacts: "list[wandb.Artifact]" = []  # noqa: UP037 wandb is imported where it is used
         """What was logged."""
-        self.inputs: list[str] = []
+        self.inputs: dict[str, None] = {}
         """References of what that was made from."""
 
     def send(self, call: "Callable[[wandb.Run], object]") -> None:
@@ -125,12 +125,28 @@ class Mirror:
 
         self.send(call)
 
+    def publish(
+        self,
+        registry: Registry,
+        type: str,
+        name: str,
+        fill: Callable[[Path], object],
+        *,
+        more: Mapping[str, Any] | None = None,
+        **about: Any,
+    ) -> tuple[Path, Manifest]:
+        """Publish in the registry (`about` as there), then mirror that; `more` is said at W&B
+        alone."""
+        folder, manifest = registry.publish(type, name, fill, run_id=self.run_id, **about)
+        self.artifact(folder, manifest, more or {})
+        return folder, manifest
+
     def artifact(self, folder: Path, manifest: Manifest, metadata: Mapping[str, Any]) -> None:
         """A published artifact: same type and files, the name that `mirrored_name` gives it."""
 
         def call(run: "wandb.Run") -> None:
             self.artifacts.append(log_artifact(run, folder, manifest, metadata))
-            self.inputs += manifest.inputs
+            self.inputs |= dict.fromkeys(manifest.inputs)
 
         self.send(call)
 
@@ -143,7 +159,6 @@ def open_mirror(
     job_type: str,
     name: str,
     config: Mapping[str, Any],
-    inputs: Sequence[str] = (),
     patience: float = PATIENCE,
 ) -> Iterator[Mirror]:
     """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
@@ -173,7 +188,7 @@ def open_mirror(
         exit_code = 0
     finally:
         if run is not None:
-            _finish(mirror, run, target, inputs, exit_code=exit_code, reserve=patience / 4)
+            _finish(mirror, run, target, exit_code=exit_code, reserve=patience / 4)
             release()
             _look_at_disk(target.folder)
 
@@ -206,7 +221,6 @@ def _finish(
     mirror: Mirror,
     run: "wandb.Run",
     target: Target,
-    inputs: Sequence[str],
     *,
     exit_code: int,
     reserve: float,
@@ -224,7 +238,7 @@ def _finish(
                 artifact.wait()
             except ValueError as error:
                 raise ValueError(f"{artifact.name} did not arrive: {error}") from error
-        for reference in dict.fromkeys([*inputs, *mirror.inputs]):
+        for reference in mirror.inputs:
             try:
                 run.use_artifact(mirrored_reference(reference))
             except CommError:

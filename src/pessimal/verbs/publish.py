@@ -7,13 +7,13 @@ Every verb that finds something ends here.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.plain import config_hash
 from pessimal.config.schema import TaskConfig
 from pessimal.progress import console
 from pessimal.report.write import write_results
@@ -62,25 +62,22 @@ def publish(
     and the table has otherwise.
     """
 
-    def fill(folder: Path) -> None:
-        write_results(
-            results,
-            folder,
-            labels=artifact.labels,
-            skipped=artifact.skipped,
-            files=artifact.files,
-            progress=config.progress,
-        )
-
-    folder, manifest = registry.publish(
+    fill = partial(
+        write_results,
+        results,
+        labels=artifact.labels,
+        skipped=artifact.skipped,
+        files=artifact.files,
+        progress=config.progress,
+    )
+    folder, manifest = mirror.publish(
+        registry,
         artifact.type,
         artifact.name,
         fill,
         key=artifact.key,
-        inputs=list(artifact.inputs),
-        config_hash=config_hash(config),
-        run_id=mirror.run_id,
-        summary=dict(artifact.summary),
+        inputs=artifact.inputs,
+        summary=artifact.summary,
     )
     for result in results:
         mirror.summary({key: finite_or_none(value) for key, value in result.summary.items()})
@@ -91,7 +88,6 @@ def publish(
         for png in sorted((folder / "figures").glob(f"{result.name}*.png")):
             if png.stem.split("--")[0] == result.name:
                 mirror.image(f"figures/{png.stem}", png, result.headline)
-    mirror.artifact(folder, manifest, {"inputs": list(artifact.inputs), **artifact.summary})
     return folder, manifest
 
 

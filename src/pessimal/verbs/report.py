@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from pessimal.config.plain import config_hash
 from pessimal.config.schema import ReportConfig
 from pessimal.errors import InputError, MissingExtraError, require
 from pessimal.progress import steps
@@ -51,16 +50,14 @@ def write_page(config: ReportConfig) -> Path:
         )
     inputs = [manifest.reference for _, manifest in chosen]
     with tracked(config, name=f"report {config.name}", inputs=inputs) as mirror:
-        folder, manifest = registry.publish(
+        folder, _ = mirror.publish(
+            registry,
             "report",
             config.name,
             lambda staging: (staging / "index.html").write_text(html, encoding="utf-8"),
             inputs=inputs,
-            config_hash=config_hash(config),
-            run_id=mirror.run_id,
             summary={"bytes": len(html.encode())},
         )
-        mirror.artifact(folder, manifest, {"inputs": inputs})
     if config.space is not None:
         write_space(Path(config.space).expanduser(), config.title, config.notes, html)
     return folder / "index.html"

@@ -4,17 +4,16 @@ preferences; published and tracked."""
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.plain import config_hash
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
-from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
@@ -66,13 +65,13 @@ def _train_sibling(config: TrainConfig, registry: Registry) -> None:
             report=mirror.metrics if mirror.run_id is not None else None,
         )
         report = read_training_report(folder)
-
-        def copy(staging: Path) -> None:
-            shutil.copytree(folder, staging, dirs_exist_ok=True)
-
+        copy = partial(shutil.copytree, folder, dirs_exist_ok=True)
         summary = {"seconds": report["seconds"], **report["held_out"]}
         truth = {"planted_truth": recipe.planted_truth()}
-        artifact = _publish(config, registry, mirror, name, key, copy, summary, more=truth)
+        mirror.summary(summary)
+        artifact, _ = mirror.publish(
+            registry, REWARD_MODEL, name, copy, key=key, summary=summary, more=truth
+        )
         if cached:  # else the curve is there already, drawn while it was trained
             for step, loss in enumerate(report["losses"], 1):
                 mirror.metrics({"train/step": step, "train/loss": loss})
@@ -107,7 +106,10 @@ def _train_preferences(config: TrainConfig, registry: Registry) -> None:
         trained = training.run(
             accelerator=config.trainer.accelerator, progress=config.progress, report=mirror.metrics
         )
-        artifact = _publish(config, registry, mirror, name, key, trained.write, trained.summary)
+        mirror.summary(trained.summary)
+        artifact, _ = mirror.publish(
+            registry, REWARD_MODEL, name, trained.write, key=key, summary=trained.summary
+        )
     shutil.rmtree(training.work, ignore_errors=True)
     _print(name, _preference_rows(trained.report), artifact)
 
@@ -119,32 +121,6 @@ def _published(config: TrainConfig, registry: Registry, name: str, key: str) -> 
         return None
     log.info("%s is trained already: %s (force=true trains it again)", name, found[0])
     return found[0]
-
-
-def _publish(
-    config: TrainConfig,
-    registry: Registry,
-    mirror: Mirror,
-    name: str,
-    key: str,
-    fill: Callable[[Path], None],
-    summary: dict[str, Any],
-    *,
-    more: Mapping[str, Any] | None = None,
-) -> Path:
-    """Register and mirror a checkpoint; `more` goes to the mirrored artifact alone."""
-    artifact, manifest = registry.publish(
-        REWARD_MODEL,
-        name,
-        fill,
-        key=key,
-        config_hash=config_hash(config),
-        run_id=mirror.run_id,
-        summary=summary,
-    )
-    mirror.summary(summary)
-    mirror.artifact(artifact, manifest, {**(more or {}), **summary})
-    return artifact
 
 
 def _sibling_rows(report: Mapping[str, Any]) -> Rows:
