@@ -9,14 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import print_path, show
+from pessimal.verbs.publish import print_path, show_rows
 
 log = logging.getLogger(__name__)
 
@@ -37,23 +34,22 @@ Rows = list[tuple[str, str]]
 def run(config: TrainConfig) -> None:
     """Train what is not trained yet, and publish the checkpoint as a `reward-model` artifact."""
     quiet_libraries()
-    (_train_sibling if config.recipe is None else _train_preferences)(config, registry_of(config))
+    train = _train_sibling if config.recipe is None else _train_preferences
+    print_path(train(config, registry_of(config)))
 
 
-def _train_sibling(config: TrainConfig, registry: Registry) -> None:
+def _train_sibling(config: TrainConfig, registry: Registry) -> Path:
     from pessimal.training.demo_family.checkpoint import read_training_report
     from pessimal.training.demo_family.family import is_cached, train_sibling
 
-    recipe, name, models = (
-        config.model.recipe,
-        config.model.name,
-        Path(config.paths.cache) / "models",
-    )
+    recipe, name = config.model.recipe, config.model.name
+    models = Path(config.paths.cache) / "models"
     assert recipe is not None  # checked by the configuration; a recipe's file names it
     assert name is not None
     key = recipe.digest()
     if published := _published(config, registry, name, key):
-        return _print(name, _sibling_rows(read_training_report(published)), published)
+        show_rows(name, _sibling_rows(read_training_report(published)))
+        return published
     cached = is_cached(recipe, cache=models, name=name) and not config.force
     with tracked(config, name=f"train {name}") as mirror:
         folder = train_sibling(
@@ -75,10 +71,11 @@ def _train_sibling(config: TrainConfig, registry: Registry) -> None:
         if cached:  # else the curve is there already, drawn while it was trained
             for step, loss in enumerate(report["losses"], 1):
                 mirror.metrics({"train/step": step, "train/loss": loss})
-    _print(name, _sibling_rows(report), artifact)
+    show_rows(name, _sibling_rows(report))
+    return artifact
 
 
-def _train_preferences(config: TrainConfig, registry: Registry) -> None:
+def _train_preferences(config: TrainConfig, registry: Registry) -> Path:
     """Train `recipe` from `base` on `data`; a training that was cut off goes on."""
     from pessimal.rewards.named import spec_of
     from pessimal.rewards.spec import Kind
@@ -98,7 +95,8 @@ def _train_preferences(config: TrainConfig, registry: Registry) -> None:
     name, key = training.name, training.key
     if published := _published(config, registry, name, key):
         report = json.loads((published / REPORT).read_text(encoding="utf-8"))
-        return _print(name, _preference_rows(report), published)
+        show_rows(name, _preference_rows(report))
+        return published
     training.load()
     if config.force:
         shutil.rmtree(training.work, ignore_errors=True)
@@ -111,7 +109,8 @@ def _train_preferences(config: TrainConfig, registry: Registry) -> None:
             registry, REWARD_MODEL, name, trained.write, key=key, summary=trained.summary
         )
     shutil.rmtree(training.work, ignore_errors=True)
-    _print(name, _preference_rows(trained.report), artifact)
+    show_rows(name, _preference_rows(trained.report))
+    return artifact
 
 
 def _published(config: TrainConfig, registry: Registry, name: str, key: str) -> Path | None:
@@ -149,13 +148,3 @@ def _preference_rows(report: Mapping[str, Any]) -> Rows:
         )
     ]
     return [*rows, ("minutes", f"{report['seconds'] / 60:.1f}")]
-
-
-def _print(name: str, rows: Rows, folder: Path) -> None:
-    table = Table(
-        title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False
-    )
-    for row in rows:
-        table.add_row(*row)
-    show(table)
-    print_path(folder)
