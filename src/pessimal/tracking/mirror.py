@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,15 +245,13 @@ def _finish(
             except CommError:
                 missing.append(reference)
 
-    try:
-        if not run.offline:
-            within(mirror.patience - reserve, arrive, what="sending the run")
-    except Exception as error:
-        failed.append(error)
-    try:
-        within(reserve + 1, lambda: run.finish(exit_code=exit_code), what="finishing the run")
-    except Exception as error:
-        failed.append(error)
+    end = partial(run.finish, exit_code=exit_code)
+    sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
+    for seconds, call, what in [*sent, (reserve + 1, end, "finishing the run")]:
+        try:
+            within(seconds, call, what=what)
+        except Exception as error:
+            failed.append(error)
     if failed:
         _warn(failed[0], run, target)
     elif not run.offline:

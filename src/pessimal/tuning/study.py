@@ -23,7 +23,6 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import optuna
-import pandas as pd
 from filelock import FileLock, Timeout
 from optuna.distributions import (
     CategoricalDistribution,
@@ -39,10 +38,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from pessimal.conversation import Prompt, plain_text
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
-from pessimal.options import check_ends
+from pessimal.options import existing_file
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import figures
 from pessimal.tuning.spec import TuningSpec
 from pessimal.version import __version__
 
@@ -63,8 +63,6 @@ DEFAULTS, SEARCHES, ERROR = "defaults", "searches", "error"
 RETRIES = 3
 # Failures in a row after which a worker ends: one may be an accident, three are not.
 PATIENCE = 3
-# What every SQLite file begins with.
-SQLITE = b"SQLite format 3\0"
 # Seconds between looks at the trials of other workers.
 WAIT = 1.0
 
@@ -207,15 +205,8 @@ def database(storage: str) -> Path:
             "tuning.storage=study.db"
         )
     file = Path(os.path.abspath(os.path.expanduser(path)))
-    try:  # before a lock is made beside it
-        check_ends("tuning.storage", file)
-        begin = file.open("rb").read(len(SQLITE)) if file.exists() else b""
-    except OSError as error:
-        raise InputError(f"tuning.storage={storage!r} cannot be read: {error.strerror}") from error
-    if begin not in (b"", SQLITE):
-        raise InputError(
-            f"tuning.storage={storage!r} is no SQLite file: give a study's, or a new name"
-        )
+    if os.path.exists(file):  # before a lock is made beside it
+        existing_file("tuning.storage", str(file))
     return file
 
 
@@ -257,12 +248,11 @@ def begin(spec: StudySpec, space: Space) -> optuna.Study:
         )
         if STUDY_SPEC not in study.user_attrs:
             study.set_user_attr(STUDY_SPEC, now)
-    both = pd.json_normalize([study.user_attrs[STUDY_SPEC], now]).astype(object)
-    both = both.where(both.notna(), None)
+    before, after = figures(study.user_attrs[STUDY_SPEC]), figures(now)
     changes = [
-        f"{name} was {before!r} and is now {after!r}"
-        for name, (before, after) in both.items()
-        if before != after
+        f"{name} was {before.get(name)!r} and is now {after.get(name)!r}"
+        for name in before | after
+        if before.get(name) != after.get(name)
     ]
     if changes:
         raise ConfigError(

@@ -92,24 +92,22 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
         what = "function" if spec.kind is Kind.callable else "sum"
         return [], {"reward_model": f"{what}:{spec.name}@sha256:{model.weights_digest[:16]}"}
     if spec.kind is Kind.endpoint:
-        return [], {
-            "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
-        }
+        server = f"{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
+        return [], {"reward_model": f"server:{server}"}
     recipe = spec.recipe.digest() if spec.recipe is not None else None
     files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
     for folder, manifest in reversed(registry.manifests("reward-model")):
         trained = recipe is not None and manifest.key == recipe
         if trained or folder.resolve() == files.resolve():
             return [manifest.reference], {"reward_model": manifest.reference}
+    origin = f"hf:{spec.path}@{model.revision}"
     if recipe is not None:
-        return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
-    if spec.package is not None:
-        return [], {
-            "reward_model": f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
-        }
-    if spec.local:
-        return [], {"reward_model": f"folder:{files.name}@sha256:{model.weights_digest[:16]}"}
-    return [], {"reward_model": f"hf:{spec.path}@{model.revision}"}
+        origin = f"demo:{spec.name}@{recipe[:16]}"
+    elif spec.package is not None:
+        origin = f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
+    elif spec.local:
+        origin = f"folder:{files.name}@sha256:{model.weights_digest[:16]}"
+    return [], {"reward_model": origin}
 
 
 def publish_table(

@@ -17,6 +17,7 @@ from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path
+from pessimal.verbs.runs_frame import find_artifact
 
 log = logging.getLogger(__name__)
 
@@ -79,25 +80,17 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
 
 
 def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
-    published = [pair for type in SHOWN for pair in registry.manifests(type)]
+    published = {m.reference: (f, m) for type in SHOWN for f, m in registry.manifests(type)}
     if not published:
         raise InputError(
             f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal "
             "search or pessimal explain"
         )
     # The newest comparison; where there is none, the newest of all.
-    newest = [pair for pair in published if pair[1].type == "comparison"] or published
-    chosen = [] if config.artifacts else [max(newest, key=lambda pair: pair[1].created)]
-    for wanted in config.artifacts:
-        matches = [
-            p for p in published if wanted in (p[1].reference, p[1].reference.rpartition(":")[0])
-        ]
-        if not matches:
-            known = ", ".join(manifest.reference for _, manifest in published)
-            raise InputError(
-                f"artifacts: there is no {wanted!r} in {registry.root}; there are: {known}"
-            )
-        chosen.append(matches[-1])
+    manifests = [manifest for _, manifest in published.values()]
+    newest = max(manifests, key=lambda m: (m.type == "comparison", m.created))
+    wanted = [find_artifact(name, manifests) for name in config.artifacts] or [newest]
+    chosen = [published[manifest.reference] for manifest in wanted]
     for folder, _ in chosen:
         registry.verify(folder)
     return chosen
