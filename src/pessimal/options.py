@@ -186,9 +186,8 @@ def check_ends(name: str, path: Path) -> None:
 def matching(name: str, given: Any) -> list[str]:
     """Existing files and folders that `given` names: a path, a pattern with * or a list of
     these."""
-    patterns = listed(
-        name, given, example="a path, a pattern such as 'folder/*.parquet', or a list of paths"
-    )
+    example = "a path, a pattern such as 'folder/*.parquet', or a list of paths"
+    patterns = listed(name, given, example=example, least=1)
     found = []
     for pattern in patterns:
         with _looking(name, pattern):
@@ -202,14 +201,11 @@ def matching(name: str, given: Any) -> list[str]:
     return found
 
 
-def listed(name: str, given: Any, *, example: str) -> list[str]:
-    """One text, or a list of them, as a list that is not empty; ConfigError where it is anything
-    else."""
-    entries = [given] if isinstance(given, str) else given
-    if (
-        not isinstance(entries, list)
-        or not entries
-        or not all(isinstance(entry, str) for entry in entries)
-    ):
+def listed(name: str, given: Any, *, example: str, least: int = 0) -> list[str]:
+    """One text, or a list of at least so many, as a list; none where it is null. ConfigError where
+    it is anything else."""
+    entries = [given] if isinstance(given, str) else [] if given is None else given
+    texts = isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)
+    if not texts or len(entries) < least:
         raise ConfigError(f"{name}={given!r}: give {example}")
     return entries

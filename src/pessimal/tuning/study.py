@@ -224,8 +224,8 @@ def check_prompts(spec: StudySpec) -> None:
     for key in tuning.held_out:
         if same := tuned_on.get(plain_text(spec.prompts[key]).strip()):
             raise ConfigError(
-                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}: leave one of "
-                "them out, or the comparison would flatter the tuned options"
+                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
+                "are tuned on: leave one out, or the comparison would flatter the tuned options"
             )
 
 
@@ -417,14 +417,18 @@ def run_trial(spec: StudySpec, prepare: Prepare, track: Track) -> float | None:
 def _life(file: Path, number: int) -> Iterator[None]:
     """Held while a trial's worker lives, however that ends. filelock.Timeout where one does."""
     with FileLock(f"{file}.trial-{number}", blocking=False) as held:
-        yield
-        Path(held.lock_file).unlink()
+        try:
+            yield
+        finally:
+            Path(held.lock_file).unlink(missing_ok=True)
 
 
 def _give_up(study: optuna.Study, number: int) -> None:
-    """Fail a trial that ended with its worker, and queue its options."""
-    study.tell(number, state=TrialState.FAIL)
-    RetryHeartbeatStaleTrialCallback(max_retry=RETRIES)(study, study.get_trials()[number])
+    """Fail a trial that ended with its worker, unless it is finished by now; queue its options."""
+    trial = study.get_trials(deepcopy=False)[number]
+    if trial.state is TrialState.RUNNING:
+        study.tell(number, state=TrialState.FAIL)
+        RetryHeartbeatStaleTrialCallback(max_retry=RETRIES)(study, trial)
 
 
 def _ask(study: optuna.Study, spec: StudySpec) -> Trial:
