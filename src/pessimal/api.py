@@ -8,8 +8,9 @@ one's own. Defaults are those of the command line.
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pessimal.catalogue import ANSWERS, answers, named_prompts
 from pessimal.conversation import read_prefixes, with_prefixes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pessimal.searching.run import SearchResult
 
 
+T = TypeVar("T", bound=Enum)
 show_in_notebooks()
 
 
@@ -56,11 +58,7 @@ def load(
     from pessimal.rewards.spec import Dtype, Kind
     from pessimal.training.obtain import opened
 
-    if dtype not in {None, *(one.value for one in Dtype)}:
-        raise ConfigError(f"dtype={dtype!r}: give {', '.join(one.value for one in Dtype)}")
-    if kind not in {None, *(one.value for one in Kind)}:
-        raise ConfigError(f"kind={kind!r}: give {', '.join(one.value for one in Kind)}")
-    given = {"kind": kind and Kind(kind), "dtype": dtype and Dtype(dtype)}
+    given = {"kind": _choice("kind", kind, Kind), "dtype": _choice("dtype", dtype, Dtype)}
     spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
     if tasks is not None and spec.kind in (Kind.callable, Kind.sum):
         spec = replace(spec, tasks=str(tasks))
@@ -125,6 +123,12 @@ def reward(
     _no_more({}, output=output, weights=weights)
     _known("a function", options, "shape", "messages", "tasks")
     return wrap_callable(network, name=name, tokenizer=tokenizer, **options)
+
+
+def _choice(name: str, given: str | None, choices: type[T]) -> T | None:
+    if given not in {None, *(one.value for one in choices)}:
+        raise ConfigError(f"{name}={given!r}: give {', '.join(one.value for one in choices)}")
+    return None if given is None else choices(given)
 
 
 def _known(what: str, options: Mapping[str, object], *known: str) -> None:
@@ -237,12 +241,11 @@ def scan(
         prefixes = read_prefixes(str(prefixes))
     several = with_prefixes(named, prefixes or {})
     answered = {} if contexts is None else read_contexts(str(contexts), slot)
-    if mode not in {None, *(one.value for one in Mode)}:
-        raise ConfigError(f"mode={mode!r}: give {', '.join(one.value for one in Mode)}")
+    written = _choice("mode", mode, Mode)
     model, name = _reward_of(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS
-    written = Mode(mode or ("ids" if candidates is None and "ids" in model.can else "text"))
+    written = written or (Mode.ids if candidates is None and "ids" in model.can else Mode.text)
     if candidates is None:
         model.spec.require("scan of the vocabulary", "ids" if written is Mode.ids else "text")
         words = vocabulary_of(model)
@@ -338,19 +341,26 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     """
     from pessimal.analyses import all_analyses
     from pessimal.analyses import compare as every_analysis
+
+    tables = [tables] if isinstance(tables, ScoreTable) else list(tables)
+    if not tables or not all(isinstance(table, ScoreTable) for table in tables):
+        raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
+    sets, read, own = _sets_of(tables, options)
+    results, skipped = every_analysis(sets, read, analyses=all_analyses(own))
+    return Results(results, skipped)
+
+
+def _sets_of(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
+    """Tables side by side, the options of analyses, and which are the user's own, of options of
+    `pessimal compare`."""
     from pessimal.config.compose import configuration
     from pessimal.config.reading import read_options, reading_of
     from pessimal.config.schema import CompareConfig
     from pessimal.tables.table_set import table_sets
 
-    tables = [tables] if isinstance(tables, ScoreTable) else list(tables)
-    if not tables or not all(isinstance(table, ScoreTable) for table in tables):
-        raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
     config = configuration("compare", options)
     assert isinstance(config, CompareConfig)
-    sets, analyses = table_sets(tables, reading_of(config)), all_analyses(config.analyses)
-    results, skipped = every_analysis(sets, read_options(config), analyses=analyses)
-    return Results(results, skipped)
+    return table_sets(tables, reading_of(config)), read_options(config), config.analyses
 
 
 def forecast(
@@ -385,11 +395,7 @@ def forecast(
             forecast from both; says why.
     """
     from pessimal.analyses.forecast import analyse
-    from pessimal.config.compose import configuration
-    from pessimal.config.reading import read_options, reading_of
-    from pessimal.config.schema import CompareConfig
     from pessimal.scoring.candidates import has_tokens_of, texts_of
-    from pessimal.tables.table_set import table_sets
 
     if isinstance(policy, str | Path):
         policy = load(str(policy), kind="log_probability")
@@ -409,11 +415,8 @@ def forecast(
         assert isinstance(wanted, ScoreTable)
         tables, name = [said, wanted], said.provenance.model
     given = {"policy": name, "mitigations": list(mitigations), **options}
-    config = configuration("compare", given)
-    assert isinstance(config, CompareConfig)
-    sets = table_sets(tables, reading_of(config))
-    of_reward = next(one for one in sets if one.models)
-    return Results(analyse(of_reward, read_options(config)))
+    sets, read, _ = _sets_of(tables, given)
+    return Results(analyse(next(one for one in sets if one.models), read))
 
 
 def _answered(

@@ -13,7 +13,8 @@ checked here.
 import glob
 import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
 from pathlib import Path
@@ -158,21 +159,22 @@ def at_least(minimum: int, **values: int) -> None:
 
 def existing_file(name: str, path: str) -> Path:
     """The path, of a file that is there; else InputError."""
-    try:
+    with _looking(name, path):
         file = Path(path).expanduser()
         check_ends(name, file)
-        there = file.is_file()
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # too long a name, or ~ of a user there is not
-        raise InputError(f"{name}={path!r}: there is no such file ({error})") from error
-    if not there:
-        raise InputError(
-            f"{name}={path!r}: there is no such file (looked in {file.absolute().parent})"
-        )
+        if not file.is_file():
+            raise FileNotFoundError(f"looked in {file.absolute().parent}")
     return file
+
+
+@contextmanager
+def _looking(name: str, path: str) -> Iterator[None]:
+    """InputError where no file is found, or none can be: too long a name, ~ of a user there is
+    not."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{name}={path!r}: there is no such file ({error})") from error
 
 
 def check_ends(name: str, path: Path) -> None:
@@ -184,38 +186,26 @@ def check_ends(name: str, path: Path) -> None:
 def matching(name: str, given: Any) -> list[str]:
     """Existing files and folders that `given` names: a path, a pattern with * or a list of
     these."""
-    patterns = listed(
-        name, given, example="a path, a pattern such as 'folder/*.parquet', or a list of paths"
-    )
+    example = "a path, a pattern such as 'folder/*.parquet', or a list of paths"
+    patterns = listed(name, given, example=example, least=1)
     found = []
     for pattern in patterns:
-        try:
+        with _looking(name, pattern):
             expanded = str(Path(pattern).expanduser())
             matches = [expanded] if Path(expanded).exists() else sorted(glob.glob(expanded))
             for match in matches:
                 check_ends(name, Path(match))
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-        ) as error:  # as above, or what no name of a file can hold
-            raise InputError(f"{name}={pattern!r}: no such file ({error})") from error
-        if not matches:
-            raise InputError(
-                f"{name}={pattern!r}: no such file (looked in {Path(expanded).absolute().parent})"
-            )
+            if not matches:
+                raise FileNotFoundError(f"looked in {Path(expanded).absolute().parent}")
         found += matches
     return found
 
 
-def listed(name: str, given: Any, *, example: str) -> list[str]:
-    """One text, or a list of them, as a list that is not empty; ConfigError where it is anything
-    else."""
-    entries = [given] if isinstance(given, str) else given
-    if (
-        not isinstance(entries, list)
-        or not entries
-        or not all(isinstance(entry, str) for entry in entries)
-    ):
+def listed(name: str, given: Any, *, example: str, least: int = 0) -> list[str]:
+    """One text, or a list of at least so many, as a list; none where it is null. ConfigError where
+    it is anything else."""
+    entries = [given] if isinstance(given, str) else [] if given is None else given
+    texts = isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)
+    if not texts or len(entries) < least:
         raise ConfigError(f"{name}={given!r}: give {example}")
     return entries

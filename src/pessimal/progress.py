@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
 
 from pessimal.errors import bounded
@@ -54,7 +54,8 @@ def console() -> Console:
 
 
 class Counter:
-    """Work that is counted: how much is done, how fast it goes, how long the rest takes."""
+    """Work that is counted: how much is done, how fast it goes (where it has a `unit`), how long
+    the rest takes."""
 
     def __init__(self, bar: Progress, label: str, unit: str, total: int | None, *, done: int = 0):
         self.bar, self.label, self.unit, self.total = bar, label, unit, total
@@ -75,7 +76,7 @@ class Counter:
     def _show(self) -> None:
         if self.total is not None:
             self.total = max(self.total, self.done)
-        rate = f"{self.rate:,.0f} {self.unit}/s"
+        rate = f"{self.rate:,.0f} {self.unit}/s" if self.unit else ""
         left = timedelta(seconds=round(self.left)) if self.left is not None else ""
         said: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
         self.bar.update(self.task, completed=self.done, total=self.total, **said)
@@ -84,9 +85,10 @@ class Counter:
         """The same as a line."""
         what = f"{self.label}, {self.name}" if self.name else self.label
         of = "" if self.total is None else f" of {self.total:,}"
-        rate = f", {self.rate:,.0f} {self.unit}/s" if self.done > self.before else ""
+        unit = f" {self.unit}" if self.unit else ""
+        rate = f", {self.rate:,.0f}{unit}/s" if unit and self.done > self.before else ""
         left = "" if self.left is None else f", {self.left:,.0f} s left"
-        log.info("%s: %s%s %s%s%s", what, f"{self.done:,}", of, self.unit, rate, left)
+        log.info("%s: %s%s%s%s%s", what, f"{self.done:,}", of, unit, rate, left)
 
     @property
     def left(self) -> float | None:
@@ -114,36 +116,25 @@ def counted(
         TextColumn("{task.fields[rate]}"),
         TextColumn("{task.fields[left]}"),  # rich's own would wait for a second batch
     )
-    with _progress(*columns, bar=bar) as progress:
+    hidden = not (bar and sys.stderr.isatty())
+    with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
         counter = Counter(progress, label, unit, total, done=done)
-        with beating(lambda _: counter.log()) if progress.disable else nullcontext():
+        with beating(lambda _: counter.log()) if hidden else nullcontext():
             yield counter
 
 
 @contextmanager
 def steps(label: str, total: int, *, bar: bool = True) -> Iterator[Callable[[str], None]]:
     """A bar over named steps, with the time that is left."""
-    columns = (
-        TextColumn(f"{label}: {{task.fields[now]}}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with _progress(*columns, bar=bar) as progress:
-        task = progress.add_task(label, total=total, now="")
-        done, now = -1, ""
+    with counted(label, unit="", total=total, bar=bar) as counter:
 
         def step(name: str) -> None:
-            nonlocal done, now
-            done, now = done + 1, name
-            progress.update(task, completed=done, now=name)
+            if counter.name:
+                counter.advance()
+            counter.begin(name)
 
-        def line(_: float) -> None:
-            log.info("%s: %s (%d of %d)", label, now, done + 1, total)
-
-        with beating(line) if progress.disable else nullcontext():
-            yield step
-        progress.update(task, completed=total)
+        yield step
+        counter.advance()
 
 
 @contextmanager
@@ -174,12 +165,6 @@ def beating(line: Callable[[float], None], *, first: float | None = None) -> Ite
     finally:
         ended.set()
         thread.join()
-
-
-def _progress(*columns, bar: bool) -> Progress:
-    return Progress(
-        *columns, console=console(), transient=True, disable=not (bar and sys.stderr.isatty())
-    )
 
 
 def quiet_libraries(*, lightning: bool = True) -> None:

@@ -80,6 +80,20 @@ def significant(number: float, *, digits: int = 3) -> str:
     return signed(number, f"#.{max(digits, whole)}g").rstrip(".")
 
 
+def number(value: float | None) -> str:
+    """A number: two decimals, or three digits where those say nothing; – where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    plain = value == 0 or 0.005 <= abs(value) < 1000
+    return signed(value) if plain else significant(value)
+
+
+def interval(value: float, low: float | None, high: float | None) -> str:
+    """A number and its interval, where it has one: `0.79 [0.79, 0.80]`."""
+    ends = "" if low is None or high is None or low != low else f" [{number(low)}, {number(high)}]"
+    return f"{number(value)}{ends}"
+
+
 def signed(number: float, form: str = ".2f") -> str:
     """A number in a format, with a true minus sign."""
     return format(number, form).replace("-", "−")

@@ -58,7 +58,7 @@ def publish(registry):
             (folder / "deep" / "scores.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
 
         about = {"model": "m", "prompt": "greatest", "optimal": text} | summary
-        return registry.publish(
+        return Registry(registry.root, config={"task": VERBS[type], "batch": 7}).publish(
             type,
             name,
             fill,
@@ -66,7 +66,6 @@ def publish(registry):
             inputs=list(inputs),
             run_id=run_id,
             summary=about,
-            config={"task": VERBS[type], "batch": 7},
         )
 
     return make

@@ -128,8 +128,6 @@ def test_configuration_of_the_run_is_kept_beside_the_files(tmp_path):
     folder, manifest = Registry(tmp_path, config=asked).publish("report", "r", write("0"))
     assert json.loads((folder / "run_config.json").read_text()) == asked
     assert manifest.files.keys() == {"a.txt", "run_config.json"}
-    folder, _ = Registry(tmp_path, config=asked).publish("report", "r", write("0"), config={"n": 4})
-    assert json.loads((folder / "run_config.json").read_text()) == {"n": 4}
     folder, manifest = Registry(tmp_path).publish("report", "r", write("0"))
     assert manifest.files.keys() == {"a.txt"}
 

@@ -142,7 +142,7 @@ def test_what_is_stopped_is_tried_again(spec, space):
 
 
 def test_a_trial_whose_worker_died_while_its_options_were_drawn_is_not_waited_for(spec, space):
-    begin(spec, space).ask()  # without a heartbeat
+    begin(spec, space).ask()  # without a worker
     states = [trial.state.name for trial in worked(spec, space, total=2).trials]
     assert states == ["FAIL", "COMPLETE", "COMPLETE"]
 
@@ -315,22 +315,6 @@ def test_a_search_that_finds_no_number_fails_the_trial(spec, space):
     nan = preparing(lambda prompt, *_: 1.0 if prompt == "dawn" else np.nan)
     with pytest.raises(WorkError, match=r"on dusk from seed .* ended with nan"):
         run(spec, nan)
-
-
-def test_a_trial_given_up_meanwhile_is_not_counted(spec, space):
-    """A laptop that slept: another worker saw no sign of life."""
-    study, calls = begin(spec, space), []
-
-    def value(*what):
-        calls.append(what)
-        if len(calls) == 2:
-            study.tell(0, state=TrialState.FAIL)
-        return 1.0
-
-    with pytest.raises(WorkError, match="this result does not count"):
-        run(spec, preparing(value))
-    assert study.trials[0].state is TrialState.FAIL
-    assert len(calls) == 2
 
 
 def test_trials_of_another_model_are_refused(spec, space, monkeypatch):

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from pessimal.__main__ import main
-from pessimal.tuning import study
 from pessimal.verbs.search_tuning import run_study_job
 
 BEST_MOMENTUM = 0.25
@@ -59,7 +58,6 @@ def run(config):
 
 
 if __name__ == "__main__":
-    study.HEARTBEAT, study.GRACE = 1, 4
     module = types.ModuleType("pessimal.verbs.search")
     module.run = run
     sys.modules[module.__name__] = module

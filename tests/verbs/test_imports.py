@@ -150,8 +150,8 @@ def test_a_folder_of_files_named_by_their_wordings_comes_in_at_once(command, elo
     ("arguments", "message"),
     [
         (["format=eloeverything", "path=elo/best.csv", "model=lab/m"], "leave model out"),
-        (["format=eloeverything", "path=elo/best.csv", "tokens=elo/best.csv"], "Leave tokens out"),
-        (["format=vocabulary", "path=elo/best.csv", "set=x"], "Leave set out"),
+        (["format=eloeverything", "path=elo/best.csv", "tokens=elo/best.csv"], "leave tokens out"),
+        (["format=vocabulary", "path=elo/best.csv", "set=x"], "leave set out"),
         (["format=vocabulary", "path=elo/best.csv", "prompt=best"], "leave prompt out"),
         (
             ["format=eloeverything", "path=elo/best.csv", "set=vocabulary"],

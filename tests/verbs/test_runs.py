@@ -287,9 +287,8 @@ def test_what_a_task_publishes_keeps_what_was_asked_for_and_no_place_of_this_mac
         seed=7,
     )
     config.paths.registry = str(tmp_path / "registry")
-    folder, _ = registry_of(config).publish(
-        "report", "r", fill("x"), config_hash=config_hash(config)
-    )
+    folder, manifest = registry_of(config).publish("report", "r", fill("x"))
+    assert manifest.config_hash == config_hash(config)
     kept = json.loads((folder / "run_config.json").read_text())
     assert kept == asked(config)
     assert (kept["seed"], kept["prompts"]["p"]) == (7, "\ud800 <script>?")

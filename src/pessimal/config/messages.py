@@ -13,23 +13,21 @@ from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
 from pessimal.errors import EXTRAS, MissingExtraError, did_you_mean, missing_extra, require
 
+OF_GROUPS = {
+    "Config group override must be a string or a list": "a group of options was set to null; a "
+    "list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)",
+    "Config group override deletion value must be a string": "~ leaves a group of options out, and "
+    "takes the name of an option or nothing: ~lexicons",
+}
+"""What Hydra says of a group as a plain ValueError, and what to type."""
+
 
 def composition_message(error: Exception) -> str | None:
     """What is wrong with a configuration that cannot be composed; None where the error is neither
     Hydra's nor OmegaConf's."""
-    if isinstance(error, ValueError) and "Config group override must be a string or a list" in str(
-        error
-    ):
-        return (
-            "a group of options was set to null; a list empties it (identity=[]), and ~GROUP "
-            "leaves it out (~lexicons)"
-        )
-    if isinstance(
-        error, ValueError
-    ) and "Config group override deletion value must be a string" in str(error):
-        return (
-            "~ leaves a group of options out, and takes the name of an option or nothing: ~lexicons"
-        )
+    for said, advice in OF_GROUPS.items():
+        if said in str(error):
+            return advice
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
     if isinstance(error, OverrideParseException):

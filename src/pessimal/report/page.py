@@ -26,7 +26,7 @@ from pessimal.report.scripts import library, own_script, policy
 from pessimal.report.svg import drawing
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import HOLDS
-from pessimal.texts import literal, readable, signed, significant
+from pessimal.texts import interval, literal, readable, signed, significant
 
 MAX_ROWS = 400
 """Of a table: long ones stay in the artifact; the page shows their beginning and counts the
@@ -328,9 +328,7 @@ def glossary(prompts: Collection[str]) -> Callable[..., str]:
 
 def number(estimate: dict) -> str:
     """An estimate and its interval: `0.79 [0.79, 0.80]`."""
-    ends = [estimate["low"], estimate["high"]]
-    interval = "" if None in ends else f" [{_digits(ends[0])}, {_digits(ends[1])}]"
-    return f"{_digits(estimate['value'])}{interval}"
+    return interval(estimate["value"], estimate["low"], estimate["high"])
 
 
 def tail(estimate: dict) -> str:
@@ -344,14 +342,6 @@ def tail(estimate: dict) -> str:
         text += ", random heads " if estimate.get("heads") else ", corrected p "
         text += "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
     return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
-
-
-def _digits(value: float | None) -> str:
-    """Two decimals, or three digits where those say nothing."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    plain = value == 0 or 0.005 <= abs(value) < 1000
-    return signed(value) if plain else significant(value)
 
 
 def _table(frame: pd.DataFrame) -> dict:

@@ -10,32 +10,8 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError
 
-DRAWN = {
-    "svg",
-    "g",
-    "defs",
-    "path",
-    "rect",
-    "circle",
-    "ellipse",
-    "line",
-    "polyline",
-    "polygon",
-    "text",
-    "tspan",
-    "use",
-    "clipPath",
-    "image",
-    "title",
-    "desc",
-    "linearGradient",
-    "radialGradient",
-    "stop",
-    "pattern",
-    "mask",
-    "symbol",
-}
-"""Elements that are kept; all others go, with what is in them."""
+DRAWN = {"svg", "g", "defs", "path", "rect", "use", "clipPath", "text", "tspan", "image", "title"}
+"""Elements that are kept: those that figures have. All others go, with what is in them."""
 LINK = re.compile(r"url\(\s*['\"]?#")
 INHERITED = ("font-family", "font-size", "stroke-linejoin", "fill", "style")
 """What the root says for all that is in it."""

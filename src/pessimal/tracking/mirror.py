@@ -11,7 +11,8 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from pessimal.tracking.client import (
     release,
     within,
 )
-from pessimal.tracking.registry import Manifest
+from pessimal.tracking.registry import Manifest, Registry
 
 if TYPE_CHECKING:
     import wandb
@@ -66,7 +67,7 @@ class Mirror:
             self._run, self.run_id = run, run.id
         self.artifacts: "list[wandb.Artifact]" = []  # noqa: UP037 wandb is imported where it is used
         """What was logged."""
-        self.inputs: list[str] = []
+        self.inputs: dict[str, None] = {}
         """References of what that was made from."""
 
     def send(self, call: "Callable[[wandb.Run], object]") -> None:
@@ -125,12 +126,28 @@ class Mirror:
 
         self.send(call)
 
+    def publish(
+        self,
+        registry: Registry,
+        type: str,
+        name: str,
+        fill: Callable[[Path], object],
+        *,
+        more: Mapping[str, Any] | None = None,
+        **about: Any,
+    ) -> tuple[Path, Manifest]:
+        """Publish in the registry (`about` as there), then mirror that; `more` is said at W&B
+        alone."""
+        folder, manifest = registry.publish(type, name, fill, run_id=self.run_id, **about)
+        self.artifact(folder, manifest, more or {})
+        return folder, manifest
+
     def artifact(self, folder: Path, manifest: Manifest, metadata: Mapping[str, Any]) -> None:
         """A published artifact: same type and files, the name that `mirrored_name` gives it."""
 
         def call(run: "wandb.Run") -> None:
             self.artifacts.append(log_artifact(run, folder, manifest, metadata))
-            self.inputs += manifest.inputs
+            self.inputs |= dict.fromkeys(manifest.inputs)
 
         self.send(call)
 
@@ -143,7 +160,6 @@ def open_mirror(
     job_type: str,
     name: str,
     config: Mapping[str, Any],
-    inputs: Sequence[str] = (),
     patience: float = PATIENCE,
 ) -> Iterator[Mirror]:
     """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
@@ -173,7 +189,7 @@ def open_mirror(
         exit_code = 0
     finally:
         if run is not None:
-            _finish(mirror, run, target, inputs, exit_code=exit_code, reserve=patience / 4)
+            _finish(mirror, run, target, exit_code=exit_code, reserve=patience / 4)
             release()
             _look_at_disk(target.folder)
 
@@ -206,7 +222,6 @@ def _finish(
     mirror: Mirror,
     run: "wandb.Run",
     target: Target,
-    inputs: Sequence[str],
     *,
     exit_code: int,
     reserve: float,
@@ -224,21 +239,19 @@ def _finish(
                 artifact.wait()
             except ValueError as error:
                 raise ValueError(f"{artifact.name} did not arrive: {error}") from error
-        for reference in dict.fromkeys([*inputs, *mirror.inputs]):
+        for reference in mirror.inputs:
             try:
                 run.use_artifact(mirrored_reference(reference))
             except CommError:
                 missing.append(reference)
 
-    try:
-        if not run.offline:
-            within(mirror.patience - reserve, arrive, what="sending the run")
-    except Exception as error:
-        failed.append(error)
-    try:
-        within(reserve + 1, lambda: run.finish(exit_code=exit_code), what="finishing the run")
-    except Exception as error:
-        failed.append(error)
+    end = partial(run.finish, exit_code=exit_code)
+    sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
+    for seconds, call, what in [*sent, (reserve + 1, end, "finishing the run")]:
+        try:
+            within(seconds, call, what=what)
+        except Exception as error:
+            failed.append(error)
     if failed:
         _warn(failed[0], run, target)
     elif not run.offline:

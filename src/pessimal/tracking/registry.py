@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -155,27 +155,23 @@ class Registry:
         fill: Callable[[Path], object],
         *,
         key: str | None = None,
-        inputs: list[str] | None = None,
-        config_hash: str | None = None,
+        inputs: Sequence[str] = (),
         run_id: str | None = None,
-        summary: dict | None = None,
-        config: dict | None = None,
+        summary: Mapping[str, Any] | None = None,
     ) -> tuple[Path, Manifest]:
         """Let `fill(folder)` write the files into a hidden folder, then publish it as the next
         version.
 
         Until the rename nobody sees anything; if `fill` raises, nothing stays; what a killed
-        process was filling is removed by the next that publishes anything. `config`, or the
-        registry's own, is kept beside the files as `run_config.json`. Returns the published folder
-        and its manifest.
+        process was filling is removed by the next that publishes anything. The registry's `config`
+        is kept beside the files as `run_config.json`. Returns the published folder and its
+        manifest.
 
         Raises:
             ValueError: `fill` wrote a file of a name that is the registry's own.
         """
-        name = safe_name(name)
+        name, code, config = safe_name(name), checkout(), self.config
         home = self.root / type / name
-        config = self.config if config is None else config
-        code = checkout()
         self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
@@ -198,13 +194,13 @@ class Registry:
                     version=version,
                     files=files,
                     key=key,
-                    inputs=list(inputs or []),
-                    config_hash=config_hash,
+                    inputs=list(inputs),
+                    config_hash=None
+                    if config is None
+                    else _sha256(json.dumps(config, sort_keys=True)),
                     run_id=run_id,
                     created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                    summary=json.loads(
-                        json.dumps(summary or {})
-                    ),  # as it is read back: texts as keys, lists
+                    summary=json.loads(json.dumps(dict(summary or {}))),  # as it is read back
                     **code._asdict(),
                 )
                 (staging / MANIFEST).write_text(manifest.text())

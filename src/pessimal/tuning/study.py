@@ -1,9 +1,9 @@
 """One study in one SQLite file: begun or opened, its trials run, one a job, by any number of
 workers.
 
-Optuna does the work: `Study.optimize` draws a trial's options and keeps its heartbeat, and what a
-dead worker leaves behind is failed and queued again. Options are drawn under a lock beside the
-file, so that a total is a total and a seed gives the same options whoever asks. Knows neither a
+Optuna draws a trial's options and keeps its values. Options are drawn under a lock beside the file,
+so that a total is a total and a seed gives the same options whoever asks. A worker holds a lock of
+its trial while it lives: what a dead one leaves behind is failed and queued again. Knows neither a
 model nor a whole configuration.
 """
 
@@ -13,8 +13,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -23,8 +23,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import optuna
-import pandas as pd
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from optuna.distributions import (
     CategoricalDistribution,
     FloatDistribution,
@@ -32,18 +31,18 @@ from optuna.distributions import (
     distribution_to_json,
     json_to_distribution,
 )
-from optuna.exceptions import TrialPruned
 from optuna.pruners import BasePruner
 from optuna.samplers import TPESampler
-from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from pessimal.conversation import Prompt, plain_text
 from pessimal.errors import ConfigError, InputError, UserError, WorkError
-from pessimal.options import check_ends
+from pessimal.options import existing_file
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import figures
 from pessimal.tuning.spec import TuningSpec
 from pessimal.version import __version__
 
@@ -57,19 +56,13 @@ TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum", 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # User attributes of a study: what it was begun for, and its model's digests.
 STUDY_SPEC, PROVENANCE = "spec", "provenance"
-# User attributes of a trial: the defaults, where it tries them; its own number, once its options
-# are drawn (a retried trial inherits that of the one before it); its searches; why it failed.
-DEFAULTS, DRAWN, SEARCHES, ERROR = "defaults", "drawn", "searches", "error"
-# Seconds. A trial without a sign of life for GRACE is given up: several heartbeats long, as a busy
-# disk delays them.
-HEARTBEAT, GRACE = 5, 30
+# User attributes of a trial: the defaults, where it tries them; its searches; why it failed.
+DEFAULTS, SEARCHES, ERROR = "defaults", "searches", "error"
 # How often options that ended their worker are tried again: a trial that exhausts the memory would
 # do it for ever.
 RETRIES = 3
 # Failures in a row after which a worker ends: one may be an accident, three are not.
 PATIENCE = 3
-# What every SQLite file begins with.
-SQLITE = b"SQLite format 3\0"
 # Seconds between looks at the trials of other workers.
 WAIT = 1.0
 
@@ -212,15 +205,8 @@ def database(storage: str) -> Path:
             "tuning.storage=study.db"
         )
     file = Path(os.path.abspath(os.path.expanduser(path)))
-    try:  # before a lock is made beside it
-        check_ends("tuning.storage", file)
-        begin = file.open("rb").read(len(SQLITE)) if file.exists() else b""
-    except OSError as error:
-        raise InputError(f"tuning.storage={storage!r} cannot be read: {error.strerror}") from error
-    if begin not in (b"", SQLITE):
-        raise InputError(
-            f"tuning.storage={storage!r} is no SQLite file: give a study's, or a new name"
-        )
+    if os.path.exists(file):  # before a lock is made beside it
+        existing_file("tuning.storage", str(file))
     return file
 
 
@@ -238,8 +224,8 @@ def check_prompts(spec: StudySpec) -> None:
     for key in tuning.held_out:
         if same := tuned_on.get(plain_text(spec.prompts[key]).strip()):
             raise ConfigError(
-                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}: leave one of "
-                "them out, or the comparison would flatter the tuned options"
+                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
+                "are tuned on: leave one out, or the comparison would flatter the tuned options"
             )
 
 
@@ -262,12 +248,11 @@ def begin(spec: StudySpec, space: Space) -> optuna.Study:
         )
         if STUDY_SPEC not in study.user_attrs:
             study.set_user_attr(STUDY_SPEC, now)
-    both = pd.json_normalize([study.user_attrs[STUDY_SPEC], now]).astype(object)
-    both = both.where(both.notna(), None)
+    before, after = figures(study.user_attrs[STUDY_SPEC]), figures(now)
     changes = [
-        f"{name} was {before!r} and is now {after!r}"
-        for name, (before, after) in both.items()
-        if before != after
+        f"{name} was {before.get(name)!r} and is now {after.get(name)!r}"
+        for name in before | after
+        if before.get(name) != after.get(name)
     ]
     if changes:
         raise ConfigError(
@@ -297,13 +282,8 @@ def _open(file: Path) -> RDBStorage:
     """Optuna's storage. Only with the lock held: making its tables is not safe twice at once."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # what failed is logged here
     try:
-        return RDBStorage(
-            f"sqlite:///{file}",
-            engine_kwargs={"connect_args": {"timeout": 60}},  # seconds a writer waits for another
-            heartbeat_interval=HEARTBEAT,
-            grace_period=GRACE,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
-        )
+        # Seconds that a writer waits for another.
+        return RDBStorage(f"sqlite:///{file}", engine_kwargs={"connect_args": {"timeout": 60}})
     except OSError:
         raise
     except Exception as error:  # whatever SQLAlchemy makes of a file that is something else
@@ -363,10 +343,7 @@ def work(study: optuna.Study, spec: StudySpec, run: Run, *, total: int, at_once:
                 f"finished is kept in {spec.storage}, and the same command goes on from there"
             )
         if not places and not waiting:
-            log.info(
-                "waiting for other workers' trials (where one died, its trial is tried again after "
-                f"{GRACE} s)"
-            )
+            log.info("waiting for other workers' trials (where one dies, its trial is tried again)")
         time.sleep(0 if places else WAIT)
         waiting = not places
         for trial in finished(study):
@@ -393,11 +370,9 @@ def _places(study: optuna.Study, file: Path, total: int) -> int:
     """How many trials may begin, so that the study has `total` with those that run. Those whose
     worker died are failed first, and their options queued."""
     with lock(file):
-        fail_stale_trials(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            # Its worker died in `Study.ask`, with the lock: it never had a heartbeat to miss.
-            if trial.user_attrs.get(DRAWN) != trial.number:
-                study.tell(trial.number, state=TrialState.FAIL)
+            with suppress(Timeout), _life(file, trial.number):
+                _give_up(study, trial.number)
         taken = study.get_trials(deepcopy=False, states=(*FINISHED, TrialState.RUNNING))
         return max(0, total - len(taken))
 
@@ -407,80 +382,70 @@ def _places(study: optuna.Study, file: Path, total: int) -> int:
 
 def run_trial(spec: StudySpec, prepare: Prepare, track: Track) -> float | None:
     """Run the next trial of a study and return its value; of a pruned trial, the median so far.
-    None where the study has all its `tuning.trials`. Raises WorkError where another worker has
-    given the trial up, or a search gave no number."""
+    None where the study has all its `tuning.trials`. Raises WorkError where a search gave no
+    number."""
     study = load(spec)
-
-    def objective(trial: Trial) -> float:
+    study.pruner = FallenBehind(searches=len(spec.tuning.prompts))
+    with ExitStack() as until_done:
+        with lock(spec.file):
+            if spec.tuning.trials and not _places(study, spec.file, spec.tuning.trials):
+                return None
+            trial = _ask(study, spec)
+            until_done.enter_context(_life(spec.file, trial.number))
         try:
-            values = _draw(trial, space_of(study))
-            trial.set_user_attr(DRAWN, trial.number)
-            lock(spec.file).release()
-            search = with_options(spec.search, values)
+            search = with_options(spec.search, options_tried(trial))
             with track(search, trial.number) as mirror:
-                mirror.summary({"trial": trial.number, **values})
+                mirror.summary({"trial": trial.number, **options_tried(trial)})
                 model = same_model(study, prepare(search, spec.tuning.prompts))
                 value, state = _run_searches(trial, spec, model, mirror)
-        except KeyboardInterrupt:  # for Optuna a failure; here its options are tried again
-            RetryHeartbeatStaleTrialCallback()(study, study.get_trials()[trial.number])
+            study.tell(trial, value if state is TrialState.COMPLETE else None, state)
+        except KeyboardInterrupt:
+            _give_up(study, trial.number)
             raise
         except Exception as error:
             trial.set_user_attr(ERROR, _one_line(error))
+            study.tell(trial, state=TrialState.FAIL)
             expected = isinstance(error, UserError | WorkError)
             log.warning(
                 "trial %d failed: %s", trial.number, _one_line(error), exc_info=not expected
             )
             raise
-        if state is TrialState.PRUNED:
-            raise TrialPruned
-        return value
+    return value
 
-    with lock(spec.file):
-        if spec.tuning.trials and not _places(study, spec.file, spec.tuning.trials):
-            return None
-        number = _queue(study, spec)
-        drawn = np.random.SeedSequence([spec.seed, number]).generate_state(1)
-        study.sampler = TPESampler(seed=int(drawn[0]), multivariate=True, group=True)
-        study.pruner = FallenBehind(searches=len(spec.tuning.prompts))
+
+@contextmanager
+def _life(file: Path, number: int) -> Iterator[None]:
+    """Held while a trial's worker lives, however that ends. filelock.Timeout where one does."""
+    with FileLock(f"{file}.trial-{number}", blocking=False) as held:
         try:
-            study.optimize(objective, n_trials=1)
-        except Exception as error:
-            failed = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
-            if any(trial.number == number and ERROR not in trial.user_attrs for trial in failed):
-                raise WorkError(
-                    f"trial {number} was given up by another worker, which saw no sign of life; "
-                    "its options are tried again there, and this result does not count"
-                ) from error
-            raise
-    return study.get_trials(deepcopy=False)[number].value
+            yield
+        finally:
+            Path(held.lock_file).unlink(missing_ok=True)
 
 
-def _queue(study: optuna.Study, spec: StudySpec) -> int:
-    """The number of the trial that Optuna hands out next: the defaults before all others, so that
-    the best can be compared with them; then one from the queue, or a new one."""
-    trials = study.get_trials(deepcopy=False)
+def _give_up(study: optuna.Study, number: int) -> None:
+    """Fail a trial that ended with its worker, unless it is finished by now; queue its options."""
+    trial = study.get_trials(deepcopy=False)[number]
+    if trial.state is TrialState.RUNNING:
+        study.tell(number, state=TrialState.FAIL)
+        RetryHeartbeatStaleTrialCallback(max_retry=RETRIES)(study, trial)
+
+
+def _ask(study: optuna.Study, spec: StudySpec) -> Trial:
+    """The next trial with its options: the defaults before all others, so that the best can be
+    compared with them; then one from the queue, or a new one. Where the defaults lie outside of the
+    space, Optuna is not asked."""
+    trials, space = study.get_trials(deepcopy=False), space_of(study)
     if not any(DEFAULTS in t.user_attrs and t.state is not TrialState.FAIL for t in trials):
-        defaults = options_of(spec.search, list(space_of(study)))
+        defaults = options_of(spec.search, list(space))
         study.enqueue_trial(defaults, user_attrs={DEFAULTS: defaults})
     queue = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-    return queue[0].number if queue else len(trials)
-
-
-def _draw(trial: Trial, space: Space) -> Values:
-    """The options of a trial, drawn by Optuna or queued; where the defaults' own lie outside of the
-    space, Optuna is not asked."""
-    defaults = trial.user_attrs.get(DEFAULTS, {})
-    for name, values in space.items():
-        if name in defaults and not _contains(values, defaults[name]):
-            continue
-        match values:
-            case CategoricalDistribution():
-                trial.suggest_categorical(name, values.choices)
-            case IntDistribution(low=low, high=high, step=step, log=logarithmic):
-                trial.suggest_int(name, low, high, step=step, log=logarithmic)
-            case FloatDistribution(low=low, high=high, step=step, log=logarithmic):
-                trial.suggest_float(name, low, high, step=step, log=logarithmic)
-    return options_tried(trial)
+    number, attributes = (queue[0].number, queue[0].user_attrs) if queue else (len(trials), {})
+    drawn = np.random.SeedSequence([spec.seed, number]).generate_state(1)
+    study.sampler = TPESampler(seed=int(drawn[0]), multivariate=True, group=True)
+    defaults = attributes.get(DEFAULTS, {})
+    inside = {n: v for n, v in space.items() if n not in defaults or _contains(v, defaults[n])}
+    return study.ask(inside)
 
 
 def _contains(values: Distribution, value: Any) -> bool:

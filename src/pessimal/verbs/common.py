@@ -3,10 +3,10 @@ configuration."""
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -51,7 +51,6 @@ def tracked(
             name=" ".join([name, *overrides]),
             config=plain(config)
             | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
-            inputs=inputs,
             patience=tracking.patience,
         )
         yield stack.enter_context(run)
@@ -93,37 +92,35 @@ def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[s
         what = "function" if spec.kind is Kind.callable else "sum"
         return [], {"reward_model": f"{what}:{spec.name}@sha256:{model.weights_digest[:16]}"}
     if spec.kind is Kind.endpoint:
-        return [], {
-            "reward_model": f"server:{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
-        }
+        server = f"{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
+        return [], {"reward_model": f"server:{server}"}
     recipe = spec.recipe.digest() if spec.recipe is not None else None
     files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
     for folder, manifest in reversed(registry.manifests("reward-model")):
         trained = recipe is not None and manifest.key == recipe
         if trained or folder.resolve() == files.resolve():
             return [manifest.reference], {"reward_model": manifest.reference}
+    origin = f"hf:{spec.path}@{model.revision}"
     if recipe is not None:
-        return [], {"reward_model": f"demo:{spec.name}@{recipe[:16]}"}
-    if spec.package is not None:
-        return [], {
-            "reward_model": f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
-        }
-    if spec.local:
-        return [], {"reward_model": f"folder:{files.name}@sha256:{model.weights_digest[:16]}"}
-    return [], {"reward_model": f"hf:{spec.path}@{model.revision}"}
+        origin = f"demo:{spec.name}@{recipe[:16]}"
+    elif spec.package is not None:
+        origin = f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
+    elif spec.local:
+        origin = f"folder:{files.name}@sha256:{model.weights_digest[:16]}"
+    return [], {"reward_model": origin}
 
 
 def publish_table(
-    config: TaskConfig,
     registry: Registry,
+    mirror: Mirror,
     table: ScoreTable,
     *,
-    run_id: str | None,
     inputs: Sequence[str] = (),
-    summary: dict | None = None,
+    summary: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> tuple[Path, Manifest]:
     """Publish a score table under its provenance's name and key, with the code that made it; the
-    summary always says what it is a table of."""
+    summary always says what it is a table of. `more` is said at W&B alone."""
     provenance = table.provenance
     table = replace(table, code=checkout()._asdict())
     what = {
@@ -132,15 +129,15 @@ def publish_table(
         "candidates": provenance.candidates,
         "n": len(table.rows),
     }
-    return registry.publish(
+    return mirror.publish(
+        registry,
         "score-table",
         table.name,
         lambda staging: write_score_table(table, staging / "scores.parquet"),
         key=provenance.key(),
-        inputs=list(inputs),
-        config_hash=config_hash(config),
-        run_id=run_id,
-        summary=what | (summary or {}),
+        inputs=inputs,
+        summary={**what, **(summary or {})},
+        more=more,
     )
 
 

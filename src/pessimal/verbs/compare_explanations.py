@@ -15,6 +15,7 @@ from pessimal.explaining.results import Resampling
 from pessimal.rewards.named import answering_to
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry
+from pessimal.verbs.runs_frame import find_artifact
 
 log = logging.getLogger(__name__)
 
@@ -82,21 +83,13 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
             f"there is no explanation of a set of comparisons in {registry.root} yet; type: "
             "pessimal explain model=wordy-bpe-0"
         )
-    newest = {manifest.name: (folder, manifest) for folder, manifest in there}
-    named = {
-        manifest.reference.split("/", 1)[1]: (folder, manifest) for folder, manifest in there
-    } | newest
-    found = {}
-    sets = [name for name, (_, manifest) in newest.items() if manifest.summary["n"] > 1]
-    for asked in sets if config.explanations == [EVERY] else config.explanations:
-        asked = asked.removeprefix("explanation/")
-        if asked not in named:
-            known = ", ".join(manifest.reference.split("/", 1)[1] for _, manifest in there)
-            raise InputError(
-                f"explanations: there is no {asked!r} in {registry.root}; there are: {known}"
-            )
-        found[named[asked][1].reference] = named[asked]
-    models = {manifest.summary["model"] for _, manifest in found.values()}
+    manifests = [manifest for _, manifest in there]
+    if config.explanations == [EVERY]:
+        newest = {manifest.name: manifest for manifest in manifests}.values()
+        wanted = [manifest for manifest in newest if manifest.summary["n"] > 1]
+    else:
+        wanted = [find_artifact(name, manifests) for name in config.explanations]
+    models = {manifest.summary["model"] for manifest in wanted}
     config.models = answering_to(config.models, models)
     if missing := sorted(set(config.models) - models):
         raise InputError(
@@ -105,7 +98,8 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
         )
     chosen = [
         (folder, manifest)
-        for folder, manifest in found.values()
+        for folder, manifest in there
+        if manifest in wanted
         if not config.models or manifest.summary["model"] in config.models
     ]
     for folder, manifest in chosen:

@@ -77,10 +77,7 @@ def run(config: ImportConfig) -> None:
     ):
         for table in new:
             step(f"{table.provenance.model} on {table.provenance.prompt}")
-            folder, manifest = publish_table(config, registry, table, run_id=mirror.run_id)
-            mirror.artifact(
-                folder, manifest, manifest.summary | {"source": table.provenance.source}
-            )
+            publish_table(registry, mirror, table, more={"source": table.provenance.source})
         mirror.summary({"tables": len(new), "rows": sum(len(t.rows) for t in new)})
     show(f"{len(new)} score tables of {len({t.provenance.model for t in new})} models")
     print_path(registry.root / "score-table")

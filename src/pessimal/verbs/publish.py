@@ -7,18 +7,18 @@ Every verb that finds something ends here.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.plain import config_hash
 from pessimal.config.schema import TaskConfig
 from pessimal.progress import console
 from pessimal.report.write import write_results
 from pessimal.tables.result import Result, finite_or_none
-from pessimal.texts import signed
+from pessimal.texts import interval
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import in_sweep
@@ -62,25 +62,22 @@ def publish(
     and the table has otherwise.
     """
 
-    def fill(folder: Path) -> None:
-        write_results(
-            results,
-            folder,
-            labels=artifact.labels,
-            skipped=artifact.skipped,
-            files=artifact.files,
-            progress=config.progress,
-        )
-
-    folder, manifest = registry.publish(
+    fill = partial(
+        write_results,
+        results,
+        labels=artifact.labels,
+        skipped=artifact.skipped,
+        files=artifact.files,
+        progress=config.progress,
+    )
+    folder, manifest = mirror.publish(
+        registry,
         artifact.type,
         artifact.name,
         fill,
         key=artifact.key,
-        inputs=list(artifact.inputs),
-        config_hash=config_hash(config),
-        run_id=mirror.run_id,
-        summary=dict(artifact.summary),
+        inputs=artifact.inputs,
+        summary=artifact.summary,
     )
     for result in results:
         mirror.summary({key: finite_or_none(value) for key, value in result.summary.items()})
@@ -91,7 +88,6 @@ def publish(
         for png in sorted((folder / "figures").glob(f"{result.name}*.png")):
             if png.stem.split("--")[0] == result.name:
                 mirror.image(f"figures/{png.stem}", png, result.headline)
-    mirror.artifact(folder, manifest, {"inputs": list(artifact.inputs), **artifact.summary})
     return folder, manifest
 
 
@@ -102,14 +98,19 @@ def print_headlines(results: Sequence[Result], *, title: str, asked: str = "") -
         (r for r in results if r.headline),
         key=lambda r: (r.name != asked, -np.nan_to_num(r.weight)),
     )
+    show_rows(title, [(result.headline, number(result)) for result in headed[:HEADLINES]])
+    if len(headed) > HEADLINES:
+        show(f"{len(headed) - HEADLINES} more on the page.")
+
+
+def show_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Texts in two columns below a title. No markup: tokens stand in headlines."""
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )
-    for result in headed[:HEADLINES]:
-        table.add_row(Text(result.headline), number(result))  # no markup: tokens stand in headlines
+    for row in rows:
+        table.add_row(*map(Text, row))
     show(table)
-    if len(headed) > HEADLINES:
-        show(f"{len(headed) - HEADLINES} more on the page.")
 
 
 def number(result: Result) -> str:
@@ -118,16 +119,11 @@ def number(result: Result) -> str:
     e = result.estimate
     if e is None:
         return ""
-    interval = (
-        ""
-        if e.low is None or e.high is None or e.low != e.low
-        else f" [{signed(e.low)}, {signed(e.high)}]"
-    )
-    test = "random heads" if e.heads else "p"
     p = ""
     if e.p is not None and e.p == e.p:
-        p = f", {test} {e.p:.3f}" if e.p >= 0.001 else f", {test} <.001"
-    return f"{signed(e.value)}{interval}{p}, n {e.n:,}"
+        size = f"{e.p:.3f}" if e.p >= 0.001 else "<.001"
+        p = f", {'random heads' if e.heads else 'p'} {size}"
+    return f"{interval(e.value, e.low, e.high)}{p}, n {e.n:,}"
 
 
 def print_path(path: Path) -> None:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from pessimal.config.plain import config_hash
 from pessimal.config.schema import ReportConfig
 from pessimal.errors import InputError, MissingExtraError, require
 from pessimal.progress import steps
@@ -18,6 +17,7 @@ from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path
+from pessimal.verbs.runs_frame import find_artifact
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +51,14 @@ def write_page(config: ReportConfig) -> Path:
         )
     inputs = [manifest.reference for _, manifest in chosen]
     with tracked(config, name=f"report {config.name}", inputs=inputs) as mirror:
-        folder, manifest = registry.publish(
+        folder, _ = mirror.publish(
+            registry,
             "report",
             config.name,
             lambda staging: (staging / "index.html").write_text(html, encoding="utf-8"),
             inputs=inputs,
-            config_hash=config_hash(config),
-            run_id=mirror.run_id,
             summary={"bytes": len(html.encode())},
         )
-        mirror.artifact(folder, manifest, {"inputs": inputs})
     if config.space is not None:
         write_space(Path(config.space).expanduser(), config.title, config.notes, html)
     return folder / "index.html"
@@ -82,25 +80,17 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
 
 
 def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
-    published = [pair for type in SHOWN for pair in registry.manifests(type)]
+    published = {m.reference: (f, m) for type in SHOWN for f, m in registry.manifests(type)}
     if not published:
         raise InputError(
             f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal "
             "search or pessimal explain"
         )
     # The newest comparison; where there is none, the newest of all.
-    newest = [pair for pair in published if pair[1].type == "comparison"] or published
-    chosen = [] if config.artifacts else [max(newest, key=lambda pair: pair[1].created)]
-    for wanted in config.artifacts:
-        matches = [
-            p for p in published if wanted in (p[1].reference, p[1].reference.rpartition(":")[0])
-        ]
-        if not matches:
-            known = ", ".join(manifest.reference for _, manifest in published)
-            raise InputError(
-                f"artifacts: there is no {wanted!r} in {registry.root}; there are: {known}"
-            )
-        chosen.append(matches[-1])
+    manifests = [manifest for _, manifest in published.values()]
+    newest = max(manifests, key=lambda m: (m.type == "comparison", m.created))
+    wanted = [find_artifact(name, manifests) for name in config.artifacts] or [newest]
+    chosen = [published[manifest.reference] for manifest in wanted]
     for folder, _ in chosen:
         registry.verify(folder)
     return chosen

@@ -52,15 +52,11 @@ def difference(
 
 
 def _parts(folder: Path, manifest: Manifest) -> dict[str, Mapping[str, Any]]:
-    """What an artifact is compared by besides its tables; of the options the hash alone where it
-    was published without them."""
+    """What an artifact is compared by besides its tables."""
     scores = manifest.type == "score-table"
     provenance = read_provenance(folder).fields() if scores else {"key": manifest.key}
-    kept = CONFIG in manifest.files
     return {
-        "options": json.loads((folder / CONFIG).read_text())
-        if kept
-        else {"config_hash": manifest.config_hash},
+        "options": json.loads((folder / CONFIG).read_text()) if CONFIG in manifest.files else {},
         "provenance": provenance | {"commit": manifest.commit, "dirty": manifest.dirty},
         "inputs": dict.fromkeys(manifest.inputs, THERE),
         "figures": manifest.summary,

@@ -217,8 +217,8 @@ def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
         raise InputError(f"{given!r} stands for several: {several}. Type one of these")
     raise InputError(
         f"there is no artifact {given!r}, and no W&B run of this id published one."
-        f"{did_you_mean(given, sorted({name for m in manifests for name in names(m)}))} To list "
-        "them: pessimal runs"
+        f"{did_you_mean(given, sorted({name for m in manifests for name in names(m)}))} There are: "
+        f"{', '.join(m.reference for m in manifests[:8]) or 'none'}. To list all: pessimal runs"
     )
 
 

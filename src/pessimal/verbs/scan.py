@@ -196,8 +196,8 @@ def _scan(
                             live.finish(len(table.rows), time.monotonic() - started)
                             for term in scanner.terms.get(provenance.key(), []):
                                 if finished(term.provenance) is None:
-                                    _publish(config, registry, live.mirror, term, [], {})
-                            _publish(config, registry, live.mirror, table, inputs, source)
+                                    _publish(registry, live.mirror, term, [], {})
+                            _publish(registry, live.mirror, table, inputs, source)
                         wait_for_all()
                     if first:  # all outputs are of one pass
                         forget_work(work, of_pass(model, several[0]))
@@ -217,7 +217,6 @@ def _tokens_of(
 
 
 def _publish(
-    config: ScanConfig,
     registry: Registry,
     mirror: Mirror,
     table: ScoreTable,
@@ -226,13 +225,12 @@ def _publish(
 ) -> None:
     """A finished table goes to the registry, then to W&B."""
     provenance, figures = table.provenance, _figures(table)
-    folder, manifest = publish_table(
-        config, registry, table, run_id=mirror.run_id, inputs=inputs, summary=figures | source
-    )
     mirror.summary({f"{provenance.prompt}/{name}": value for name, value in figures.items()})
     mirror.table(f"{provenance.prompt}/extremes", extremes(table.rows, k=20))
-    about = {name: getattr(provenance, name) for name in ("model", "prompt", "mode")}
-    mirror.artifact(folder, manifest, about | {"key": manifest.key} | table.measured)
+    more = {"mode": provenance.mode, **table.measured}
+    folder, _ = publish_table(
+        registry, mirror, table, inputs=inputs, summary=figures | source, more=more
+    )
     log.debug("%s", folder / "scores.parquet")
 
 

@@ -4,20 +4,16 @@ preferences; published and tracked."""
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
-from pessimal.config.plain import config_hash
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
-from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import print_path, show
+from pessimal.verbs.publish import print_path, show_rows
 
 log = logging.getLogger(__name__)
 
@@ -38,23 +34,22 @@ Rows = list[tuple[str, str]]
 def run(config: TrainConfig) -> None:
     """Train what is not trained yet, and publish the checkpoint as a `reward-model` artifact."""
     quiet_libraries()
-    (_train_sibling if config.recipe is None else _train_preferences)(config, registry_of(config))
+    train = _train_sibling if config.recipe is None else _train_preferences
+    print_path(train(config, registry_of(config)))
 
 
-def _train_sibling(config: TrainConfig, registry: Registry) -> None:
+def _train_sibling(config: TrainConfig, registry: Registry) -> Path:
     from pessimal.training.demo_family.checkpoint import read_training_report
     from pessimal.training.demo_family.family import is_cached, train_sibling
 
-    recipe, name, models = (
-        config.model.recipe,
-        config.model.name,
-        Path(config.paths.cache) / "models",
-    )
+    recipe, name = config.model.recipe, config.model.name
+    models = Path(config.paths.cache) / "models"
     assert recipe is not None  # checked by the configuration; a recipe's file names it
     assert name is not None
     key = recipe.digest()
     if published := _published(config, registry, name, key):
-        return _print(name, _sibling_rows(read_training_report(published)), published)
+        show_rows(name, _sibling_rows(read_training_report(published)))
+        return published
     cached = is_cached(recipe, cache=models, name=name) and not config.force
     with tracked(config, name=f"train {name}") as mirror:
         folder = train_sibling(
@@ -66,20 +61,21 @@ def _train_sibling(config: TrainConfig, registry: Registry) -> None:
             report=mirror.metrics if mirror.run_id is not None else None,
         )
         report = read_training_report(folder)
-
-        def copy(staging: Path) -> None:
-            shutil.copytree(folder, staging, dirs_exist_ok=True)
-
+        copy = partial(shutil.copytree, folder, dirs_exist_ok=True)
         summary = {"seconds": report["seconds"], **report["held_out"]}
         truth = {"planted_truth": recipe.planted_truth()}
-        artifact = _publish(config, registry, mirror, name, key, copy, summary, more=truth)
+        mirror.summary(summary)
+        artifact, _ = mirror.publish(
+            registry, REWARD_MODEL, name, copy, key=key, summary=summary, more=truth
+        )
         if cached:  # else the curve is there already, drawn while it was trained
             for step, loss in enumerate(report["losses"], 1):
                 mirror.metrics({"train/step": step, "train/loss": loss})
-    _print(name, _sibling_rows(report), artifact)
+    show_rows(name, _sibling_rows(report))
+    return artifact
 
 
-def _train_preferences(config: TrainConfig, registry: Registry) -> None:
+def _train_preferences(config: TrainConfig, registry: Registry) -> Path:
     """Train `recipe` from `base` on `data`; a training that was cut off goes on."""
     from pessimal.rewards.named import spec_of
     from pessimal.rewards.spec import Kind
@@ -99,7 +95,8 @@ def _train_preferences(config: TrainConfig, registry: Registry) -> None:
     name, key = training.name, training.key
     if published := _published(config, registry, name, key):
         report = json.loads((published / REPORT).read_text(encoding="utf-8"))
-        return _print(name, _preference_rows(report), published)
+        show_rows(name, _preference_rows(report))
+        return published
     training.load()
     if config.force:
         shutil.rmtree(training.work, ignore_errors=True)
@@ -107,9 +104,13 @@ def _train_preferences(config: TrainConfig, registry: Registry) -> None:
         trained = training.run(
             accelerator=config.trainer.accelerator, progress=config.progress, report=mirror.metrics
         )
-        artifact = _publish(config, registry, mirror, name, key, trained.write, trained.summary)
+        mirror.summary(trained.summary)
+        artifact, _ = mirror.publish(
+            registry, REWARD_MODEL, name, trained.write, key=key, summary=trained.summary
+        )
     shutil.rmtree(training.work, ignore_errors=True)
-    _print(name, _preference_rows(trained.report), artifact)
+    show_rows(name, _preference_rows(trained.report))
+    return artifact
 
 
 def _published(config: TrainConfig, registry: Registry, name: str, key: str) -> Path | None:
@@ -119,32 +120,6 @@ def _published(config: TrainConfig, registry: Registry, name: str, key: str) -> 
         return None
     log.info("%s is trained already: %s (force=true trains it again)", name, found[0])
     return found[0]
-
-
-def _publish(
-    config: TrainConfig,
-    registry: Registry,
-    mirror: Mirror,
-    name: str,
-    key: str,
-    fill: Callable[[Path], None],
-    summary: dict[str, Any],
-    *,
-    more: Mapping[str, Any] | None = None,
-) -> Path:
-    """Register and mirror a checkpoint; `more` goes to the mirrored artifact alone."""
-    artifact, manifest = registry.publish(
-        REWARD_MODEL,
-        name,
-        fill,
-        key=key,
-        config_hash=config_hash(config),
-        run_id=mirror.run_id,
-        summary=summary,
-    )
-    mirror.summary(summary)
-    mirror.artifact(artifact, manifest, {**(more or {}), **summary})
-    return artifact
 
 
 def _sibling_rows(report: Mapping[str, Any]) -> Rows:
@@ -173,13 +148,3 @@ def _preference_rows(report: Mapping[str, Any]) -> Rows:
         )
     ]
     return [*rows, ("minutes", f"{report['seconds'] / 60:.1f}")]
-
-
-def _print(name: str, rows: Rows, folder: Path) -> None:
-    table = Table(
-        title=Text(name), title_justify="left", box=None, pad_edge=False, show_header=False
-    )
-    for row in rows:
-        table.add_row(*row)
-    show(table)
-    print_path(folder)

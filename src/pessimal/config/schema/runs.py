@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from pessimal.config.schema.explain import as_text
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import listed
@@ -104,17 +105,8 @@ class RunsConfig(TaskConfig):
                 "table= chooses what runs show prints as CSV. Type: pessimal runs show NAME "
                 "format=csv table=TABLE"
             )
-        self.where = (
-            []
-            if self.where is None
-            else self.where
-            if isinstance(self.where, list)
-            else [self.where]
-        )
-        if not all(isinstance(condition, str) for condition in self.where):
-            raise ConfigError(
-                f"where={self.where}: give a condition or a list of them, such as where='n>1000'"
-            )
+        example = "a condition or a list of them, such as where='n>1000'"
+        self.where = listed("where", self.where, example=example)
 
 
 @dataclass
@@ -129,11 +121,8 @@ class PushConfig(TaskConfig):
 
     def check(self) -> None:
         for option in ("type", "name"):
-            given = getattr(self, option)
             example = f"a text or a list of texts, such as {option}=[a,b]"
-            setattr(
-                self, option, [] if given in (None, []) else listed(option, given, example=example)
-            )
+            setattr(self, option, listed(option, getattr(self, option), example=example))
 
 
 QUIET = (
@@ -180,8 +169,7 @@ def runs_overrides(
             f"runs {action}: {wrong[0]!r} is no artifact's name; names are of letters, digits and "
             ". _ - such as score-table/plain-bpe-0--greatest:v0"
         )
-    listed = ",".join(f'"{name}"' for name in names)
-    return [*quoted, f"action={action}", f"names=[{listed}]", *QUIET]
+    return [*quoted, f"action={action}", f"names=[{','.join(map(as_text, names))}]", *QUIET]
 
 
 def _quoted(override: str) -> str:
@@ -191,9 +179,4 @@ def _quoted(override: str) -> str:
     key, _, value = override.partition("=")
     if key not in _FREE or value == "null" or value[:1] in ("[", '"', "'"):
         return override
-    # As Hydra reads it: backslashes count only before a quote, and the end is before one.
-    return (
-        f'{key}="'
-        + re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), value)
-        + '"'
-    )
+    return f"{key}={as_text(value)}"

@@ -35,7 +35,7 @@ SERVED = {
 CENSUS = "census"
 """candidates of a grader: every token, number and format."""
 TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
-TAKEN |= {"plain", "published", "reward"}
+TAKEN |= {"plain", "published", "reward", "vocabulary"}
 """Words that an artifact's name has for other things than its candidates."""
 FREQUENT = 5000
 """Tokens that a CPU scans behind real answers, unless another number is given."""
@@ -83,11 +83,17 @@ class CandidatesSpec(Options):
             )
         if self.path is not None:
             existing_file("candidates.path", self.path)
-        if taken := TAKEN.intersection(self.name.split("--")):
-            raise ConfigError(
-                f"candidates.name={self.name}: in the names of score tables {taken.pop()!r} stands "
-                "for something else. Give the list another name"
-            )
+        check_free("candidates.name", self.name)
+
+
+def check_free(option: str, name: str) -> None:
+    """ConfigError where a list's name has a word that stands for something else in the names of
+    score tables."""
+    if taken := TAKEN.intersection(name.split("--")):
+        raise ConfigError(
+            f"{option}={name}: in the names of score tables {taken.pop()!r} stands for something "
+            "else. Give the list another name"
+        )
 
 
 @dataclass

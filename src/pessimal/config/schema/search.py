@@ -84,4 +84,4 @@ class SearchConfig(PromptedConfig):
     def prompt_keys(self) -> list[str]:
         """The prompts whose mean reward is searched."""
         example = "a key, such as prompt=greatest, or several: prompt=[greatest,best]"
-        return list(dict.fromkeys(listed("prompt", self.prompt, example=example)))
+        return list(dict.fromkeys(listed("prompt", self.prompt, example=example, least=1)))

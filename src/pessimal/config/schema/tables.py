@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from pessimal.config.schema.scan import TAKEN
+from pessimal.config.schema.scan import check_free
 from pessimal.config.schema.shared import TaskConfig, check_writable
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Level, OneOf, Options, existing_file, matching
@@ -27,6 +27,15 @@ class ImportFormat(Enum):
     checkpoints = "checkpoints"
     """token_id, token_name, token_decoded, then one column step-N for each checkpoint of a model;
     one prompt."""
+
+
+HAVE = {
+    "prompt": (("factorial54", "vocabulary"), "a prompt in each column"),
+    "model_name": (("eloeverything",), "a model in each column"),
+    "set": (("vocabulary", "checkpoints"), "a model's vocabulary, and no list of items"),
+    "tokens": (("eloeverything", "factorial54"), "items, and no vocabulary"),
+}
+"""Options that files of some formats leave no use for, and why."""
 
 
 class Score(Enum):
@@ -70,44 +79,19 @@ class ImportConfig(TaskConfig):
                 "import needs a format and a path; type for example: pessimal import "
                 "format=eloeverything path=greatest.csv prompt=greatest"
             )
-        format, tokens = (
-            self.format.value,
-            self.format in (ImportFormat.vocabulary, ImportFormat.checkpoints),
-        )
-        if self.prompt is not None and self.format in (
-            ImportFormat.factorial54,
-            ImportFormat.vocabulary,
-        ):
-            raise ConfigError(
-                f"prompt={self.prompt!r}: files of format={format} name a prompt in each column; "
-                "leave prompt out"
-            )
-        if self.model_name is not None and self.format is ImportFormat.eloeverything:
-            raise ConfigError(
-                f"model={self.model_name!r}: files of format={format} name a model in each column; "
-                "leave model out"
-            )
-        if self.set is not None and tokens:
-            raise ConfigError(
-                f"set={self.set!r} names a list of items; files of format={format} hold a model's "
-                "vocabulary. Leave set out"
-            )
-        if self.tokens is not None and not tokens:
-            raise ConfigError(
-                f"tokens={self.tokens!r} chooses among the tokens of a vocabulary; files of "
-                f"format={format} hold items. Leave tokens out"
-            )
-        if self.set is not None and not re.fullmatch(r"[\w.-]+", self.set):
-            raise ConfigError(
-                f"set={self.set!r}: a name has letters, digits, '.', '_' and '-' only"
-            )
-        if self.set is not None and (
-            taken := (TAKEN | {"vocabulary"}).intersection(self.set.split("--"))
-        ):
-            raise ConfigError(
-                f"set={self.set}: in the names of score tables {taken.pop()!r} stands for "
-                "something else. Give the list another name"
-            )
+        for option, (formats, what) in HAVE.items():
+            if (given := getattr(self, option)) is not None and self.format.value in formats:
+                typed = option.removesuffix("_name")
+                raise ConfigError(
+                    f"{typed}={given!r}: files of format={self.format.value} hold {what}; leave "
+                    f"{typed} out"
+                )
+        if self.set is not None:
+            if not re.fullmatch(r"[\w.-]+", self.set):
+                raise ConfigError(
+                    f"set={self.set!r}: a name has letters, digits, '.', '_' and '-' only"
+                )
+            check_free("set", self.set)
         if self.tokens is not None:
             existing_file("tokens", self.tokens)
         self.path = matching("path", self.path)
