@@ -22,7 +22,8 @@ from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.searching.allowed import allowed_tokens
-from pessimal.searching.gcg import gcg, random_responses, starts
+from pessimal.searching.climb import GRADIENT, climb
+from pessimal.searching.gcg import random_responses
 from pessimal.searching.objective import EvaluationCounter, RewardObjective
 from pessimal.searching.round_trip import RoundTrip
 from pessimal.searching.spec import SearchSpec
@@ -201,26 +202,22 @@ class TrialContext:
         }
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
-        """What greedy coordinate gradient reaches from one random start within `budget` candidate
+        """What the gradient's draws alone reach from a random start within `budget` candidate
         evaluations: the best reward, in standard deviations of single tokens' rewards from their
         mean, positive towards the goal."""
-        context, spec = self.context, self.context.spec
-        allowed, retokenizes = context.allowed, context.retokenizes
+        spec = self.context.spec
         mean, deviation = self.scale[prompt]
-        generator = torch.Generator().manual_seed(seed)
-        [(_, start)] = starts(
-            1, length=spec.length, allowed=allowed, generator=generator, retokenizes=retokenizes
-        )
-        best = gcg(
-            EvaluationCounter(self.objectives[prompt], budget=budget),
-            start,
+        counter = EvaluationCounter(self.objectives[prompt], budget=budget)
+        climb(
+            counter,
             spec,
-            allowed=allowed,
-            budget=budget,
-            generator=generator,
-            retokenizes=retokenizes,
+            length=spec.length,
+            allowed=self.context.allowed,
+            generator=torch.Generator().manual_seed(seed),
+            retokenizes=self.context.retokenizes,
+            ways=(GRADIENT,),
         )
-        return (best.value - spec.goal.sign * mean) / deviation
+        return (counter.best.value - spec.goal.sign * mean) / deviation
 
 
 # Kept from job to job, since the jobs of a sweep in one process use the same again.

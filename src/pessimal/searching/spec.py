@@ -114,9 +114,6 @@ class SearchSpec(Options):
     """Share of the budget after which one position is replaced a step."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Share of the earlier gradients kept in the running mean, 0 to below 1."""
-    buffer_size: Whole = 4
-    """Of greedy coordinate gradient alone (a study, `check_gradient`): best responses kept as
-    points to go on from, where nothing new is left near the best; 0 goes on from the last one."""
     keep: Count = 1000
     """How many of the best and of the worst pairs an exhaustive search keeps."""
 
