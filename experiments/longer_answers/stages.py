@@ -139,7 +139,9 @@ def main() -> None:
     first, _, end = sys.argv[2].rpartition(":")
     seeds = range(int(first or 0), int(end))
     torch.set_num_threads(1)
-    print(f"{budget:,} evaluations each, seeds {seeds.start} to {seeds.stop - 1}; mean best reward, with the goal's sign")
+    print(
+        f"{budget:,} evaluations each, seeds {seeds.start} to {seeds.stop - 1}; mean best reward, with the goal's sign"
+    )
     named = "".join(f"{way:>12}"[-11:] for way in ("search", *WAYS))
     print(f"{'':24}{named} |  short above")
     table = np.array([measure(case, budget, seeds) for case in cases])

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pessimal.config.schema import SearchConfig
 from pessimal.conversation import Asked, Context
-from pessimal.explaining.contexts import read_contexts, sample
+from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import require_network
 from pessimal.rewards.log_probability import LogProbability
@@ -164,8 +164,7 @@ def _asked(
         return asked, held_out, None
     slot = config.search.slot and config.search.slot.value
     found = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
-    keys = list(found)
-    asked, held_out = ({key: found[key] for key in some} for some in (keys[::2], keys[1::2]))
+    asked, held_out = halves(found)
     return asked, held_out, f"{Path(config.contexts).stem}-{len(asked)}"
 
 
