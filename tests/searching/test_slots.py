@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+import pessimal
 from pessimal.conversation import Context, Turn, filled
 from pessimal.errors import ConfigError
 from pessimal.rewards.load import open_model
@@ -309,3 +310,36 @@ def test_a_killed_fluent_search_goes_on_and_has_the_same_front(model, policy, wo
     )
     assert once.tables["front"].equals(twice.tables["front"])
     assert once.response == twice.response
+
+
+@pytest.mark.slow
+def test_no_search_of_any_kind_breaks_the_ceiling(model, policy, words):
+    """Random networks, lengths, goals, slots and fluency: what was evaluated stays inside."""
+    file, _ = words
+    random = np.random.default_rng(0)
+    slots = ({}, {"slot": "after", "answer": ANSWER}, {"slot": "edit", "answer": ANSWER})
+    for seed in range(300):
+        if seed % 20 == 0:  # another network
+            torch.manual_seed(seed)
+            made = model.network()
+            for weight in made.parameters():
+                torch.nn.init.normal_(weight, std=float(random.uniform(0.02, 1.0)))
+            reward = pessimal.reward(made, model.tokenizer, name=f"random-{seed}")
+        fluent = {"fluency": float(random.uniform(0.1, 2)), "policy": policy}
+        found = search(
+            reward,
+            LONE,
+            length=int(random.integers(1, 5)),
+            goal=("optimal", "pessimal")[random.integers(2)],
+            seed=seed,
+            evaluations=200,
+            baselines=0,
+            allowed_path=file,
+            **slots[random.integers(3)],
+            **(fluent if random.integers(2) else {}),
+        )
+        assert found.bounds.finite
+        assert found.bounds.beyond(found.own_rewards) <= found.noise
+        if found.context.fluent is None:
+            values = [found.sign * point.value for point in found.stages.counter.curve]
+            assert found.bounds.beyond(values) <= found.noise

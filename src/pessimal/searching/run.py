@@ -70,11 +70,12 @@ def search(
 ) -> SearchResult:
     """`pessimal.search` (see there) on prompts or contexts by key; `options` are those of
     `SearchSpec` and `SearchContext`."""
-    kinds = {"goal": Goal, "slot": Slot}
-    given = {name: kinds.get(name, lambda value: value)(value) for name, value in options.items()}
     own = {one.name for one in fields(SearchSpec)}
-    spec = SearchSpec(**{name: value for name, value in given.items() if name in own})
+    given = {name: value for name, value in options.items() if name in own and value is not None}
     about = {name: value for name, value in options.items() if name not in own}
+    for name, kind in {"goal": Goal, "slot": Slot}.items():
+        given |= {name: kind(given[name])} if name in given else {}
+    spec = SearchSpec(**given)
     return run(SearchContext(model, prompts, spec, mode=Mode(mode), **about))
 
 

@@ -67,6 +67,12 @@ class SearchConfig(PromptedConfig):
                 f"search.slot={self.search.slot.value} is of given answers: type "
                 "search.answer=TEXT or contexts=FILE"
             )
+        aside = self.contexts or self.search.fluency or self.search.slot is Slot.edit
+        if self.tuning.study is not None and aside:
+            raise ConfigError(
+                "a study tunes on prompts, by their reward: leave out contexts, search.fluency and "
+                "search.slot=edit"
+            )
         if self.policy is None and (self.search.fluency or self.answers):
             raise ConfigError("search.fluency and answers are of a language model: policy=NAME")
         if self.mode is Mode.paper:
