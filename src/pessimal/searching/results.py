@@ -127,12 +127,13 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     baselines = [stage for stage in stages.done if stage.phase == BASELINE]
     pairs, sweeps = stages.named("pairs"), stages.named(SWEEPS)
     proof = stages.named(MOST_PROBABLE)
+    plain = result.context.named_slot is None and result.context.fluent is None
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
         checks.all_responses(
             problem.responses,
             scored=exact,
-            length=problem.length,
+            pairs=problem.length == 2 and plain,
             needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
             pruned=pairs.details["tried"] if pairs else None,
             forwards=proof.details["forwards"] if proof and proof.details["proven"] else None,
