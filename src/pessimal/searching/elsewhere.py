@@ -95,7 +95,7 @@ def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool) -> Result
     verb = "raises" if sign > 0 else "lowers"
     other = "No text gives the ids that were found: as a text it is other ids, scored here."
     return make(
-        headline=f"It {verb} {moved} of {n} {part} contexts{control}; "
+        headline=f"It {verb} {moved} of {n} {part.replace(' ', '-')} contexts{control}; "
         f"mean change {significant(mean, digits=3)} over {over}{flips}.",
         plot=Forest(
             row="context",

@@ -452,7 +452,8 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
     thing = where.get(result.context.named_slot or "", whole)
     prompts = " and ".join(list(result.context.prompts)[:2])
     if len(result.context.prompts) > 2:
-        prompts = f"{len(result.context.prompts)} prompts"
+        kind = "contexts" if result.context.named_slot else "prompts"
+        prompts = f"{len(result.context.prompts)} {kind}"
     forest = Forest(
         data=drawn,
         row="found_by",

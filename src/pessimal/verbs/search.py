@@ -312,6 +312,9 @@ def print_checklist(
     show(table)
     if not found.exact:
         show(Text(checks["meaning"][1], style="dim"))
+    for result in results:
+        if result.name in ("contexts", "rarity", "front") and result.headline:
+            show(Text(result.headline))
     for response, reference in known.items():
         same = response == found.response
         show(
