@@ -2,6 +2,8 @@
 
     python experiments/longer_answers/stages.py BUDGET SEEDS [CASE …]
 
+SEEDS is how many from 0 on, or FIRST:END.
+
 Cases are `model,length,goal`: siblings of the demo family (trained on first use, below CACHE),
 `llama` and `gpt2` (untrained networks with a head, on a sibling's tokenizer) and smollm2 (its
 log-probability). The search pays for its noise samples and its certificate out of the budget; the
@@ -27,7 +29,7 @@ import pessimal
 from pessimal.rewards.base import NetworkReward
 from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, climb
 from pessimal.searching.context import SearchContext
-from pessimal.searching.gcg import gcg, random_responses
+from pessimal.searching.gcg import random_responses
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter
 from pessimal.searching.run import run
 from pessimal.searching.spec import Goal, SearchSpec
@@ -77,19 +79,9 @@ def one_way(way: str) -> Callable:
     return look
 
 
-def greedy(counter: EvaluationCounter, context: SearchContext, random: torch.Generator):
-    """Greedy coordinate gradient, as `gcg` has it, from random starts, at most 2,500 each."""
-    among = {"allowed": context.allowed, "generator": random}
-    each = max(1, min(8, counter.left // 2500))
-    for _ in range(each):
-        start = random_responses(1, length=context.spec.length, **among)[0]
-        gcg(counter, start, context.spec, budget=counter.left // each or 1, **among)
-
-
 SINGLE = {
     "sweeps": one_way(SWEEPS),
     "gradient": one_way(GRADIENT),
-    "gcg": greedy,
     "random": one_way(RANDOM),
 }
 WAYS = {**SINGLE, "plain sweeps": plain_sweeps}
@@ -113,14 +105,14 @@ def model_of(name: str) -> NetworkReward:
     return pessimal.reward(network.eval(), tokenizer, name=name)
 
 
-def measure(case: str, budget: int, seeds: int) -> tuple[float, float]:
+def measure(case: str, budget: int, seeds: range) -> tuple[float, float]:
     """Print one case; how far the search is below the best single way, and above plain sweeps."""
     name, length, goal = case.split(",")
     model = model_of(name)
     options = {"length": int(length), "goal": Goal(goal), "evaluations": budget, "baselines": 0}
     ends: dict[str, list[float]] = {way: [] for way in ("search", *WAYS)}
     began = time.monotonic()
-    for seed in range(seeds):
+    for seed in seeds:
         context = SearchContext(model, PROMPTS, SearchSpec(**options), seed=seed)
         found = run(context)
         assert found.evaluations <= budget
@@ -143,9 +135,13 @@ def measure(case: str, budget: int, seeds: int) -> tuple[float, float]:
 
 def main() -> None:
     """Print the table."""
-    budget, seeds, cases = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] or CASES
+    budget, cases = int(sys.argv[1]), sys.argv[3:] or CASES
+    first, _, end = sys.argv[2].rpartition(":")
+    seeds = range(int(first or 0), int(end))
     torch.set_num_threads(1)
-    print(f"{budget:,} evaluations each, {seeds} seeds; mean best reward, with the goal's sign")
+    print(
+        f"{budget:,} evaluations each, seeds {seeds.start} to {seeds.stop - 1}; mean best reward, with the goal's sign"
+    )
     named = "".join(f"{way:>12}"[-11:] for way in ("search", *WAYS))
     print(f"{'':24}{named} |  short above")
     table = np.array([measure(case, budget, seeds) for case in cases])

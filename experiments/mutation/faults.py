@@ -153,10 +153,10 @@ FAULTS = [
         "gradients count a third of what they cost: the search outspends its baselines",
     ),
     Fault(
-        "searching/exact.py",
-        "while unchanged < length and counter.left",
-        "while unchanged < length - 1 and counter.left",
-        "polish is called converged with one position untried",
+        "searching/climb.py",
+        "while unchanged < length:",
+        "while unchanged < length - 1:",
+        "a certificate's passes end with one position untried",
     ),
     Fault(
         "searching/exact.py",

@@ -143,6 +143,12 @@ def _no_more(options: Mapping[str, object], **others: object) -> None:
         raise ConfigError(f"{next(iter(given))}= says nothing of this reward; leave it out")
 
 
+def _policy_of(policy) -> "Reward":
+    """A language model by its name, or one that is open already."""
+    named = isinstance(policy, str | Path)
+    return load(str(policy), kind="log_probability") if named else _reward_of(policy)
+
+
 def _reward_of(model, *, tasks: str | Path | None = None, **options) -> "Reward":
     """What a verb was given, as a reward: one already, a model by its name, or what is in memory.
     Functions in it are given the columns of `tasks`."""
@@ -469,6 +475,9 @@ def search(
     *,
     length: int = 2,
     goal: str = "optimal",
+    contexts: str | Path | None = None,
+    held_out: str | Sequence[str] | Mapping[str, str] = (),
+    policy: "Reward | str | Path | None" = None,
     **options,
 ) -> "SearchResult":
     """The best or the worst response of a length that a budget of evaluations finds, certified.
@@ -478,21 +487,32 @@ def search(
         prompts: as for `scan`; of several, the mean reward is searched.
         length: tokens of the response, 1 to 16.
         goal: `optimal` or `pessimal`.
+        contexts: JSONL file of real answers, in whose `slot` (after, before; None where they have
+            the mark {slot}) the response stands; half of them are held out.
+        held_out: prompts that what is found is scored on besides.
+        policy: a language model, of `fluency=β` and of how rare what is found is (`answers=n`).
         options: as of `pessimal search`, such as evaluations=50_000; and mode="text", seed=1,
             batch_size=64.
 
     Returns:
         A SearchResult: `.text`, `.reward`, `.verdict`, `.results`.
     """
+    from pessimal.explaining.contexts import halves, read_contexts
     from pessimal.rewards.base import require_network
     from pessimal.searching.run import search as search_one
 
     network = require_network(_reward_of(model), "search", "gradient")
+    if contexts is None:
+        asked, aside = named_prompts(prompts), named_prompts(held_out) if held_out else {}
+    else:
+        asked, aside = halves(read_contexts(str(contexts), options.get("slot")))
     return search_one(
         network,
-        named_prompts(prompts),
+        asked,
         length=length,
         goal=goal,
+        held_out=aside,
+        policy=policy and _policy_of(policy),
         device=_device_of(network),
         **options,
     )

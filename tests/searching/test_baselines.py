@@ -185,3 +185,21 @@ def test_what_is_left_at_the_end_is_used(additive):
         for seed in range(20)
     ]
     assert 4 <= sum(hits) <= 16, "a random half of the tokens holds the best one half of the time"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_ascent_ends_where_no_single_change_that_counts_is_better(seed, quadratic):
+    objective = quadratic(seed, 4, 12)
+    best = ascend(objective, 4000, seed=seed, retokenizes=fourths).best
+    for position in range(4):
+        others = torch.tensor(best.response).repeat(12, 1)
+        others[:, position] = torch.arange(12)
+        assert float(objective._values(others[fourths(others)]).max()) <= best.value + 1e-12
+
+
+def test_an_ascent_takes_no_smaller_improvements_than_the_tolerance(additive):
+    objective = additive(0, 1, 40)
+    spread = float(objective.weights.max() - objective.weights.min())
+    counter = ascend(objective, 40, tolerance=2 * spread)
+    assert len({tuple(row) for rows in objective.seen for row in rows.tolist()}) == 40
+    assert counter.best.value == pytest.approx(objective.best_value), "all are seen all the same"

@@ -13,7 +13,6 @@ from pessimal.searching.exact import (
     neighbour_values,
     pair_sizes,
     pairs,
-    polish,
 )
 from pessimal.searching.objective import EvaluationCounter
 
@@ -167,83 +166,6 @@ def changes(response, allowed):
 
 def value_of(objective, response) -> float:
     return float(objective._values(torch.tensor([response]))[0])
-
-
-def polished(objective, start=None, *, vocabulary, budget=None, allowed=None, **options):
-    """Where sweeps from a start, or from token 0 throughout, end; the counter too."""
-    counter = EvaluationCounter(objective, budget=budget)
-    start = torch.zeros(objective.length, dtype=torch.long) if start is None else start
-    return polish(
-        counter, start, allowed=every(vocabulary) if allowed is None else allowed, **options
-    ), counter
-
-
-def test_additive_objective_is_solved_in_one_sweep_and_confirmed_in_the_next(additive):
-    objective = additive(0, 4, 50)
-    found, counter = polished(objective, vocabulary=50)
-    assert found.response == tuple(objective.best_response.tolist())
-    assert found.value == pytest.approx(objective.best_value)
-    assert found.converged
-    # The last improvement is not looked at again: three positions confirm it, or all had been right
-    # before.
-    assert found.positions == 4 + 3
-    assert counter.used == objective.rows == 1 + found.positions * 49
-
-
-@pytest.mark.parametrize("divisor", [1, 3])
-@pytest.mark.parametrize("seed", range(4))
-def test_it_ends_where_no_single_change_is_better(quadratic, seed, divisor):
-    objective = quadratic(seed, 4, 12)
-    allowed = torch.rand(12, generator=torch.Generator().manual_seed(seed)) < 0.8
-    allowed[0] = True
-    found, _ = polished(objective, vocabulary=12, allowed=allowed, retokenizes=multiples(divisor))
-    assert found.converged
-    assert found.value == pytest.approx(value_of(objective, found.response))
-    assert allowed[list(found.response)].all()
-    assert sum(found.response) % divisor == 0
-    for _, _, response in changes(list(found.response), allowed):
-        assert value_of(objective, response) <= found.value or sum(response) % divisor
-
-
-@pytest.mark.parametrize("budget", [1, 5, 30, 31, 77, 500])
-def test_the_budget_is_never_passed_and_an_unfinished_polish_says_so(quadratic, budget):
-    objective = quadratic(4, 4, 30)
-    whole, unlimited = polished(objective, vocabulary=30)
-    found, counter = polished(objective, vocabulary=30, budget=budget)
-    assert counter.used <= budget
-    assert found.positions == min((budget - 1) // 29, whole.positions)
-    assert found.converged == (budget >= unlimited.used)
-    assert found.value == pytest.approx(value_of(objective, found.response))
-
-
-def test_a_start_that_does_not_count_gives_way_to_a_worse_response_that_does(additive):
-    objective = additive(0, 2, 20)
-    start = objective.best_response
-    found, _ = polished(
-        objective, start, vocabulary=20, retokenizes=lambda rows: rows[:, 0] != start[0]
-    )
-    second = objective.weights[0].topk(2).indices[1]
-    assert found.response == (int(second), int(start[1]))
-    assert found.value < objective.best_value
-
-
-def test_smaller_improvements_than_the_tolerance_are_not_taken(additive):
-    objective = additive(0, 3, 40)
-    short = objective.weights.max(dim=1).values - 0.5
-    near = (objective.weights - short[:, None]).abs().argmin(dim=1)
-    assert polished(objective, near, vocabulary=40, tolerance=1.0)[0].response == tuple(
-        near.tolist()
-    )
-    assert polished(objective, near, vocabulary=40)[0].value == pytest.approx(objective.best_value)
-
-
-def test_one_allowed_token_leaves_nothing_to_change_and_a_start_of_others_is_refused(additive):
-    allowed = torch.arange(10) == 3
-    counter = EvaluationCounter(additive(0, 2, 10))
-    found = polish(counter, torch.tensor([3, 3]), allowed=allowed)
-    assert (found.response, found.converged, counter.used) == ((3, 3), True, 1)
-    with pytest.raises(ValueError, match="not allowed"):
-        polish(counter, torch.tensor([3, 0]), allowed=allowed)
 
 
 def test_neighbour_values_are_those_of_all_single_changes(quadratic):

@@ -102,6 +102,7 @@ def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
             spec=SimpleNamespace(goal=goal, length=length),
             prompts={"greatest": "?"},
             dtype=SimpleNamespace(value="float32"),
+            named_slot=None,
         ),
         certificate=SimpleNamespace(evaluations=1 + 989 * 3, changes=989 * 3),
         evaluations=20_000,

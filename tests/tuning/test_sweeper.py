@@ -38,7 +38,6 @@ FEW = [
     "search.step_size=2",
     "search.top_k=256",
     "search.search_width=512",
-    "search.buffer_size=4",
     "search.step_size_until=0.8",
 ]
 
@@ -216,7 +215,6 @@ def test_options_typed_on_the_command_line_replace_and_fix_dimensions(quick, tmp
         "tuning.held_out=[]",
         "search.top_k=choice(64,256)",
         "search.momentum=0.5",
-        "search.buffer_size=4",
         "search.step_size_until=0.8",
     )
     assert code == 0, said

@@ -68,7 +68,8 @@ def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_o
         "additions_halves",
         "additions_sorts",
         "additions_keys",
-    }  # tests/analyses/test_census.py, test_additions.py
+        "transfer",
+    }  # tests/analyses/test_census.py, test_additions.py, tests/verbs/test_compare_searches.py
     assert set(DESCRIBED["comparison"]) - of_judges == set(tables)
     optional = {"elo", "elo_matches", "share", "share_low", "share_high"}
     gone = [

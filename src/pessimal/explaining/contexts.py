@@ -64,6 +64,13 @@ def sample(contexts: Mapping[str, Context], n: int | None, *, seed: int) -> dict
     return {keys[i]: contexts[keys[i]] for i in sorted(drawn.tolist())}
 
 
+def halves(contexts: Mapping[str, Context]) -> tuple[dict[str, Context], dict[str, Context]]:
+    """Every other one, and those between them."""
+    keys = list(contexts)
+    first, second = ({key: contexts[key] for key in some} for some in (keys[::2], keys[1::2]))
+    return first, second
+
+
 def _of_row(row: object, slot: str | None, where: str, key: str) -> Context:
     given = row if isinstance(row, Mapping) else {}
     rejected = given.get("rejected")

@@ -43,7 +43,7 @@ def identify(
     kind = model.spec.kind
     said, slot = prompt_text, None
     if isinstance(said, Context):
-        _check_slot(model, said, mode)
+        check_slot(model, said, mode)
         slot = {"where": said.slot, "turn": said.turn, "at": said.at, "rejected": said.rejected}
         said = said.turns
     if mode is Mode.paper and kind is not Kind.head:  # it would be mode=text, and called paper
@@ -68,7 +68,7 @@ def identify(
     )
 
 
-def _check_slot(model: Reward, context: Context, mode: Mode) -> None:
+def check_slot(model: Reward, context: Context, mode: Mode) -> None:
     """ConfigError where a reward cannot be read with candidates in this slot."""
     kind, last = model.spec.kind, context.turn == len(context.turns) - 1
     why = None

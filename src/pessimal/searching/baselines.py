@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pessimal.searching.exact import improve, polish
+from pessimal.searching.exact import changed
 from pessimal.searching.gcg import Visited, random_responses, sample, unseen
 from pessimal.searching.objective import EvaluationCounter
 from pessimal.searching.round_trip import Retokenizes, best_retokenizing
@@ -100,22 +100,30 @@ def coordinate_ascent(
         raise ValueError("coordinate ascent goes on until a budget is used up; here is none")
     tokens = allowed.nonzero()[:, 0]  # (A,)
     while counter.left:
-        start = _random_start(length, allowed, generator, retokenizes)
-        first = int(torch.randint(length, (1,), generator=generator))
-        end = polish(
-            counter,
-            start,
-            allowed=allowed,
-            retokenizes=retokenizes,
-            tolerance=tolerance,
-            first_position=first,
-        )
-        if 0 < counter.left < len(tokens) - 1 and not end.converged:
-            response, position = torch.tensor(end.response), (first + end.positions) % length
+        response = _random_start(length, allowed, generator, retokenizes)
+        position = int(torch.randint(length, (1,), generator=generator))
+        value = float(counter.values(response[None])[0])
+        if retokenizes is not None and not bool(retokenizes(response[None])[0]):
+            value = -torch.inf
+        unchanged = 0
+        while unchanged < length and counter.left:
             others = tokens[tokens != response[position]]
-            part = others[torch.randperm(len(others), generator=generator)[: counter.left]]
-            above = end.value + tolerance
-            improve(counter, response, position, part, above=above, retokenizes=retokenizes)
+            if len(others) > counter.left:
+                others = others[torch.randperm(len(others), generator=generator)[: counter.left]]
+            responses = changed(response, position, others)
+            values = counter.values(responses, anchor=response) if len(others) else torch.empty(0)
+            best = best_retokenizing(
+                values,
+                responses.__getitem__,
+                count=1,
+                retokenizes=retokenizes,
+                above=value + tolerance,
+            )
+            unchanged += 1
+            if len(best):
+                # Every token of this position has been tried beside the others as they stand now.
+                response, value, unchanged = responses[best[0]], float(values[best[0]]), 1
+            position = (position + 1) % length
 
 
 def _random_start(

@@ -107,7 +107,7 @@ def climb(
     every = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
     among: dict[str, Any] = {"length": length, "allowed": allowed, "generator": generator}
     if first is None:
-        [(_, first)] = starts(1, retokenizes=retokenizes, **among)
+        [first] = starts(1, retokenizes=retokenizes, **among)
     start: Tensor | None = first
     visited.add(first[None])
     most = max(_FEWEST, budget // _STEPS)  # candidates of a step, but of wider sweeps

@@ -7,67 +7,138 @@ Knows models and scorers. Does not know what is searched for, configurations or 
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pessimal.conversation import Prompt
-from pessimal.rewards.base import NetworkReward
+from pessimal.conversation import MARK, Asked, Context, Turn, filled, turns_of
+from pessimal.errors import ConfigError
+from pessimal.rewards.base import Conversations, NetworkReward
 from pessimal.rewards.ceiling import Bounds
+from pessimal.rewards.frame import Frame, slot_frame, slot_ids
+from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
+from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.searching.allowed import allowed_tokens
-from pessimal.searching.gcg import gcg, random_responses, starts
-from pessimal.searching.objective import EvaluationCounter, RewardObjective
-from pessimal.searching.round_trip import RoundTrip
-from pessimal.searching.spec import SearchSpec
+from pessimal.searching.climb import GRADIENT, climb
+from pessimal.searching.edits import EditObjective, Edits
+from pessimal.searching.gcg import random_responses
+from pessimal.searching.objective import (
+    EvaluationCounter,
+    FluentObjective,
+    Journal,
+    Objective,
+    RewardObjective,
+)
+from pessimal.searching.round_trip import Ids, RoundTrip
+from pessimal.searching.spec import Goal, SearchSpec, Slot
 
+NO_TEXT = -1000.0  # nats, of a response without a text
 TIMED = 256  # tokens by which a rate is measured
 NEIGHBOURS = 64  # single changes on which noise and rate are measured, at most
 
 
 class SearchContext:
-    """One model to be searched on some prompts: its rewards as objectives, the tokens allowed, and
-    which responses a text gives. The network is loaded at first use."""
+    """One model to be searched on some prompts, or in slots of some answers: its rewards as
+    objectives, the tokens allowed, and which responses a text gives. The network is loaded at first
+    use."""
 
     def __init__(
         self,
         model: NetworkReward,
-        prompts: Mapping[str, Prompt],
+        prompts: Mapping[str, Asked],
         spec: SearchSpec,
         *,
         mode: Mode = Mode.ids,
         seed: int = 0,
         device: torch.device | str = "cpu",
         batch_size: int | None = None,
+        held_out: Mapping[str, Asked] | None = None,
+        policy: LogProbability | None = None,
+        answers: int | None = None,
+        named: str | None = None,
     ):
-        self.model, self.prompts, self.spec = model, dict(prompts), spec
+        """
+        Args:
+            held_out: what the result is scored on besides.
+            policy: a language model, of `spec.fluency`, and of how rare the result is.
+            answers: how many it writes for that.
+            named: what the prompts are called together.
+        """
+        self.model, self.spec = model, spec
+        self.prompts = {key: asked_of(one, spec) for key, one in prompts.items()}
+        self.held_out = {key: asked_of(one, spec) for key, one in (held_out or {}).items()}
+        self.policy, self.answers, self.named = policy, answers, named or "+".join(prompts)
         self.mode, self.seed = mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
-        ways = {key: [part.conversations for part in model.parts] for key in prompts}
-        self.frames = {key: [way.frame(text) for way in ways[key]] for key, text in prompts.items()}
+        if spec.fluency and policy is None:
+            raise ConfigError(
+                f"search.fluency={spec.fluency:g} needs a language model: type policy=NAME"
+            )
+        ways = [part.conversations for part in model.parts]
+        self.frames = {
+            key: [slot_frame(way, asked, model.tokenizer) for way in ways]
+            for key, asked in self.prompts.items()
+        }
         self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
         listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
         rows, size = self.vocabulary.rows, model.embedding_rows
         self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
         """bool (V,): tokens that a response may be made of."""
-        pairs = [pair for key in prompts for pair in zip(ways[key], self.frames[key], strict=True)]
-        self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs))
+        pairs = [pair for frames in self.frames.values() for pair in zip(ways, frames, strict=True)]
+        self.edits: Edits | None = None
+        """Of search.slot=edit: what the ids of a response stand for."""
+        if spec.slot is Slot.edit and spec.answer:
+            self.edits = Edits(_ids_of(spec.answer, pairs), size)
+        whole = self.edits and self.edits.apply
+        self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs), whole)
         self.scorer = functools.cache(self._scorer)
         """The scorer of one prompt in one precision, kept."""
+        self.fluent: SearchContext | TextLikelihood | None = None
+        """Of search.fluency: the policy, by tokens where they are the model's, else by texts."""
+        if spec.fluency and policy is not None:
+            bare = replace(spec, goal=Goal.optimal, fluency=0.0, slot=None, answer=None)
+            among: dict[str, Any] = {"device": self.device, "batch_size": batch_size}
+            if policy.tokenizer.get_vocab() == model.tokenizer.get_vocab():
+                bare = replace(bare, length=spec.length + self.longer)
+                self.fluent = SearchContext(policy, self.prompts, bare, **among)
+            else:
+                self.fluent = TextLikelihood(policy, self.prompts, model, **among)
         self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
         """Rewards float64 (V,) of single tokens on a prompt and where they are from, where a scan
         has them."""
 
     @property
     def allowed(self) -> Tensor:
-        """bool (V,)"""
-        return torch.from_numpy(self.mask)
+        """bool (V,); of changes of an answer, one for each change."""
+        tokens = torch.from_numpy(self.mask)
+        return self.edits.allowed(tokens) if self.edits else tokens
+
+    @property
+    def named_slot(self) -> str | None:
+        """`edit`, or where the response stands in an answer: after, before, inside; None for the
+        whole answer."""
+        if self.edits:
+            return "edit"
+        return next((a.slot for a in self.prompts.values() if isinstance(a, Context)), None)
+
+    @property
+    def longer(self) -> int:
+        """Tokens that what is scored has besides the response's, at most."""
+        return len(self.edits.answer) if self.edits else 0
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether all responses are single tokens, which are gone through whatever it costs."""
+        return self.spec.length == 1 and self.edits is None
 
     @property
     def retokenizes(self) -> RoundTrip | None:
@@ -83,11 +154,20 @@ class SearchContext:
         """The first part's, in the model's own precision."""
         return _network(self.model, self.dtype)
 
-    def objective(self, prompts: Sequence[str] = (), dtype: Dtype | None = None) -> RewardObjective:
+    def objective(
+        self, prompts: Sequence[str] = (), dtype: Dtype | None = None, kept: Path | None = None
+    ) -> Objective:
         """The mean reward over some prompts or all, with the goal's sign, in the model's own
-        precision or another."""
-        scorers = [self.scorer(key, dtype or self.dtype) for key in prompts or self.prompts]
-        return RewardObjective(scorers, self.spec.goal)
+        precision or another; with the policy's share, and by the changes of an answer, where these
+        are asked for. What is evaluated is kept in the folder `kept`."""
+        dtype = dtype or self.dtype
+        scorers = [self.scorer(key, dtype) for key in prompts or self.prompts]
+        made: Objective = RewardObjective(scorers, self.spec.goal)
+        made = Journal(made, kept / f"evaluations-{dtype.value}") if kept else made
+        if self.fluent is not None:
+            likely = self.fluent.objective(dtype=dtype, kept=kept and kept / "policy")
+            made = FluentObjective(made, likely, self.spec.fluency)
+        return EditObjective(made, self.edits) if self.edits else made
 
     @property
     def bounds(self) -> Bounds:
@@ -98,14 +178,37 @@ class SearchContext:
         """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32,
         one by one, no cache."""
         scorers = [self.scorer(key, Dtype.float32) for key in self.prompts]
-        return np.mean([scorer.own_rewards(responses) for scorer in scorers], axis=0)
+        some = self._whole(responses)
+        each = [np.concatenate([scorer.own_rewards(one) for one in some]) for scorer in scorers]
+        return np.mean(each, axis=0)
+
+    def likelihoods(self, responses: Tensor) -> np.ndarray:
+        """Mean log-probabilities float64 (n,) by the policy's own forward; 0 where fluency is not
+        asked for."""
+        if self.fluent is None:
+            return np.zeros(len(responses))
+        return np.concatenate([self.fluent.own_rewards(one) for one in self._whole(responses)])
+
+    def _whole(self, responses: Tensor) -> list[Tensor]:
+        """What is scored for responses (n, L), one after the other; of one length together."""
+        if self.edits is None:
+            return [responses]
+        return [torch.tensor([ids]) for ids in self.edits.apply(responses)]
+
+    def own_values(self, responses: Tensor) -> np.ndarray:
+        """What is searched, float64 (n,), by own forwards: sign × reward, and the policy's
+        share."""
+        likely = self.spec.fluency * self.likelihoods(responses)
+        return self.spec.goal.sign * self.own_rewards(responses) + likely
 
     def single_rewards(
         self, prompts: Sequence[str] = (), *, most: float = np.inf
     ) -> tuple[np.ndarray, list[str], int] | None:
         """Mean rewards float64 (V,) of single tokens, NaN where not allowed; references of the
         tables they are from; and the evaluations where there was no table. None where these would
-        be more than `most`."""
+        be more than `most`; where what is searched is not their reward."""
+        if self.edits or self.fluent:
+            return None
         scanned = {key: self.scanned(key) for key in prompts or self.prompts}
         evaluations = 0 if all(scanned.values()) else int(self.mask.sum())
         if evaluations > most:
@@ -134,19 +237,14 @@ class SearchContext:
         forward (for low precision, against the engine without an anchor: rounding of the weights is
         no noise between responses). Takes 2 × `samples` evaluations."""
         anchor, changed = self._changes(self.samples, at=at)
-        errors, seconds = [], 0.0
-        for key in self.prompts:
-            scorer = self.scorer(key, dtype)
-            began = time.perf_counter()
-            rewards = scorer.rewards(changed, anchor=anchor).double().cpu().numpy()
-            seconds += time.perf_counter() - began
-            if dtype is Dtype.float32:
-                own = scorer.own_rewards(changed)
-            else:
-                alone = torch.cat([scorer.rewards(row) for row in changed.split(1)])
-                own = alone.double().cpu().numpy()
-            errors.append(numerical_noise(rewards, own))
-        return max(errors), len(changed) / seconds
+        objective, began = self.objective(dtype=dtype), time.perf_counter()
+        values = objective.values(changed, anchor=anchor)
+        seconds = time.perf_counter() - began
+        if dtype is Dtype.float32:
+            own = self.own_values(changed)
+        else:
+            own = torch.cat([objective.values(row) for row in changed.split(1)]).numpy()
+        return numerical_noise(values.numpy(), own), len(changed) / seconds
 
     def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """A response (L,), and n random single changes of it (n, L)."""
@@ -175,7 +273,7 @@ class SearchContext:
                 frame,
                 dtype=dtype,
                 device=self.device,
-                length=self.spec.length,
+                length=self.spec.length + self.longer,
                 allowed=np.flatnonzero(self.mask),
                 batch_size=self.batch_size,
             )
@@ -185,6 +283,44 @@ class SearchContext:
         if weights == [1.0]:
             return scorers[0]
         return SummedScorer(list(zip(weights, scorers, strict=True)))
+
+
+class TextLikelihood:
+    """Log-probabilities of token ids as texts, by a policy with tokens of its own: without a
+    gradient."""
+
+    def __init__(
+        self,
+        policy: LogProbability,
+        asked: Mapping[str, Asked],
+        model: NetworkReward,
+        **options: Any,
+    ):
+        self.asked, self.rows = list(asked.values()), model.embedding_rows
+        self.text_of = RoundTrip(model.tokenizer, {}).text_of
+        self.scorer = text_scorer(policy, [filled(self.asked[0], " good")], **options)
+
+    def objective(self, dtype: Dtype, kept: Path | None = None) -> Objective:
+        return Journal(self, kept / "texts") if kept else self
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        """Mean log-probabilities (n,) over what is asked; NO_TEXT where there is no text."""
+        texts = self.text_of(responses)
+        said = [text for text in texts if text]
+        values = torch.full((len(texts),), NO_TEXT, dtype=torch.float64)
+        if said:
+            each = [self.scorer.rewards([filled(one, text) for text in said]) for one in self.asked]
+            values[[bool(text) for text in texts]] = torch.from_numpy(np.mean(each, axis=0))
+        return values
+
+    def own_rewards(self, responses: Tensor) -> np.ndarray:
+        return self.values(responses).numpy()
+
+    def gradient(self, response: Tensor) -> Tensor:
+        return torch.zeros(len(response), self.rows)
+
+    def following(self, beginnings: Tensor) -> Tensor:
+        raise NotImplementedError("texts follow no tokens")
 
 
 class TrialContext:
@@ -201,26 +337,46 @@ class TrialContext:
         }
 
     def search(self, prompt: str, *, seed: int, budget: int) -> float:
-        """What greedy coordinate gradient reaches from one random start within `budget` candidate
+        """What the gradient's draws alone reach from a random start within `budget` candidate
         evaluations: the best reward, in standard deviations of single tokens' rewards from their
         mean, positive towards the goal."""
-        context, spec = self.context, self.context.spec
-        allowed, retokenizes = context.allowed, context.retokenizes
+        spec = self.context.spec
         mean, deviation = self.scale[prompt]
-        generator = torch.Generator().manual_seed(seed)
-        [(_, start)] = starts(
-            1, length=spec.length, allowed=allowed, generator=generator, retokenizes=retokenizes
-        )
-        best = gcg(
-            EvaluationCounter(self.objectives[prompt], budget=budget),
-            start,
+        counter = EvaluationCounter(self.objectives[prompt], budget=budget)
+        climb(
+            counter,
             spec,
-            allowed=allowed,
-            budget=budget,
-            generator=generator,
-            retokenizes=retokenizes,
+            length=spec.length,
+            allowed=self.context.allowed,
+            generator=torch.Generator().manual_seed(seed),
+            retokenizes=self.context.retokenizes,
+            ways=(GRADIENT,),
         )
-        return (best.value - spec.goal.sign * mean) / deviation
+        return (counter.best.value - spec.goal.sign * mean) / deviation
+
+
+def asked_of(prompt: Asked, spec: SearchSpec) -> Asked:
+    """What a response is put into: the slot of a given answer to the prompt, where the options have
+    one to be kept."""
+    if spec.answer is None or spec.slot is Slot.edit or isinstance(prompt, Context):
+        return prompt
+    before, mark, after = (
+        spec.answer.partition(MARK) if spec.slot is None else (spec.answer, "", "")
+    )
+    at = len(before) if mark or spec.slot is Slot.after else 0
+    turns = (*turns_of(prompt), Turn("assistant", before + after))
+    return Context(turns, len(turns) - 1, at)
+
+
+def _ids_of(answer: str, frames: Sequence[tuple[Conversations, Frame]]) -> Ids:
+    """The ids of a given answer. ConfigError where they are not the same in all conversations."""
+    found = {tuple(f.inside(slot_ids(way, f.asked, [answer])[0]) or ()) for way, f in frames}
+    if len(found) > 1 or not found or () in found:
+        raise ConfigError(
+            f"search.answer={answer!r:.60} has not the same tokens in all prompts, or none: "
+            "search.slot=edit needs them. Search one prompt, or another answer"
+        )
+    return found.pop()
 
 
 # Kept from job to job, since the jobs of a sweep in one process use the same again.

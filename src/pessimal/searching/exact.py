@@ -1,8 +1,8 @@
-"""Looks that try every token: all responses, the most probable, pairs, exhaustive coordinate
-sweeps, the 1-opt certificate, and how good the gradient is beside them.
+"""Looks that try every token: all responses, the most probable, pairs, the 1-opt certificate, and
+how good the gradient is beside them.
 
 Knows objectives and the evaluation counter. Does not know models, texts or how a response was
-found, so a result from elsewhere can be polished and certified.
+found, so a result from elsewhere can be certified.
 """
 
 import heapq
@@ -265,90 +265,7 @@ def _continued(begun: Tensor, size: int, places: Tensor) -> Tensor:
     return torch.cat([begun[places // size], (places % size)[:, None]], dim=1)
 
 
-# --- Exhaustive coordinate sweeps.
-
-
-@dataclass(frozen=True)
-class Polished:
-    """Where coordinate sweeps ended."""
-
-    response: tuple[int, ...]
-    value: float
-    """Its value; -inf where the start does not retokenize and nothing better that does was
-    found."""
-    positions: int
-    """Positions at which every allowed token was tried, repeats counted."""
-    converged: bool
-    """Whether every position was tried at this very response, and no allowed token improved it by
-    more than the tolerance. False where the budget or the sweeps ended before."""
-
-
-def polish(
-    counter: EvaluationCounter,
-    start: Tensor,
-    *,
-    allowed: Tensor,
-    retokenizes: Retokenizes | None = None,
-    tolerance: float = 0.0,
-    first_position: int = 0,
-) -> Polished:
-    """Go round the positions; at each, evaluate every allowed token and take the best retokenizing
-    one if it is better.
-
-    It ends when L positions in a row brought nothing, so that each was tried at the final response,
-    none twice. The first sweep replaces most of a random start, so give restarts different first
-    positions. Only improvements by more than `tolerance` (units of value) are taken: at twice the
-    numerical error of a value none of them is an artefact. A start that does not retokenize counts
-    for less than any response that is. Where less is left than the next position costs, it ends
-    there, and evaluates no part of the position.
-
-    `start`: (L,); `allowed`: bool (V,). Raises ValueError where the start holds tokens that are not
-    allowed.
-    """
-    if not bool(allowed[start].all()):
-        raise ValueError(f"the start {start.tolist()} holds tokens that are not allowed")
-    tokens = allowed.nonzero()[:, 0]  # (A,)
-    length, response = len(start), start.clone()
-    if counter.left < 1:
-        return Polished(tuple(start.tolist()), -torch.inf, 0, converged=False)
-    value = float(counter.values(response[None])[0])
-    if retokenizes is not None and not bool(retokenizes(response[None])[0]):
-        value = -torch.inf
-    positions = unchanged = 0
-    while unchanged < length and counter.left >= len(tokens) - 1:
-        position = (first_position + positions) % length
-        others = tokens[tokens != response[position]]
-        above = value + tolerance
-        better = improve(counter, response, position, others, above=above, retokenizes=retokenizes)
-        positions += 1
-        unchanged += 1
-        if better is not None:
-            response, value = better
-            # Every token of this position has been tried beside the others as they stand now.
-            unchanged = 1
-    converged = unchanged >= length and value > -torch.inf
-    return Polished(tuple(response.tolist()), value, positions, converged)
-
-
-def improve(
-    objective: Objective,
-    response: Tensor,
-    position: int,
-    tokens: Tensor,
-    *,
-    above: float,
-    retokenizes: Retokenizes | None,
-) -> tuple[Tensor, float] | None:
-    """The best retokenizing response (L,) with one of `tokens` (A,) at `position`, and its value,
-    if over `above`."""
-    if not len(tokens):
-        return None
-    responses = changed(response, position, tokens)
-    values = objective.values(responses, anchor=response)
-    best = best_retokenizing(
-        values, responses.__getitem__, count=1, retokenizes=retokenizes, above=above
-    )
-    return (responses[best[0]], float(values[best[0]])) if len(best) else None
+# --- Single changes of one response.
 
 
 def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) -> Tensor:

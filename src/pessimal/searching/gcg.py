@@ -1,139 +1,30 @@
-"""Greedy coordinate gradient: the gradient proposes changes of a response, evaluation chooses among
-them.
+"""The pieces of greedy coordinate gradient: the gradient proposes changes of a response, evaluation
+chooses among them.
 
-Its pieces in order: where runs begin (`starts`), which changes are tried (`top_tokens`, `sample`),
-the running mean of gradients (`Momentum`), how many positions a step replaces (`step_size`), the
-best few responses (`Buffer`), what has been seen (`Visited`), and the loop (`gcg`). Knows the
-evaluation counter and token ids. Does not know models, texts, or which way is up: more is better.
+Where a climb begins (`starts`), which changes are tried (`top_tokens`, `sample`), the running mean
+of gradients (`Momentum`), how many positions a step replaces (`step_size`), and what has been seen
+(`Visited`). Knows token ids. Does not know models, texts, or which way is up: more is better.
 
-Sources: Zou et al. 2023 (GCG, algorithm 1); Zhang & Wei 2024 (momentum); the nanoGCG library
-(buffer, several positions a step); Panfilov, Romov et al. 2026 (the schedule).
+Sources: Zou et al. 2023 (GCG, algorithm 1); Zhang & Wei 2024 (momentum); Panfilov, Romov et al.
+2026 (the schedule).
 """
 
 import logging
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pessimal.errors import ConfigError
-from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter, Point
 from pessimal.searching.round_trip import Retokenizes
-from pessimal.searching.spec import SearchSpec
 
 log = logging.getLogger(__name__)
 
 # Random responses that are drawn for one start, in parts, before there is taken to be none.
 _DRAWS, _PART = 20_000, 64
-# Where a draw of one width brought nothing new, one of so many widths (draws are free) says whether
-# anything is left; if not, so many times as many tokens a position are taken.
-_LOOK_CLOSER, _WIDEN = 8, 4
 
 
-def gcg(
-    counter: EvaluationCounter,
-    start: Tensor,
-    options: SearchSpec,
-    *,
-    allowed: Tensor,
-    budget: int,
-    generator: torch.Generator,
-    retokenizes: Retokenizes | None = None,
-) -> Point:
-    """The best response of one run, which goes on until its budget is used up or it finds nothing
-    new.
-
-    No response is evaluated twice. Where nothing new is left near the best, the run goes on from
-    the next one in the buffer; where there is none, it draws from more tokens a position, then
-    changes more positions or fewer.
-
-    Args:
-        start: (L,) int64, evaluated first, whatever it is made of.
-        options: how a step is made: search_width, top_k, step_size, step_size_until, momentum,
-            buffer_size.
-        allowed: bool (V,), tokens that may be put in.
-        budget: evaluations at most, a gradient for GRADIENT_COST. ConfigError where it is less than
-            one.
-        generator: of every random choice, on the CPU.
-        retokenizes: bool (n,) of responses (n, L), whether they may be evaluated; None where all
-            may.
-    """
-    budget = min(budget, counter.left)
-    if budget < 1:
-        raise ConfigError(
-            f"A run of greedy coordinate gradient was given {budget} evaluations; it needs 1 for "
-            "its start, and more to get anywhere. Raise search.evaluations, or lower "
-            "search.restarts, among which they are divided"
-        )
-    length, others = len(start), int(allowed.sum())
-    used_before = counter.used
-    momentum, buffer, visited = Momentum(options.momentum), Buffer(options.buffer_size), Visited()
-
-    visited.add(start[None])
-    best = _point(counter, start, float(counter.values(start[None])[0]))
-    buffer.add(start, best.value)
-    slope_at, slope = None, torch.empty(0)  # of the point where the run goes on, once computed
-    scheduled = options.step_size
-    while (left := used_before + budget - counter.used) > 0:
-        # 1. How many positions, and how far to look: near by, unless that has brought nothing new.
-        share = (counter.used - used_before) / budget
-        due = step_size(share, first=options.step_size, until=options.step_size_until)
-        if due != scheduled:
-            scheduled = due
-            buffer.renew()
-        reaches = _reaches(options.top_k, others=others, step_size=scheduled, length=length)
-        origin = buffer.next
-        if origin.level == len(reaches):
-            break
-        point, (top_k, replaced) = origin.response, reaches[origin.level]
-        # 2. The gradient where the run goes on. A point it stays at keeps its gradient, which
-        # counts in the running mean again, as if it had been computed again: the published
-        # update, for three evaluations less.
-        if point is not slope_at:
-            if left <= GRADIENT_COST:
-                break
-            slope_at, slope = point, counter.gradient(point)
-            left -= GRADIENT_COST
-        mean = momentum.update(slope)
-        # 3. New changes of that point.
-        tokens = top_tokens(mean, current=point, allowed=allowed, k=top_k)
-        candidates, width = start[:0], options.search_width
-        for draws in (width, _LOOK_CLOSER * width) if tokens.shape[1] else ():
-            drawn = sample(point, tokens, width=draws, step_size=replaced, generator=generator)
-            candidates = unseen(drawn, visited, retokenizes=retokenizes, most=min(width, left))
-            if len(candidates):
-                break
-        if not len(candidates):
-            origin.level += 1  # nothing new is left there: it goes behind those that are lower
-            continue
-        # 4. The best of them.
-        values = counter.values(candidates, anchor=point)
-        top = int(values.argmax())
-        value = float(values[top])
-        if value > best.value:
-            best = _point(counter, candidates[top], value)
-        buffer.add(candidates[top], value)
-    return best
-
-
-def _reaches(top_k: int, *, others: int, step_size: int, length: int) -> list[tuple[int, int]]:
-    """Where candidates are drawn, as (tokens a position, positions replaced), one after the other
-    as nothing new is left: as the options have it; from more tokens, up to all `others`; then with
-    every other number of positions."""
-    widths = [min(top_k, others)]
-    while widths[-1] < others:
-        widths.append(min(_WIDEN * widths[-1], others))
-    step_size = min(step_size, length)
-    elsewhere = [size for size in range(1, length + 1) if size != step_size]
-    return [(width, step_size) for width in widths] + [(others, size) for size in elsewhere]
-
-
-def _point(counter: EvaluationCounter, response: Tensor, value: float) -> Point:
-    return Point(counter.used, value, tuple(response.tolist()))
-
-
-# --- Where runs begin.
+# --- Where climbs begin.
 
 
 def starts(
@@ -142,31 +33,19 @@ def starts(
     length: int,
     allowed: Tensor,
     generator: torch.Generator,
-    winners: Tensor | None = None,
-    best_token: int | None = None,
     retokenizes: Retokenizes | None = None,
-) -> list[tuple[str, Tensor]]:
-    """Up to `n` distinct starts with labels: the first winners ("beam", half of them at most, but
-    one of a single start), the best token repeated ("repeat"), and random responses ("random").
-    Fewer, logged, where no more are found.
+) -> list[Tensor]:
+    """Up to `n` distinct random responses (length,). Fewer, logged, where no more are found.
 
-    `length`: L, tokens of each; `allowed`: bool (V,); `winners`: (b, L) int64, best first;
-    `best_token`: an id. Raises ConfigError where not one start could be found.
+    `allowed`: bool (V,). Raises ConfigError where not one could be found.
     """
     visited = Visited()
-    chosen: list[tuple[str, Tensor]] = []
-    if winners is not None:
-        new = unseen(winners, visited, retokenizes=retokenizes)
-        chosen += [("beam", winner) for winner in new[: max(1, n // 2)]]
-    if best_token is not None and len(chosen) < n:
-        new = unseen(torch.full((1, length), best_token), visited, retokenizes=retokenizes)
-        chosen += [("repeat", repeated) for repeated in new]
+    chosen: list[Tensor] = []
     for _ in range(n * _DRAWS // _PART):
         if len(chosen) >= n:
             break
         drawn = random_responses(_PART, length=length, allowed=allowed, generator=generator)
-        new = unseen(drawn, visited, retokenizes=retokenizes, most=n - len(chosen))
-        chosen += [("random", response) for response in new]
+        chosen += unseen(drawn, visited, retokenizes=retokenizes, most=n - len(chosen))
     if not chosen:
         raise ConfigError(
             f"Of {n * _DRAWS:,} random responses of {length} allowed tokens, not one counts: in "
@@ -269,42 +148,7 @@ class Momentum:
         return self._mean
 
 
-# --- Where a run goes on, and what it has seen.
-
-
-@dataclass
-class _Candidate:
-    value: float
-    response: Tensor  # (L,)
-    level: int = 0  # how far from it is looked for new ones; 0 for near by
-
-
-class Buffer:
-    """The best few responses of a run, from which it goes on. Size 0 keeps the last alone, better
-    or worse.
-
-    As in nanoGCG, the best candidate of each step enters where it is better than the worst that is
-    kept.
-    """
-
-    def __init__(self, size: int):
-        self.size = size
-        self._kept: list[_Candidate] = []  # best first; of equals, the earlier
-
-    def add(self, response: Tensor, value: float) -> None:
-        """Offer one response (L,), the best of a step."""
-        candidates = [*self._kept[: self.size], _Candidate(value, response)]
-        self._kept = sorted(candidates, key=lambda one: -one.value)[: max(1, self.size)]
-
-    @property
-    def next(self) -> _Candidate:
-        """The best of the lowest level."""
-        return min(self._kept, key=lambda one: one.level)
-
-    def renew(self) -> None:
-        """Level 0 for all."""
-        for one in self._kept:
-            one.level = 0
+# --- What has been seen.
 
 
 class Visited:

@@ -90,6 +90,39 @@ class RewardObjective:
         return self.sign * torch.stack(each).mean(dim=0)
 
 
+class FluentObjective:
+    """A reward, and a share of a policy's log-probability: what optimisation that is held to the
+    policy by KL maximises, for single responses.
+
+    Keeps the front: responses that no other evaluated one beats in both.
+    """
+
+    def __init__(self, reward: Objective, policy: Objective, share: float):
+        self.reward, self.policy, self.share = reward, policy, share
+        self.front: list[tuple[float, float, tuple[int, ...]]] = []
+        """Value of the reward, log-probability and response, the best reward first."""
+
+    def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
+        reward, likely = (
+            one.values(responses, anchor=anchor) for one in (self.reward, self.policy)
+        )
+        known, front = self.front, []
+        fresh = zip(reward.tolist(), likely.tolist(), map(tuple, responses.tolist()), strict=True)
+        for row in sorted({*known, *fresh}, key=lambda row: (-row[0], -row[1])):
+            if not front or row[1] > front[-1][1]:
+                front.append(row)
+        self.front = front
+        return reward + self.share * likely
+
+    def gradient(self, response: Tensor) -> Tensor:
+        slopes = [one.gradient(response) for one in (self.reward, self.policy)]
+        rows = min(slope.shape[1] for slope in slopes)
+        return slopes[0][:, :rows] + self.share * slopes[1][:, :rows]
+
+    def following(self, beginnings: Tensor) -> Tensor:
+        raise NotImplementedError("a reward does not add up token by token")
+
+
 class Journal:
     """An objective whose values are kept in a file as they are made: whoever asks again in the same
     order, as a search that was killed does, is given what is there. Gradients are made again.

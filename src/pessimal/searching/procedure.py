@@ -25,7 +25,7 @@ from pessimal.searching.baselines import (
 )
 from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, WAYS, climb
 from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs
-from pessimal.searching.gcg import gcg, starts
+from pessimal.searching.gcg import starts
 from pessimal.searching.objective import EvaluationCounter, Objective, Point
 from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import Certify, SearchSpec
@@ -358,16 +358,15 @@ def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> li
 def one_token(
     stages: Stages, problem: Problem, spec: SearchSpec, *, best: float, seed: int
 ) -> tuple[int, float]:
-    """How many restarts of greedy coordinate gradient, from one random token each, reach the value
-    `best` of the best single token; and the median of the evaluations until each had its own
-    best."""
+    """How many climbs by the gradient alone, from one random token each, reach the value `best` of
+    the best single token; and the median of the evaluations until each had its own best."""
     alone, random = replace(problem, length=1, warm_starts={}), generator(seed, "one token")
     each = max(spec.evaluations // (10 * spec.restarts), 4)
     points = []
-    for number, (_, start) in enumerate(
+    for number, start in enumerate(
         starts(spec.restarts, length=1, generator=random, **problem.among)
     ):
-        work = partial(_gcg, alone, spec, generator(seed, f"restart {number}"), start)
+        work = partial(_by_gradient, alone, spec, generator(seed, f"restart {number}"), start)
         points += stages.aside(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
     hits = sum(point.value >= best - problem.tolerance for point in points)
     return hits, float(np.median([point.evaluations for point in points]))
@@ -393,14 +392,17 @@ def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Poin
     return points[-1] if len(levels) == problem.length else []
 
 
-def _gcg(
+def _by_gradient(
     problem: Problem,
     spec: SearchSpec,
     random: torch.Generator,
     start: Tensor,
     counter: EvaluationCounter,
 ) -> list[Point]:
-    return [gcg(counter, start, spec, budget=counter.left, generator=random, **problem.among)]
+    """Where a climb by the gradient alone ends."""
+    among = {"length": problem.length, "first": start, **problem.among}
+    climb(counter, spec, generator=random, ways=(GRADIENT,), **among)
+    return [counter.best]
 
 
 def _best_ever(stages: Stages, finals: list[Final]) -> list[Final]:

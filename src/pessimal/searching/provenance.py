@@ -1,11 +1,13 @@
 """What the result of a search depends on."""
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from pessimal.conversation import Prompt
+from pessimal.conversation import Asked
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.searching.allowed import digest
 from pessimal.searching.context import SearchContext
@@ -21,7 +23,7 @@ class SearchProvenance(ModelProvenance):
     """Two results with one key are the same search, but for the last bits that another device or
     batch size may change, and for what the registry held when it began."""
 
-    prompts: dict[str, Prompt]  # what is answered, by key; the mean reward is searched
+    prompts: dict[str, Asked]  # what is answered, or has the slot, by key; the mean is searched
     goal: str
     length: int
     mode: str
@@ -33,6 +35,14 @@ class SearchProvenance(ModelProvenance):
     """Which tokens these are, for the name, where they are not the usual ones."""
     options: dict = field(default_factory=dict)  # the other options of the search
     seed: int = 0
+    named: str = ""
+    """What the prompts are called together."""
+    objective: str = ""
+    """What is searched besides a whole answer's reward: the slot with its answer, the policy with
+    its share; part of the name."""
+    beside: dict = field(default_factory=dict)
+    """What the result is reported on: what is held out, the policy and how many answers it
+    writes."""
 
     def fields(self) -> dict[str, Any]:
         """Every field that the key covers, by name."""
@@ -43,8 +53,9 @@ class SearchProvenance(ModelProvenance):
     @property
     def name(self) -> str:
         """Name of the artifact: what distinguishes results in a list; the key covers everything."""
-        parts = [self.model, "+".join(self.prompts), f"{self.goal}-{self.length}"]
+        parts = [self.model, self.named, f"{self.goal}-{self.length}", self.objective]
         more = (str(part) for part in (self.mode, self.method, self.dtype, self.tokens))
+        parts = [part for part in parts if part]
         return "--".join([*parts, *(part for part in more if part and part not in USUAL)])
 
 
@@ -71,5 +82,23 @@ def identify(context: SearchContext) -> SearchProvenance:
             if name not in named
         },
         seed=context.seed,
+        named=context.named,
+        objective="--".join(_objective(context)),
+        beside={
+            "held_out": repr(context.held_out),
+            "policy": context.policy and context.policy.digests,
+            "answers": context.answers,
+        },
         **of_model(context.model),
     )
+
+
+def _objective(context: SearchContext) -> Iterator[str]:
+    """Parts of a name: the slot, the given answer, the share and the name of a policy."""
+    spec = context.spec
+    if context.named_slot:
+        asked = "" if context.edits is None else spec.answer
+        what = repr((asked, list(context.prompts.values())))
+        yield f"{context.named_slot}-{hashlib.sha256(what.encode()).hexdigest()[:6]}"
+    if spec.fluency and context.policy is not None:
+        yield f"fluent{spec.fluency:g}-{context.policy.name}"

@@ -4,7 +4,7 @@ Does not know registries or W&B; the verb adds other lengths to `growth`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,9 +19,10 @@ from pessimal.searching import checks
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.climb import SWEEPS
 from pessimal.searching.context import NEIGHBOURS
+from pessimal.searching.elsewhere import contexts_result, in_contexts, rarity, rarity_result
 from pessimal.searching.exact import QUALITY, Certificate, gradient_quality, neighbour_values
 from pessimal.searching.gcg import random_responses
-from pessimal.searching.objective import GRADIENT_COST, Objective
+from pessimal.searching.objective import GRADIENT_COST, FluentObjective, Objective
 from pessimal.searching.procedure import (
     BASELINE,
     BASELINES,
@@ -34,6 +35,7 @@ from pessimal.searching.procedure import (
     Stages,
 )
 from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.score_table import storable
 from pessimal.texts import literal, significant
 
 if TYPE_CHECKING:
@@ -58,8 +60,8 @@ class SearchResult:
     problem: Problem
     finals: list[Final]
     """The best by its own reward first."""
-    own_rewards: np.ndarray
-    """float64 (n,): mean rewards of the finals by the model's own forward in float32."""
+    own_values: np.ndarray
+    """float64 (n,): what is searched, of the finals, by the models' own forwards in float32."""
     certificate: Certificate
     neighbour_values: Tensor
     """float64 (L, V): of the result with those tokens in place that were tried, -inf elsewhere."""
@@ -77,10 +79,15 @@ class SearchResult:
     def __post_init__(self) -> None:
         best, certificate = self.finals[0], self.certificate
         self.response, self.found_by = best.point.response, best.found_by
-        self.reward, self.sign = float(self.own_rewards[0]), self.context.spec.goal.sign
+        self.sign, responses = self.context.spec.goal.sign, [f.point.response for f in self.finals]
+        self.likelihoods = self.context.likelihoods(torch.tensor(responses))
+        """float64 (n,): log-probabilities of the finals by the policy, where fluency is asked
+        for."""
+        likely = self.context.spec.fluency * self.likelihoods
+        self.own_rewards = self.sign * (self.own_values - likely)
+        self.reward = float(self.own_rewards[0])
         # Two rewards within twice the noise are tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
-        self.spellings = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         self.quality = _quality(self)  # takes a gradient, so before what counts them
         every = self.finals[0].point.evaluations if self.found_by == "every pair" else 0
         self.evaluations = self.stages.evaluations + every
@@ -94,6 +101,14 @@ class SearchResult:
         self.text = self.tables["sequences"]["text"][0]
         for name, make in TABLES.items():
             self.tables[name] = make(self)
+
+    def spelled(self, ids: Iterable[int]) -> pd.DataFrame:
+        """`token` and `text` of the ids of responses, which are the index."""
+        rows = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
+        if self.context.edits is None:
+            return rows.loc[list(ids)]
+        named = {one: self.context.edits.named(one, rows["text"]) for one in ids}
+        return pd.DataFrame({"token": named, "text": named}, index=list(ids))
 
     @property
     def results(self) -> list[Result]:
@@ -112,12 +127,13 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     baselines = [stage for stage in stages.done if stage.phase == BASELINE]
     pairs, sweeps = stages.named("pairs"), stages.named(SWEEPS)
     proof = stages.named(MOST_PROBABLE)
+    plain = result.context.named_slot is None and result.context.fluent is None
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
         checks.all_responses(
             problem.responses,
             scored=exact,
-            length=problem.length,
+            pairs=problem.length == 2 and plain,
             needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
             pruned=pairs.details["tried"] if pairs else None,
             forwards=proof.details["forwards"] if proof and proof.details["proven"] else None,
@@ -131,7 +147,7 @@ def checklist(result: SearchResult) -> pd.DataFrame:
             exact=exact,
         ),
         checks.spread(sweeps.details["ends"] if sweeps else [], noise=noise, exact=exact),
-        checks.scored_again(abs(result.sign * result.own_rewards[0] - certificate.value), margin),
+        checks.scored_again(abs(result.own_values[0] - certificate.value), margin),
         (HOLDS, "yes") if result.tables["sequences"]["survives"][0] else (FAILS, "no"),
         checks.beats(
             result.stages.best,
@@ -153,10 +169,10 @@ def checklist(result: SearchResult) -> pd.DataFrame:
 
 
 def _sequences(result: SearchResult) -> pd.DataFrame:
-    context, finals, token_of = result.context, result.finals, result.spellings["token"]
+    context, finals = result.context, result.finals
     responses = torch.tensor([final.point.response for final in finals])
-    spelled = [[token_of[i] for i in response] for response in responses.tolist()]
-    return pd.DataFrame(
+    spelled = [result.spelled(response)["token"].tolist() for response in responses.tolist()]
+    table = pd.DataFrame(
         {
             "rank": range(1, len(finals) + 1),
             "restart": [final.restart for final in finals],
@@ -174,6 +190,26 @@ def _sequences(result: SearchResult) -> pd.DataFrame:
             "evaluations": [final.point.evaluations for final in finals],
         }
     )
+    return table.assign(log_probability=result.likelihoods) if context.fluent else table
+
+
+def _front(result: SearchResult) -> pd.DataFrame:
+    """Responses that no other evaluated one beats in reward and log-probability, the best reward
+    first."""
+    objective = result.stages.objective
+    objective = getattr(objective, "objective", objective)  # of edits, what they are made in
+    if not isinstance(objective, FluentObjective):
+        return pd.DataFrame()
+    rows = [
+        (result.sign * value, likely, *_texts(result, [ids]))
+        for value, likely, ids in objective.front
+    ]
+    return pd.DataFrame(rows, columns=["reward", "log_probability", "text"])
+
+
+def _texts(result: SearchResult, responses: list[tuple[int, ...]]) -> list[str]:
+    tokenizer = result.context.model.tokenizer
+    return [storable(str(tokenizer.decode(list(ids)))) for ids in responses]
 
 
 def _curve_rows(result: SearchResult) -> pd.DataFrame:
@@ -206,9 +242,9 @@ def _phases(result: SearchResult) -> pd.DataFrame:
 
 
 def _neighbour_rows(result: SearchResult) -> pd.DataFrame:
-    best, names = result.certificate.neighbours, result.spellings
-    old = names.loc[[result.response[position] for position in best["position"]]]
-    new = names.loc[best["token"]].set_axis(["neighbour", "neighbour_text"], axis=1)
+    best = result.certificate.neighbours
+    old = result.spelled([result.response[position] for position in best["position"]])
+    new = result.spelled(best["token"]).set_axis(["neighbour", "neighbour_text"], axis=1)
     parts = [
         best["position"],
         old.reset_index(names="token_id"),
@@ -239,7 +275,7 @@ def _quality(result: SearchResult) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame(columns=[*QUALITY, "point", "best", "allowed"])
     quality = pd.concat(parts, ignore_index=True)
-    best = quality["best_id"].map(result.spellings["text"])
+    best = result.spelled(quality["best_id"])["text"].to_numpy()
     return quality.assign(best=best, allowed=quality["n"])
 
 
@@ -247,7 +283,8 @@ def _levels(result: SearchResult) -> pd.DataFrame:
     """The best of each length that the beam went through, from the best single token on, and of
     this search."""
     sign, single = result.sign, result.problem.single
-    rows = [(1, sign * float(single.max()), "scan", "", "")] if single is not None else []
+    known = single is not None and not result.context.fluent
+    rows = [(1, sign * float(single.max()), "scan", "", "")] if known else []
     for stage in result.stages.done:
         if stage.name == "beam":
             best = enumerate(stage.details["best"][1:], start=2)
@@ -280,13 +317,19 @@ TABLES = {
     "growth": _levels,
     "ladder": checklist,
     "provenance": _provenance,
+    "contexts": lambda result: in_contexts(result.context, result.text),
+    "rarity": lambda result: rarity(
+        result.context, result.text, token=result.response[0], single=result.problem.single
+    ),
+    "front": _front,
 }
 
 
 def pair_tables(result: SearchResult, pairs: "ExhaustivePairs") -> dict[str, pd.DataFrame]:
     """Both ends of all pairs, every token's own, all rewards, and where the best of each other
     stage stands among them."""
-    context, sign, texts = result.context, result.sign, result.spellings["text"]
+    context, sign = result.context, result.sign
+    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
 
     def named(ends: pd.DataFrame, end: str) -> pd.DataFrame:
         responses = responses_of(ends)
@@ -402,8 +445,15 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
         notes.append(
             f"{winner['found_by']} held this response before; this search found none better."
         )
-    thing = "token" if spec.length == 1 else f"response of {spec.length} tokens"
+    some = "token" if spec.length == 1 else f"{spec.length} tokens"
+    where = {"after": f"{some} behind the answer", "before": f"{some} before the answer"}
+    where |= {"inside": f"{some} in the answer", "edit": f"change of at most {some} of the answer"}
+    whole = "token" if spec.length == 1 else f"response of {some}"
+    thing = where.get(result.context.named_slot or "", whole)
     prompts = " and ".join(list(result.context.prompts)[:2])
+    if len(result.context.prompts) > 2:
+        kind = "contexts" if result.context.named_slot else "prompts"
+        prompts = f"{len(result.context.prompts)} {kind}"
     forest = Forest(
         data=drawn,
         row="found_by",
@@ -595,6 +645,28 @@ def _histogram(table: pd.DataFrame, *_) -> Result:
     return _result("histogram", table, plot=plot)
 
 
+def _front_result(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> Result:
+    """Reward against log-probability, where each can only be had for the other."""
+    reach = f"{significant(table['reward'].iloc[-1], digits=3)} to "
+    reach += significant(table["reward"].iloc[0], digits=3)
+    lines = Lines(
+        x="log_probability",
+        y="reward",
+        marks=True,
+        steps=True,
+        xlabel="log-probability by the policy, nats",
+        ylabel="reward",
+    )
+    return _result(
+        "front",
+        table,
+        headline=f"{len(table)} responses are the front of reward and log-probability: rewards of "
+        f"{reach}.",
+        plot=lines if len(table) > 1 else None,
+        weight=weight_of(0.5),
+    )
+
+
 MAKERS = {
     "sequences": _response,
     "ladder": _checks,
@@ -604,6 +676,11 @@ MAKERS = {
     "gradient_quality": _gradient,
     "standing": _standing,
     "histogram": _histogram,
+    "contexts": lambda table, _, result: contexts_result(
+        table, sign=result.sign, survives=bool(result.tables["sequences"]["survives"][0])
+    ),
+    "rarity": lambda table, _, result: rarity_result(table, result.context.policy.name),
+    "front": _front_result,
     "top_pairs": lambda table, *_: _result("top_pairs", table, plot=TokenTable(shown=20)),
     "bottom_pairs": lambda table, *_: _result("bottom_pairs", table, plot=TokenTable(shown=20)),
 }  # in the order of the page

@@ -4,16 +4,17 @@ gives, and the best of them.
 Knows tokenizers and frames. Does not know models, rewards or what is searched for.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pessimal.rewards.base import Conversations
-from pessimal.rewards.frame import Frame
+from pessimal.rewards.frame import Frame, slot_ids
 from pessimal.tables.score_table import storable
 
+Ids = tuple[int, ...]
 Retokenizes = Callable[[Tensor], Tensor]
 """bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""
 
@@ -31,14 +32,19 @@ class RoundTrip:
     results."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, frames: Iterable[tuple[Conversations, Frame]]
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        frames: Iterable[tuple[Conversations, Frame]],
+        whole: Callable[[Tensor], Sequence[Ids]] | None = None,
     ):
         self.tokenizer, self.frames = tokenizer, list(frames)
-        self._results: dict[tuple[int, ...], bool] = {}
+        self.whole = whole or (lambda responses: [tuple(ids) for ids in responses.tolist()])
+        """The ids that each response (n, L) stands for."""
+        self._results: dict[Ids, bool] = {}
 
     def __call__(self, responses: Tensor) -> Tensor:
         """bool (n,) of responses (n, L)."""
-        all_ids = [tuple(ids) for ids in responses.tolist()]
+        all_ids = self.whole(responses)
         new = [ids for ids in dict.fromkeys(all_ids) if ids not in self._results]
         results = {ids: self._results[ids] for ids in all_ids if ids in self._results}
         for start in range(0, len(new), _AT_ONCE):
@@ -50,17 +56,20 @@ class RoundTrip:
 
     def text_of(self, responses: Tensor) -> list[str]:
         """The text of each response (n, L), as it goes into the template."""
-        ids = responses.tolist()
+        return self._texts(self.whole(responses))
+
+    def _texts(self, responses: Sequence[Ids]) -> list[str]:
+        ids = [list(one) for one in responses]
         decoded = self.tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
         return [storable(text) for text in decoded]
 
-    def _check(self, responses: list[tuple[int, ...]]) -> dict[tuple[int, ...], bool]:
+    def _check(self, responses: list[Ids]) -> dict[Ids, bool]:
         failed = dict.fromkeys(responses, False)
-        texts = dict(zip(responses, self.text_of(torch.tensor(responses)), strict=True))
+        texts = dict(zip(responses, self._texts(responses), strict=True))
         left = responses
         # Those that fail in one prompt's conversation are not tried in the next.
         for conversations, frame in self.frames:
-            templated = conversations.ids(frame.prompt, [texts[ids] for ids in left])
+            templated = slot_ids(conversations, frame.asked, [texts[ids] for ids in left])
             pairs = zip(left, templated, strict=True)
             left = [ids for ids, given in pairs if frame.inside(given) == list(ids)]
             if not left:

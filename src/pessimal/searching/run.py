@@ -6,7 +6,7 @@ float32, certifies the best of all, and makes the tables. Knows no configuration
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from pessimal.conversation import Prompt
+from pessimal.conversation import Asked
+from pessimal.conversation import Context as ConversationContext
 from pessimal.errors import ConfigError, WorkError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
+from pessimal.scoring.identify import check_slot
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
@@ -26,7 +28,6 @@ from pessimal.searching.exhaustive import ExhaustivePairs, exhaustive_pairs
 from pessimal.searching.objective import (
     GRADIENT_COST,
     EvaluationCounter,
-    Journal,
     Objective,
     Point,
 )
@@ -48,7 +49,7 @@ from pessimal.searching.procedure import (
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult, responses_of
 from pessimal.searching.round_trip import best_retokenizing
-from pessimal.searching.spec import Certify, Goal, SearchSpec
+from pessimal.searching.spec import Certify, Goal, SearchSpec, Slot
 from pessimal.texts import duration
 
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
@@ -62,20 +63,20 @@ _SINGLE_SHARE = 1 / 4
 
 def search(
     model: NetworkReward,
-    prompts: Mapping[str, Prompt],
+    prompts: Mapping[str, Asked],
     *,
     mode: str = "ids",
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-    batch_size: int | None = None,
     **options: Any,
 ) -> SearchResult:
-    """`pessimal.search` (see there) on user turns by key; `options` are those of `SearchSpec`."""
-    spec = SearchSpec(**options | {"goal": Goal(options.get("goal", "optimal"))})
-    context = SearchContext(
-        model, prompts, spec, mode=Mode(mode), seed=seed, device=device, batch_size=batch_size
-    )
-    return run(context)
+    """`pessimal.search` (see there) on prompts or contexts by key; `options` are those of
+    `SearchSpec` and `SearchContext`."""
+    own = {one.name for one in fields(SearchSpec)}
+    given = {name: value for name, value in options.items() if name in own and value is not None}
+    about = {name: value for name, value in options.items() if name not in own}
+    for name, kind in {"goal": Goal, "slot": Slot}.items():
+        given |= {name: kind(given[name])} if name in given else {}
+    spec = SearchSpec(**given)
+    return run(SearchContext(model, prompts, spec, mode=Mode(mode), **about))
 
 
 def run(
@@ -114,12 +115,11 @@ def run(
     )
     total = _total(context, problem, free=free is not None)
 
-    def objective(dtype: Dtype) -> Objective:
-        made = context.objective(dtype=dtype)
-        return Journal(made, folder / f"evaluations-{dtype.value}") if folder else made
-
+    for asked in context.prompts.values():
+        if isinstance(asked, ConversationContext):
+            check_slot(context.model, asked, context.mode)
     stages = Stages(
-        objective(context.dtype),
+        context.objective(kept=folder),
         problem,
         budget=total,
         on_begin=on_begin,
@@ -143,7 +143,7 @@ def run(
         single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
     wanted = spec.check_gradient or spec.beam_width or (length == 2 and spec.pairs)
     affordable = problem.tokens <= _SINGLE_SHARE * total
-    if single is None and (length == 1 or (wanted and affordable)):
+    if single is None and (context.is_scan or (wanted and affordable)):
         single = torch.full((len(context.mask),), -torch.inf, dtype=torch.float64)
 
         def scored(counter: EvaluationCounter) -> list[Point]:
@@ -157,7 +157,7 @@ def run(
     after = 2 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
     given = plan(problem, spec, total=stages.total - stages.evaluations - after)
     given = given._replace(certificate=given.certificate + after)
-    everything = length == 1 or given.every or bool(exact)
+    everything = context.is_scan or given.every or bool(exact)
 
     def each_baseline(spent: int) -> int:
         if everything:
@@ -171,7 +171,7 @@ def run(
     if spec.check_gradient and single is not None:
         [best] = _best_tokens(problem, single, n=1)
         hits = one_token(stages, problem, spec, best=float(single[best]), seed=seed)
-    if length == 1 and single is not None:
+    if context.is_scan and single is not None:
         tokens = _best_tokens(problem, single, n=spec.restarts)
         points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
         finals = [Final(one, "scan", "scan") for one in points]
@@ -183,7 +183,9 @@ def run(
         finals += baselines(stages, problem, budget=each, seed=seed)
     # 4. The best of all, scored again and certified.
     finals = [*exact, *best_of_each(finals)]
-    in_float32 = objective(Dtype.float32) if context.dtype is not Dtype.float32 else None
+    in_float32 = None
+    if context.dtype is not Dtype.float32:
+        in_float32 = context.objective(dtype=Dtype.float32, kept=folder)
     return _concluded(
         context, stages, problem, finals, in_float32, hits=hits, inputs=references, exact=everything
     )
@@ -194,7 +196,7 @@ def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
     spec = context.spec
     others = 4 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
     needed = problem.changes + others + 1
-    if spec.length == 1:
+    if context.is_scan:
         whole = 0 if context.dtype is Dtype.float32 else problem.changes
         return max(spec.evaluations, others + whole + (0 if free else problem.tokens))
     if spec.certificate is Certify.full and needed > spec.evaluations:
@@ -263,8 +265,9 @@ def _cost(
 ) -> tuple[str, int]:
     """What a search will take, in words, and its evaluations in all."""
     begun, total = stages.evaluations, stages.total
-    start = min(given.start(problem), total) if problem.length > 1 else 0
-    climb = 0 if given.every or problem.length == 1 else total - begun - start - given.certificate
+    scan = problem.length == 1 and problem.single is not None
+    start = 0 if scan else min(given.start(problem), total)
+    climb = 0 if given.every or scan else total - begun - start - given.certificate
     parts = {
         "start": begun + start,
         "sweeps, gradients and random changes": max(climb, 0),
@@ -301,11 +304,11 @@ def _concluded(
 
     `in_float32`: the objective where the search's own has another precision.
     """
-    sign, certificate = context.spec.goal.sign, context.spec.certificate
+    certificate = context.spec.certificate
     finals = finals[: min(_RESCORED, context.samples)]
     objective = in_float32 or stages.objective
-    own = context.own_rewards(torch.tensor([final.point.response for final in finals]))
-    best = int(np.argmax(sign * own))
+    own = context.own_values(torch.tensor([final.point.response for final in finals]))
+    best = int(np.argmax(own))
     start = torch.tensor(finals[best].point.response)
     noise, _ = context.noise(Dtype.float32, at=start)
     known = problem.length == 1 and in_float32 is None and problem.single is not None
@@ -335,9 +338,9 @@ def _concluded(
         point = Point(stages.evaluations, proven.value, tuple(response.tolist()))
         by = finals[best].found_by.removesuffix(", polish") + ", polish"
         finals = [finals[best]._replace(point=point, found_by=by), *finals]
-        own = np.concatenate([context.own_rewards(response[None]), own])
+        own = np.concatenate([context.own_values(response[None]), own])
         best = 0
-    order = [best, *(int(i) for i in np.argsort(-sign * own, kind="stable") if i != best)]
+    order = [best, *(int(i) for i in np.argsort(-own, kind="stable") if i != best)]
     finals = [finals[i] for i in order]
     finals[0] = finals[0]._replace(one_opt=best_of_all or proven.verdict in (ONE_OPT, TIE) or None)
     return SearchResult(

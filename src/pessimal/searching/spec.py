@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Interval, Lt
 
+from pessimal.conversation import MARK
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, Share, existing_file
 
@@ -36,6 +37,17 @@ class Filter(Enum):
     """Tokens whose text is printable ASCII."""
     words = "words"
     """Tokens whose text is a word: letters, with or without a space before them."""
+
+
+class Slot(Enum):
+    """Where a response stands, if it is not the whole answer."""
+
+    after = "after"
+    """Behind a given answer."""
+    before = "before"
+    """In front of it."""
+    edit = "edit"
+    """In it: each token of the response replaces one of the answer's, or is put in."""
 
 
 class Method(Enum):
@@ -71,6 +83,16 @@ class SearchSpec(Options):
     """Tokens of the response, 1 to 16."""
     goal: Goal = Goal.optimal
     """optimal (the highest reward) or pessimal (the lowest)."""
+    slot: Slot | None = None
+    """Where the response stands: after or before a given answer; edit (changes of the answer, as
+    many as `length` says, each a token replaced or put in); null for the whole answer, or for the
+    mark {slot} in it."""
+    answer: str | None = None
+    """Of slot: the given answer, maybe with the mark {slot} in place of `slot`; `contexts` gives
+    many."""
+    fluency: Annotated[float, Ge(0)] = 0.0
+    """β, in units of reward a nat: what is searched is the reward (of goal=pessimal its negative)
+    plus β times the log-probability that `policy` gives what stands in the slot and behind it."""
     method: Method = Method.auto
     """auto, or exhaustive: every response of two tokens, whatever it costs."""
     evaluations: Annotated[int, Ge(LEAST)] = 250_000
@@ -114,9 +136,6 @@ class SearchSpec(Options):
     """Share of the budget after which one position is replaced a step."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Share of the earlier gradients kept in the running mean, 0 to below 1."""
-    buffer_size: Whole = 4
-    """Of greedy coordinate gradient alone (a study, `check_gradient`): best responses kept as
-    points to go on from, where nothing new is left near the best; 0 goes on from the last one."""
     keep: Count = 1000
     """How many of the best and of the worst pairs an exhaustive search keeps."""
 
@@ -126,6 +145,19 @@ class SearchSpec(Options):
             raise ConfigError(
                 f"search.baselines={self.baselines!r}: give the evaluations of each baseline, such "
                 "as search.baselines=20000, or true (as many as the search took) or false"
+            )
+        if self.answer is not None and (self.slot is None) == (self.answer.count(MARK) != 1):
+            given = self.slot and self.slot.value
+            raise ConfigError(
+                f"search.answer={self.answer!r:.60} with search.slot={given}: give search.slot "
+                f"(after, before, edit), or write {MARK} into the answer once"
+            )
+        if self.slot is Slot.edit and not self.answer:
+            raise ConfigError("search.slot=edit changes a given answer: type search.answer=TEXT")
+        if self.method is Method.exhaustive and (self.slot or self.answer or self.fluency):
+            raise ConfigError(
+                "search.method=exhaustive goes through whole answers by their reward: leave out "
+                "search.slot, search.answer and search.fluency"
             )
         if self.method is Method.exhaustive and self.length != 2:
             raise ConfigError(

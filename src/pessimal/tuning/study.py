@@ -51,7 +51,7 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 
 # How greedy coordinate gradient searches. What is searched for, and the budget, are not among them:
 # values of trials that differ in these cannot be compared.
-TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum", "buffer_size")
+TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum")
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # User attributes of a study: what it was begun for, and its model's digests.

@@ -23,6 +23,7 @@ from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
+from pessimal.verbs.compare_searches import chosen_searches, compare_searches
 from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,12 @@ def run(config: CompareConfig) -> None:
     registry = registry_of(config)
     files: dict[str, str] = {}
     skipped: dict[str, str] = {}
-    if config.explanations:
+    if config.searches:
+        searches, labels = chosen_searches(config, registry), {}
+        results = compare_searches(searches, config, registry)
+        inputs = [manifest.reference for _, manifest in searches]
+        counts = {"searches": len(searches)}
+    elif config.explanations:
         explanations = chosen_explanations(config, registry)
         results, labels, files = compare_explanations(explanations, config)
         inputs = [manifest.reference for _, manifest in explanations]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.config.schema import SearchConfig
+from pessimal.conversation import Asked, Context
+from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import require_network
+from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import identify as scans
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
@@ -38,7 +42,7 @@ from pessimal.verbs.publish import Artifact, print_path, publish, show
 log = logging.getLogger(__name__)
 
 SEARCH_RESULT = "search-result"
-_SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest")
+_SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest", "objective")
 """What two searches must share, besides prompts, to be compared."""
 MARKS = {HOLDS: "[green]✓[/]", TIE: "[yellow]≈[/]", FAILS: "[red]✗[/]", NOT_TRIED: "[dim]–[/]"}
 
@@ -129,23 +133,46 @@ def run(config: SearchConfig) -> float | None:
 def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
     """The model of a configuration, opened, to be searched on these prompts; single tokens come
     from finished scans."""
-    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    cached: dict = {"cache": config.paths.cache, "progress": config.progress}
+    model = opened(config.model, **cached)
+    policy = config.policy_spec()
+    asked, held_out, named = _asked(config, prompts)
     context = SearchContext(
         require_network(model, "search", "gradient"),
-        {key: config.prompts[key] for key in prompts},
+        asked,
         config.search,
         mode=config.mode,
         seed=config.seed,
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
         batch_size=config.batch_size,
+        held_out=held_out,
+        policy=cast(LogProbability, opened(policy, **cached)) if policy else None,
+        answers=config.answers,
+        named=named,
     )
     context.scanned = partial(scanned, registry_of(config), context)
     return context
 
 
+def _asked(
+    config: SearchConfig, prompts: list[str]
+) -> tuple[dict[str, Asked], dict[str, Asked], str | None]:
+    """What is searched and what is held out, by key, and what the former are called together."""
+    if config.contexts is None:
+        keys = (prompts, config.held_out)
+        asked, held_out = ({key: config.prompts[key] for key in some} for some in keys)
+        return asked, held_out, None
+    slot = config.search.slot and config.search.slot.value
+    found = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
+    asked, held_out = halves(found)
+    return asked, held_out, f"{Path(config.contexts).stem}-{len(asked)}"
+
+
 def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.ndarray, str] | None:
     """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by
     exactly this model; and its reference."""
+    if isinstance(context.prompts[key], Context):
+        return None
     # `certain` is part of a low-precision table's provenance: the scan's default, and without
     # certified tails.
     for certain in (100, 0):
@@ -194,7 +221,7 @@ def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path,
     first."""
 
     def fits(summary: Mapping) -> bool:
-        same = all(summary.get(name) == getattr(provenance, name) for name in _SAME)
+        same = all(summary.get(name, "") == getattr(provenance, name) for name in _SAME)
         return same and set(map(str, summary["prompts"])) == set(provenance.prompts)
 
     needs = {"length": int, "best_value": float, "best_reward": float, "verdict": str}
@@ -285,6 +312,9 @@ def print_checklist(
     show(table)
     if not found.exact:
         show(Text(checks["meaning"][1], style="dim"))
+    for result in results:
+        if result.name in ("contexts", "rarity", "front") and result.headline:
+            show(Text(result.headline))
     for response, reference in known.items():
         same = response == found.response
         show(

@@ -7,10 +7,10 @@ from omegaconf import MISSING
 
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import Count, listed
+from pessimal.options import Count, existing_file, listed
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
-from pessimal.searching.spec import Method, SearchSpec
+from pessimal.searching.spec import Method, SearchSpec, Slot
 from pessimal.tuning.spec import TuningSpec
 
 
@@ -21,6 +21,20 @@ class SearchConfig(PromptedConfig):
     model: ModelSpec = MISSING
     prompt: Any = "greatest"
     """Key of the prompt; a list of keys maximises the mean reward over them."""
+    contexts: str | None = None
+    """JSONL file of real answers, as `scan contexts=` reads them: the mean reward over half of them
+    is searched, in `search.slot` of each or where they have the mark {slot}; the others are held
+    out."""
+    n_contexts: Count | None = 20
+    """Of contexts: how many, drawn at random by `seed`; null takes all."""
+    held_out: list[str] = field(default_factory=list)
+    """Keys of prompts that what is found is scored on besides."""
+    policy: str | None = None
+    """A language model, as typed for a model: of search.fluency, and of how rare what is found is:
+    by the probability of each token where it has the model's tokens and the response is one, else
+    by `answers`."""
+    answers: Count | None = None
+    """Of policy: how many answers, of as many tokens as the response has, it writes for that."""
     search: SearchSpec = field(default_factory=SearchSpec)
     tuning: TuningSpec = field(default_factory=TuningSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
@@ -33,7 +47,7 @@ class SearchConfig(PromptedConfig):
     def check(self) -> None:
         """The prompts are there, and the search can be run as asked, on this kind of model and
         trainer."""
-        for key in (*self.prompt_keys, *self.tuning.prompts, *self.tuning.held_out):
+        for key in (*self.prompt_keys, *self.held_out, *self.tuning.prompts, *self.tuning.held_out):
             if key not in self.prompts:
                 known = ", ".join(self.prompts)
                 raise ConfigError(
@@ -41,6 +55,26 @@ class SearchConfig(PromptedConfig):
                     f"{known}. Type prompt=KEY, or prompt=[KEY,KEY] for the mean reward over "
                     f"several; +prompts.{key}='the user turn' adds one"
                 )
+        if self.contexts is not None:
+            existing_file("contexts", self.contexts)
+            if self.search.answer is not None or self.search.slot is Slot.edit or self.held_out:
+                raise ConfigError(
+                    "contexts have answers and held-out ones of their own: leave out "
+                    "search.answer, search.slot=edit and held_out"
+                )
+        elif self.search.slot is not None and self.search.answer is None:
+            raise ConfigError(
+                f"search.slot={self.search.slot.value} is of given answers: type "
+                "search.answer=TEXT or contexts=FILE"
+            )
+        aside = self.contexts or self.search.fluency or self.search.slot is Slot.edit
+        if self.tuning.study is not None and aside:
+            raise ConfigError(
+                "a study tunes on prompts, by their reward: leave out contexts, search.fluency and "
+                "search.slot=edit"
+            )
+        if self.policy is None and (self.search.fluency or self.answers):
+            raise ConfigError("search.fluency and answers are of a language model: policy=NAME")
         if self.mode is Mode.paper:
             raise ConfigError(
                 "mode=paper is a way to scan single tokens as published; a search takes mode=ids "
@@ -79,6 +113,12 @@ class SearchConfig(PromptedConfig):
                 "search.method=exhaustive goes through one network in one order; "
                 f"model.kind={self.model.kind.value} is a sum of two here. Type search.method=gcg"
             )
+
+    def policy_spec(self) -> ModelSpec | None:
+        """The policy as a model. ConfigError where there is none of this name."""
+        from pessimal.rewards.named import spec_of  # which composes configurations
+
+        return self.policy and spec_of(self.policy, kind=Kind.log_probability)
 
     @property
     def prompt_keys(self) -> list[str]:

@@ -160,6 +160,9 @@ class CompareConfig(TaskConfig):
     first."""
     explanations: list[str] = field(default_factory=list)
     """Instead of score tables, explanations of the registry: their names, or [all]."""
+    searches: list[str] = field(default_factory=list)
+    """Instead of score tables, searches of the registry: their names, or [all]; what each found is
+    scored by every model of the registry, or by `models`."""
     models: list[str] = field(default_factory=list)
     """Only these models, by any of their names, folders or addresses; all of them where empty."""
     prompts: dict[str, Any] = field(default_factory=dict)
@@ -236,6 +239,10 @@ class CompareConfig(TaskConfig):
             raise ConfigError(
                 f"reference={self.reference} stands beside score tables, and explanations are "
                 "compared apart: leave one of them out"
+            )
+        if self.searches and (self.explanations or self.tables is not None or self.reference):
+            raise ConfigError(
+                "searches are compared apart: leave out explanations, tables and reference"
             )
         if self.explanations and self.tables is not None:
             raise ConfigError("tables and explanations are compared apart: leave one of them out")

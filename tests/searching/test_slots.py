@@ -1,0 +1,345 @@
+"""Responses in slots of answers, minimal edits, fluent ones and those for many contexts: each
+objective's best against brute force by full forwards, and what is reported of it elsewhere."""
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import pessimal
+from pessimal.conversation import Context, Turn, filled
+from pessimal.errors import ConfigError
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.scoring.engine import own_rewards
+from pessimal.scoring.texts import text_scorer
+from pessimal.searching.context import SearchContext
+from pessimal.searching.edits import EditObjective, Edits
+from pessimal.searching.elsewhere import contexts_result, rarity
+from pessimal.searching.provenance import identify
+from pessimal.searching.run import run, search
+from pessimal.searching.spec import Goal, Method, SearchSpec, Slot
+from tiny_language_models import network
+from tolerance import close
+
+PROMPT, ANSWER = "What is war?", "love is good"
+WORDS = ("love", "hate", "good", "evil", "peace", "war", "kind", "cruel")
+LONE = {"greatest": PROMPT}
+
+
+@pytest.fixture(scope="module")
+def model(tiny_checkpoint):
+    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def words(model, tmp_path_factory):
+    """A file of words of which responses may be made, and their ids."""
+    file = tmp_path_factory.mktemp("words") / "words.txt"
+    file.write_text("\n".join(WORDS))
+    context = SearchContext(model, LONE, SearchSpec(length=1, allowed_path=str(file)))
+    return str(file), np.flatnonzero(context.mask).tolist()
+
+
+@pytest.fixture(scope="module")
+def full(model):
+    """Rewards of whole inputs, one by one, by the network's own forward."""
+    network = model.network()
+
+    @torch.no_grad()
+    def rewards(inputs):
+        return np.array([float(own_rewards(network, torch.tensor([ids]))) for ids in inputs])
+
+    return rewards
+
+
+def templated(model, asked, text=""):
+    return list(model.parts[0].conversations.encode(filled(asked, text)).ids)
+
+
+def context_of(answer=ANSWER, at=None):
+    turns = (Turn("user", PROMPT), Turn("assistant", answer))
+    return Context(turns, 1, len(answer) if at is None else at)
+
+
+@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+@pytest.mark.parametrize("slot", ["after", "before"])
+def test_the_best_in_a_slot_is_that_of_brute_force(model, words, full, slot, goal):
+    file, ids = words
+    options = {"goal": goal, "allowed_path": file, "evaluations": 3000, "baselines": 0}
+    found = search(model, LONE, length=2, slot=slot, answer=ANSWER, **options)
+    whole = templated(model, context_of())
+    before = found.context.frames["greatest"][0].prefix
+    assert tuple(whole[: len(before)]) == before, "a given answer keeps its ids"
+    every = list(itertools.product(ids, repeat=2))
+    rewards = full([[*before, *pair, *whole[len(before) :]] for pair in every])
+    best = (found.sign * rewards).argmax()
+    assert found.exact
+    assert found.response == every[best]
+    assert close(found.reward, rewards[best])
+
+
+def test_minimal_edits_are_all_answers_with_a_token_replaced_or_put_in(model, words, full):
+    file, ids = words
+    options = {"slot": "edit", "answer": ANSWER, "allowed_path": file, "baselines": 0}
+    found = search(model, LONE, length=1, evaluations=3000, **options)
+    frame = found.context.frames["greatest"][0]
+    given = tuple(frame.inside(templated(model, context_of())))
+    answers = {(*given[:at], token, *given[at + 1 :]) for at in range(len(given)) for token in ids}
+    answers |= {(*given[:at], token, *given[at:]) for at in range(len(given) + 1) for token in ids}
+    answers = sorted(answers - {given})
+    rewards = full([frame.around(one) for one in answers])
+    assert found.exact
+    assert close(found.reward, rewards.max())
+    assert found.text == model.tokenizer.decode(answers[rewards.argmax()])
+    # Two changes: no worse than any two that brute force knows, and better than one.
+    two = search(model, LONE, length=2, evaluations=60_000, **options)
+    both = {
+        (*one[:at], token, *one[at + skipped :])
+        for one in answers
+        for skipped in (0, 1)
+        for at in range(len(one) + 1 - skipped)
+        for token in ids
+    }
+    sample = sorted(both)[:: max(1, len(both) // 4000)]
+    assert two.exact
+    assert two.reward >= full([frame.around(one) for one in sample]).max() - 1e-5
+    assert json.loads(two.tables["sequences"]["tokens"][0])[0].count("'") >= 2
+
+
+def test_changes_of_an_answer_their_slopes_and_what_leaves_it_alone():
+    edits = Edits((4, 7), rows=10)
+    changes = torch.tensor([[3, 12], [25, 21], [48, 48], [3, 5]])
+    assert edits.apply(changes) == [(3, 2), (5, 1, 4, 7), (4, 7, 8, 8), (5, 7)]
+    allowed = edits.allowed(torch.arange(10) < 8)
+    assert int(allowed.sum()) == 5 * 8 - 2
+    assert not allowed[4]
+    assert not allowed[17]
+
+    class Linear:
+        """Σ weights of tokens, whatever their place."""
+
+        def values(self, responses, *, anchor=None):
+            return torch.arange(10.0).double()[responses].sum(dim=1)
+
+        def gradient(self, response):
+            return torch.arange(10.0).expand(len(response), -1)
+
+    objective = EditObjective(Linear(), edits)
+    assert objective.values(changes).tolist() == [5, 17, 27, 12]
+    slope = objective.gradient(torch.tensor([3, 12]))
+    assert slope.shape == (2, 50)
+    assert slope[0, 9] == 9 - 3, "in place of what stands there now"
+
+
+@pytest.fixture(scope="module")
+def policy(model, tmp_path_factory):
+    """A random language model with the reward model's tokens."""
+    folder = tmp_path_factory.mktemp("policy") / "policy"
+    network("llama", len(model.tokenizer)).save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    return open_model(ModelSpec(path=str(folder), kind=Kind.log_probability, chat=False), folder)
+
+
+def likelihood(policy, prompt, responses):
+    network = policy.network()
+    context = list(policy.conversations.context(prompt))
+    rows = [torch.tensor([[*context, *ids]]) for ids in responses]
+    with torch.no_grad():
+        return np.array([float(network(row, n_response=2).logits) for row in rows])
+
+
+@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+def test_fluent_is_the_reward_and_a_share_of_the_log_probability(model, policy, words, full, goal):
+    file, ids = words
+    options = {"goal": goal, "allowed_path": file, "evaluations": 3000, "baselines": 0}
+    found = search(model, LONE, length=2, fluency=0.5, policy=policy, **options)
+    every = list(itertools.product(ids, repeat=2))
+    rewards = full([model.frame(PROMPT).around(list(pair)) for pair in every])
+    likely = likelihood(policy, PROMPT, every)
+    values = found.sign * rewards + 0.5 * likely
+    assert found.response == every[values.argmax()]
+    row = found.tables["sequences"].iloc[0]
+    assert close(row["reward"], rewards[values.argmax()])
+    assert close(row["log_probability"], likely[values.argmax()], size=100.0)
+    # The front has what no other response beats in both.
+    front = found.tables["front"]
+    beaten = [
+        ((found.sign * rewards >= found.sign * r - 1e-9) & (likely > p + 1e-3)).any()
+        for r, p in front[["reward", "log_probability"]].itertuples(index=False)
+    ]
+    assert not any(beaten)
+    assert len(front) > 1
+    [result] = [one for one in found.results if one.name == "front"]
+    assert result.plot is not None
+
+
+def test_fluency_without_a_policy_is_refused(model):
+    with pytest.raises(ConfigError, match="policy=NAME"):
+        search(model, LONE, length=2, fluency=0.5)
+
+
+ANSWERS = ("love is good", "hate", "It is evil.", "a truth", "the best thing", "war and peace")
+
+
+def test_one_for_many_contexts_and_what_it_does_in_others(model, words, full):
+    file, ids = words
+    contexts = {f"c{i}": context_of(one) for i, one in enumerate(ANSWERS)}
+    searched = dict(list(contexts.items())[:3])
+    held_out = dict(list(contexts.items())[3:])
+    options = {"allowed_path": file, "evaluations": 3000, "baselines": 0, "held_out": held_out}
+    found = search(model, searched, length=1, **options)
+    frames = found.context.frames
+    rewards = np.mean(
+        [full([frames[key][0].around([token]) for token in ids]) for key in searched], axis=0
+    )
+    assert found.response == (ids[rewards.argmax()],)
+    assert close(found.reward, rewards.max())
+    table = found.tables["contexts"].set_index("context")
+    assert table["part"].tolist() == ["searched"] * 3 + ["held out"] * 3
+    for key, asked in contexts.items():
+        untouched, put = full([templated(model, asked), templated(model, asked, found.text)])
+        assert close(table.loc[key, "untouched"], untouched)
+        assert close(table.loc[key, "change"], put - untouched, size=10.0)
+    result = contexts_result(found.tables["contexts"], sign=1, survives=True)
+    held = table[table["part"] == "held out"]
+    assert result.estimate.n == 3
+    assert result.estimate.value == pytest.approx(held["change"].mean())
+    assert result.summary["contexts_moved"] == int((held["change"] > 0).sum())
+
+
+def test_what_a_judge_is_turned_to_is_counted():
+    table = pd.DataFrame(
+        {
+            "context": list("abcd"),
+            "part": "held out",
+            "change": [1.0, 2.0, -1.0, 3.0],
+            "untouched": [-0.5, -3.0, 0.5, 1.0],
+            "random_moved": 0.5,
+            "was_yes": [False, False, True, True],
+            "is_yes": [True, False, False, True],
+        }
+    )
+    assert "1 of 2 no become yes" in contexts_result(table, sign=1, survives=True).headline
+    assert "1 of 2 yes become no" in contexts_result(table, sign=-1, survives=True).headline
+
+
+def test_how_rare_a_token_is_by_the_probability_of_all_that_are_as_good(model, policy, full):
+    found = search(model, LONE, length=1, policy=policy, baselines=0)
+    ids = np.flatnonzero(found.context.mask)
+    rewards = full([model.frame(PROMPT).around([int(token)]) for token in ids])
+    context = list(policy.conversations.context(PROMPT))
+    with torch.no_grad():
+        p = policy.network().causal(torch.tensor([context])).logits[0, -1].double().softmax(-1)
+    [row] = found.tables["rarity"].to_dict("records")
+    assert (row["way"], row["as_good"]) == ("exact", 1)
+    assert row["share"] == pytest.approx(float(p[ids[rewards.argmax()]]), rel=1e-3)
+    assert row["best_of"] == pytest.approx(1 / row["share"])
+
+
+def test_how_rare_a_response_is_by_samples_and_the_rule_of_three(model, policy):
+    found = search(model, LONE, length=2, policy=policy, answers=200, evaluations=400, baselines=0)
+    [row] = found.tables["rarity"].to_dict("records")
+    asked = SearchContext(model, LONE, found.context.spec, policy=policy, answers=200, device="cpu")
+    assert row["way"] == "samples"
+    assert row["n"] <= 200
+    assert row["best_of"] == pytest.approx(1 / row["share_high"])
+    if row["as_good"] == 0:
+        assert row["best_of"] == pytest.approx(row["n"] / 3)
+    # An answer that the policy writes often is not rare, whatever it gets.
+    scorer = text_scorer(model, [filled(PROMPT, "a")], device=torch.device("cpu"))
+    worst = min(
+        (model.tokenizer.decode([i]) for i in range(40, 80)),
+        key=lambda text: scorer.rewards([filled(PROMPT, text)])[0],
+    )
+    common = rarity(asked, worst, token=0, single=None).iloc[0]
+    assert common["share"] > row["share"]
+    assert common["share"] < common["share_high"] <= 1
+
+
+def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(model, policy):
+    def named(prompts=LONE, held_out=None, asked=None, **options):
+        spec = SearchSpec(length=2, **options)
+        return identify(SearchContext(model, prompts, spec, held_out=held_out, policy=asked))
+
+    made = [
+        named(),
+        named(slot=Slot.after, answer=ANSWER),
+        named(slot=Slot.before, answer=ANSWER),
+        named(slot=Slot.after, answer="hate"),
+        named(slot=Slot.edit, answer=ANSWER),
+        named(answer="love is{slot} good"),
+        named(fluency=0.5, asked=policy),
+        named(fluency=0.25, asked=policy),
+        named({"c0": context_of("hate")}),
+    ]
+    assert len({one.name for one in made}) == len({one.key() for one in made}) == len(made)
+    beside = [named(held_out={"c0": context_of("hate")}), named(asked=policy), named()]
+    assert len({one.key() for one in beside}) == 3, "they report other things"
+    assert {one.name for one in beside} == {made[0].name}
+    assert named(goal=Goal.pessimal).name != made[0].name
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"answer": "love"}, "give search.slot"),
+        ({"answer": "lo{slot}ve", "slot": Slot.after}, "give search.slot"),
+        ({"slot": Slot.edit}, "type search.answer"),
+        ({"fluency": -1.0}, "fluency"),
+        ({"length": 2, "method": "exhaustive", "fluency": 1.0}, "whole answers"),
+    ],
+)
+def test_options_that_do_not_go_together(options, says):
+    if "method" in options:
+        options = options | {"method": Method.exhaustive}
+    with pytest.raises(ConfigError, match=says):
+        SearchSpec(**options)
+
+
+def test_a_killed_fluent_search_goes_on_and_has_the_same_front(model, policy, words, tmp_path):
+    file, _ = words
+    spec = SearchSpec(
+        length=3, allowed_path=file, evaluations=300, baselines=0, fluency=0.5, from_registry=False
+    )
+    once, twice = (
+        run(SearchContext(model, LONE, spec, policy=policy), folder=tmp_path) for _ in range(2)
+    )
+    assert once.tables["front"].equals(twice.tables["front"])
+    assert once.response == twice.response
+
+
+@pytest.mark.slow
+def test_no_search_of_any_kind_breaks_the_ceiling(model, policy, words):
+    """Random networks, lengths, goals, slots and fluency: what was evaluated stays inside."""
+    file, _ = words
+    random = np.random.default_rng(0)
+    slots = ({}, {"slot": "after", "answer": ANSWER}, {"slot": "edit", "answer": ANSWER})
+    for seed in range(300):
+        if seed % 20 == 0:  # another network
+            torch.manual_seed(seed)
+            made = model.network()
+            for weight in made.parameters():
+                torch.nn.init.normal_(weight, std=float(random.uniform(0.02, 1.0)))
+            reward = pessimal.reward(made, model.tokenizer, name=f"random-{seed}")
+        fluent = {"fluency": float(random.uniform(0.1, 2)), "policy": policy}
+        found = search(
+            reward,
+            LONE,
+            length=int(random.integers(1, 5)),
+            goal=("optimal", "pessimal")[random.integers(2)],
+            seed=seed,
+            evaluations=200,
+            baselines=0,
+            allowed_path=file,
+            **slots[random.integers(3)],
+            **(fluent if random.integers(2) else {}),
+        )
+        assert found.bounds.finite
+        assert found.bounds.beyond(found.own_rewards) <= found.noise
+        if found.context.fluent is None:
+            values = [found.sign * point.value for point in found.stages.counter.curve]
+            assert found.bounds.beyond(values) <= found.noise

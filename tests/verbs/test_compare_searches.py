@@ -1,0 +1,89 @@
+"""Searches in slots and for contexts from the command line, and what they found under other
+models."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from pessimal.catalogue import answers
+from pessimal.conversation import Turn
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import ModelSpec
+from pessimal.scoring.texts import text_scorer
+
+SMALL = ("tracking=off", "trainer.threads=1", "progress=false", "search.baselines=0")
+FEW = (*SMALL, "search.evaluations=200", "search.length=1")
+
+
+@pytest.fixture
+def search(command, tiny_checkpoint):
+    def run(*overrides):
+        model = ("model=auto", f"model.path={tiny_checkpoint}")
+        code, out, err = command("search", *model, *FEW, *overrides)
+        return Path(out.strip().splitlines()[-1]) if code == 0 else (code, err)
+
+    return run
+
+
+def contexts(folder):
+    return pd.read_parquet(folder / "tables" / "contexts.parquet")
+
+
+def test_half_of_a_files_contexts_is_searched_and_half_held_out(search, tmp_path):
+    file = tmp_path / "real.jsonl"
+    said = ["love is good", "hate", "It is evil.", "a truth", "the best thing", "war and peace"]
+    file.write_text("\n".join(json.dumps({"prompt": "Why?", "answer": one}) for one in said))
+    folder = search(f"contexts={file}", "search.slot=after")
+    assert "--real-3--optimal-1--after-" in str(folder)
+    table = contexts(folder)
+    assert table["part"].value_counts().to_dict() == {"searched": 3, "held out": 3}
+    summary = json.loads((folder / "manifest.json").read_text())["summary"]
+    assert summary["contexts_part"] == "held out"
+    assert search(f"contexts={file}", "search.slot=after") == folder, "it is finished"
+    assert search(f"contexts={file}", "search.slot=before") != folder
+    code, err = search(f"contexts={file}", "search.slot=after", "search.answer=love")
+    assert code == 2
+    assert "leave out" in err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["search.slot=after"], "search.answer"),
+        (["search.fluency=1"], "policy=NAME"),
+        (["held_out=[nowhere]"], "nowhere"),
+        (["contexts=nowhere.jsonl", "search.slot=after"], "nowhere.jsonl"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_a_model_is_opened(search, overrides, says):
+    code, err = search(*overrides)
+    assert code == 2
+    assert says in err
+
+
+def test_what_searches_found_is_scored_by_other_models(command, search, tiny_checkpoint):
+    folder = search("held_out=[worst]", "model.name=tiny")
+    summary = json.loads((folder / "manifest.json").read_text())["summary"]
+    asked = ("compare", "searches=[all]", f"models=[{tiny_checkpoint}]", *SMALL[:1])
+    code, out, err = command(*asked, "progress=false")
+    assert code == 0, err
+    table = pd.read_parquet(Path(out.strip().splitlines()[-1]) / "tables" / "transfer.parquet")
+    assert table["part"].tolist() == ["searched", "held out"]
+    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    prompt = json.loads(contexts(folder)["conversation"][1])[0]["content"]
+    turns = [
+        (Turn("user", prompt), Turn("assistant", text))
+        for text in (summary["best_text"], *answers())
+    ]
+    found, *others = text_scorer(model, turns[:8], device=torch.device("cpu")).rewards(turns)
+    row = table.iloc[1]
+    assert row["reward"] == pytest.approx(found, abs=1e-4)
+    assert row["z"] == pytest.approx((found - np.mean(others)) / np.std(others, ddof=1), rel=1e-3)
+    assert row["above"] == (found > np.array(others)).mean()
+    code, _, err = command(*asked[:1], "searches=[nothing]", *SMALL[:1])
+    assert code == 2
+    assert "there are: " in err
