@@ -24,7 +24,7 @@ from pessimal.scoring.candidates import batches, inputs, listed
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-TOKENS, BATCH, STEPS, MINUTES = 4, 64, 150, 22
+TOKENS, BATCH, STEPS, MINUTES = 4, 64, 150, 35
 LEARNING_RATE, LAYERS = 1e-4, range(20, 30)
 KLS, OPTIMUM = (0.25, 0.5, 1.0), 1.5
 FORECAST, FRESH, LATER, MEASURED = 2560, 1024, 1024, 256
@@ -136,14 +136,14 @@ def train(name: str, label: str) -> None:
         if step % 10 == 0:
             print(f"{time.time() - began:.0f}s", history[-1], texts[:4], flush=True)
         last = step == STEPS - 1 or time.time() - began > 60 * MINUTES
-        if last or (len(kept) < len(KLS) and recent >= KLS[len(kept)]):
+        if last or recent >= KLS[len(kept)]:
             later, exact = writer.write_many(LATER, measured=MEASURED)
-            target = "end" if last else KLS[len(kept)]
+            target = "end" if recent < KLS[len(kept)] else KLS[len(kept)]
             kept.append({"target": target, "step": step, "kl": exact, "texts": later})
             whole = {"beta": beta, "seconds": time.time() - began, "history": history, "kept": kept}
             (OUT / f"{label}.json").write_text(json.dumps(whole))
             print(f"kept {LATER} answers at KL {exact:.3f}, step {step}", flush=True)
-        if last:
+        if last or len(kept) == len(KLS):
             break
 
 
