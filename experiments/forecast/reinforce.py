@@ -25,7 +25,7 @@ from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 TOKENS, BATCH, STEPS, MINUTES = 4, 64, 150, 35
-LEARNING_RATE, LAYERS = 1e-4, range(20, 30)
+LEARNING_RATE, LAYERS = 2e-4, range(20, 30)
 KLS, OPTIMUM = (0.25, 0.5, 1.0), 1.5
 FORECAST, FRESH, LATER, MEASURED = 2560, 1024, 1024, 256
 OUT = Path("runs/forecast")
