@@ -24,7 +24,7 @@ from pessimal.scoring.candidates import batches, inputs, listed
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-TOKENS, BATCH, STEPS, MINUTES = 4, 64, 150, 35
+TOKENS, BATCH, STEPS = 4, 64, 150
 LEARNING_RATE, LAYERS = 2e-4, range(20, 30)
 KLS, OPTIMUM = (0.25, 0.5, 1.0), 1.5
 FORECAST, FRESH, LATER, MEASURED = 2560, 1024, 1024, 256
@@ -113,17 +113,29 @@ def train(name: str, label: str) -> None:
     drawn = json.loads((OUT / "drawn.json").read_text())["forecast"]
     rewards = reward_of(name)
     # 1. The forecast, from answers that the untrained policy wrote.
-    before, forecast = of_drawn(drawn, rewards(drawn))
+    scored = OUT / f"{label}-rewards.npy"
+    if not scored.exists():
+        np.save(scored, rewards(drawn))
+    before, forecast = of_drawn(drawn, np.load(scored))
     forecast.to_csv(OUT / f"{label}-forecast.csv", index=False)
     strengths = {at.kl: at.strength for at in before.tilts}
     beta = 1 / strengths[min(OPTIMUM, max(strengths))]
     mean, deviation = float(before.p @ before.reward), before.deviation
     print(f"{label}: beta {beta:.3f} SD, forecast to {max(strengths)} nats", flush=True)
-    # 2. The training.
-    writer, history, kept, began = Writer(seed=1), [], [], time.time()
+    # 2. The training, from where one that was cut off ended.
+    writer, state = Writer(seed=1), OUT / f"{label}.pt"
     trained = [p for p in writer.model.parameters() if p.requires_grad]
     optimiser = torch.optim.Adam(trained, lr=LEARNING_RATE)
-    for step in range(STEPS):
+    history, kept = [], []
+    if state.exists():
+        weights, moments, random, history, kept = torch.load(state, weights_only=True)
+        torch.nn.utils.vector_to_parameters(weights, trained)
+        optimiser.load_state_dict(moments)
+        torch.set_rng_state(random)
+    for step in range(len(history), STEPS):
+        if len(kept) == len(KLS):
+            break
+        began = time.process_time()
         texts, own, old, kl = writer.write(BATCH)
         scores = torch.tensor(np.nan_to_num((rewards(texts) - mean) / deviation)).float()
         worth = scores - beta * (own.detach() - old)
@@ -131,20 +143,22 @@ def train(name: str, label: str) -> None:
         optimiser.zero_grad()
         (-(advantage * own).mean()).backward()
         optimiser.step()
-        history.append({"step": step, "kl": float(kl.mean()), "reward": float(scores.mean())})
+        point = {"step": step, "kl": float(kl.mean()), "reward": float(scores.mean())}
+        history.append(point | {"seconds": time.process_time() - began})
+        print(history[-1], texts[:4], flush=True)
         recent = np.mean([point["kl"] for point in history[-5:]])
-        if step % 10 == 0:
-            print(f"{time.time() - began:.0f}s", history[-1], texts[:4], flush=True)
-        last = step == STEPS - 1 or time.time() - began > 60 * MINUTES
-        if last or recent >= KLS[len(kept)]:
+        if reached := recent >= KLS[len(kept)] or step == STEPS - 1:
             later, exact = writer.write_many(LATER, measured=MEASURED)
-            target = "end" if recent < KLS[len(kept)] else KLS[len(kept)]
+            target = KLS[len(kept)] if recent >= KLS[len(kept)] else "end"
             kept.append({"target": target, "step": step, "kl": exact, "texts": later})
-            whole = {"beta": beta, "seconds": time.time() - began, "history": history, "kept": kept}
+            whole = {"beta": beta, "history": history, "kept": kept}
             (OUT / f"{label}.json").write_text(json.dumps(whole))
             print(f"kept {LATER} answers at KL {exact:.3f}, step {step}", flush=True)
-        if last or len(kept) == len(KLS):
-            break
+        if reached or step % 5 == 4:
+            vector = torch.nn.utils.parameters_to_vector(trained).detach()
+            torch.save(
+                [vector, optimiser.state_dict(), torch.get_rng_state(), history, kept], state
+            )
 
 
 if __name__ == "__main__":
