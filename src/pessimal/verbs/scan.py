@@ -105,7 +105,8 @@ def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
             seed=config.seed,
             progress=config.progress,
         )
-        one = replace(config, prompts={key: prompt}, policy=None, answers=None, states=False)
+        own = {"prompts": {key: prompt}, "states": bool(config.states)}
+        one = replace(config, policy=None, answers=None, **own)
         yield _scan(one, written=written)
 
 
