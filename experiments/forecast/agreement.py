@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from features import table
+from features import of_drawn, table
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -28,9 +28,14 @@ def compared(label: str) -> pd.DataFrame:
     texts = json.loads((RUNS / "drawn.json").read_text())
     drawn, fresh = table(texts["forecast"]), table(texts["fresh"])
     forecast = pd.read_csv(RUNS / f"{label}-forecast.csv")
+    before, _ = of_drawn(texts["forecast"], np.load(RUNS / f"{label}-rewards.npy"))
+    gains = [float(tilt.q @ before.scores) for tilt in before.tilts]
+    run = json.loads((RUNS / f"{label}.json").read_text())
     rows = []
-    for at in json.loads((RUNS / f"{label}.json").read_text())["kept"]:
+    for at in run["kept"]:
         later = table(at["texts"])
+        last = pd.DataFrame(run["history"]).iloc[at["step"] - 4 : at["step"] + 1].mean()
+        gain = np.interp(last["kl"], [tilt.kl for tilt in before.tilts], gains)
         for feature in looked_at(drawn):
             own = forecast[forecast["feature"] == feature]
             changes = {
@@ -41,6 +46,7 @@ def compared(label: str) -> pd.DataFrame:
             moved = (np.nanmean(later[feature]) - np.nanmean(fresh[feature])) / spread
             error = np.hypot(*(stats.sem(v[feature], nan_policy="omit") for v in (later, fresh)))
             where = {"reward": label, "target": at["target"], "kl": at["kl"], "step": at["step"]}
+            where |= {"kl of steps": last["kl"], "gain": gain, "gained": last["reward"]}
             rows.append(
                 where | {"feature": feature} | changes | {"drift": moved, "error": error / spread}
             )
@@ -93,7 +99,7 @@ def draw(every: pd.DataFrame, path: Path) -> None:
 if __name__ == "__main__":
     every = pd.concat([compared(label) for label in sys.argv[1:]], ignore_index=True)
     every.round(4).to_csv(HERE / "features.csv", index=False)
-    places = ["reward", "target", "kl", "step"]
+    places = ["reward", "target", "kl", "step", "kl of steps", "gain", "gained"]
     found = [
         dict(zip(places, k, strict=True)) | agreement(at)
         for k, at in every.groupby(places, sort=False)

@@ -405,8 +405,8 @@ def forecast(
         if isinstance(model, ScoreTable) or not isinstance(policy, LogProbability):
             raise ConfigError("answers=N: give a reward and a language model that writes, no table")
         [(text, _)] = with_prefixes(named_prompts(prompt), {}).values()
-        how = {"n": answers, "tokens": answer_tokens, "seed": seed}
-        others = answers_of(policy, policy.network().causal, text, **how)
+        causal = policy.network().causal
+        others = answers_of(policy, causal, text, n=answers, tokens=answer_tokens, seed=seed)
         tables, name = [], policy.name
     else:
         said: Any = policy if isinstance(policy, ScoreTable) else scan(policy, prompt)

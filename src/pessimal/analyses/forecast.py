@@ -214,7 +214,7 @@ def mitigated(
     axes = {name.removeprefix(TERMS): [name] for name in known if name.startswith(TERMS)}
     if axes:
         axes["identity"] = [f"{TERMS}{axis}" for axis in axes]
-    named = {"without": known, "null_space": axes, "mix": rewards}
+    named: dict[str, dict[str, Any]] = {"without": known, "null_space": axes, "mix": rewards}
     if name not in named.get(kind, {}):
         there = [f"{kind}:{name}" for kind, names in named.items() for name in names]
         guess = did_you_mean(what, there)
@@ -302,7 +302,7 @@ def forecast(
     rewards = {name: values for name, values in rewards.items() if _varies(values)}
     known |= {f"{OTHER}{name}": values for name, values in rewards.items()}
     mass = float(np.exp(rows["log_p"].to_numpy(float)).sum())
-    highest = reward.measured.get("ceiling", {}).get("high")
+    highest = (reward.measured.get("ceiling") or {}).get("high")
     ceiling = np.nan if highest is None else highest
     ways = {"tilt": before.tilts, "best of n": before.bests}
     unseen: dict[str, Callable[[Optimised], float]] = {

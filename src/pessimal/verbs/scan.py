@@ -105,8 +105,8 @@ def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
             seed=config.seed,
             progress=config.progress,
         )
-        own = {"prompts": {key: prompt}, "states": bool(config.states)}
-        one = replace(config, policy=None, answers=None, **own)
+        kept = bool(config.states)
+        one = replace(config, prompts={key: prompt}, policy=None, answers=None, states=kept)
         yield _scan(one, written=written)
 
 
