@@ -22,6 +22,7 @@ from pessimal.tables.result import Result, Results
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
     from pessimal.rewards.ceiling import Bounds
+    from pessimal.scoring.candidates import Candidates
     from pessimal.searching.run import SearchResult
 
 
@@ -180,7 +181,7 @@ def scan(
     prefixes: str | Path | Mapping[str, str] | None = None,
     contexts: str | Path | None = None,
     slot: str | None = None,
-    candidates: Sequence[str] | None = None,
+    candidates: "Sequence[str] | Candidates | None" = None,
     most: int | None = None,
     mode: str | None = None,
     certain: int = 100,
@@ -226,7 +227,7 @@ def scan(
     from pessimal.rewards.base import NetworkReward
     from pessimal.rewards.spec import Mode
     from pessimal.rewards.tasks import prompts_of, read_tasks
-    from pessimal.scoring.candidates import listed, vocabulary_of
+    from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
     from pessimal.scoring.identify import identify_all
     from pessimal.scoring.scan import Scanner, keeps_states
 
@@ -252,7 +253,9 @@ def scan(
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS
     written = written or (Mode.ids if candidates is None and "ids" in model.can else Mode.text)
-    if candidates is None:
+    if isinstance(candidates, Candidates):
+        words = candidates
+    elif candidates is None:
         model.spec.require("scan of the vocabulary", "ids" if written is Mode.ids else "text")
         words = vocabulary_of(model)
         words = words if most is None else words.frequent(most)
@@ -387,7 +390,8 @@ def forecast(
         model: of `load` or `reward`, or what these take; or its score table.
         policy: a language model, likewise; or its log-probabilities, of `scan`.
         prompt: as for `scan`.
-        mitigations: other rewards to forecast beside it: without:FEATURE or mix:MODEL.
+        mitigations: other rewards to forecast beside it: without:FEATURE, null_space:AXIS or
+            mix:MODEL.
         answers: how many answers the policy writes, in place of all of one token.
         answer_tokens: most tokens of such an answer.
         seed: of what it writes.
@@ -401,47 +405,33 @@ def forecast(
             forecast from both; says why.
     """
     from pessimal.analyses.forecast import analyse
+    from pessimal.rewards.log_probability import LogProbability
     from pessimal.scoring.candidates import has_tokens_of, texts_of
+    from pessimal.scoring.sampling import answers_of
 
     if isinstance(policy, str | Path):
         policy = load(str(policy), kind="log_probability")
-    wanted: ScoreTable | list[ScoreTable]
+    others: Sequence[str] | Candidates | None = None
+    wanted: Any = model if isinstance(model, ScoreTable) else _reward_of(model)
     if answers is not None:
-        wanted = _answered(model, policy, prompt, n=answers, tokens=answer_tokens, seed=seed)
-        tables, name = [wanted], policy.name
+        if isinstance(model, ScoreTable) or not isinstance(policy, LogProbability):
+            raise ConfigError("answers=N: give a reward and a language model that writes, no table")
+        [(text, _)] = with_prefixes(named_prompts(prompt), {}).values()
+        causal = policy.network().causal
+        others = answers_of(policy, causal, text, n=answers, tokens=answer_tokens, seed=seed)
+        tables, name = [], policy.name
     else:
-        said = policy if isinstance(policy, ScoreTable) else scan(policy, prompt)
-        assert isinstance(said, ScoreTable)
-        if isinstance(model, ScoreTable):
-            wanted = model
-        else:
-            own = _reward_of(model)
-            others = None if has_tokens_of(said, own) else texts_of(said)
-            wanted = scan(own, prompt, candidates=others)
-        assert isinstance(wanted, ScoreTable)
-        tables, name = [said, wanted], said.provenance.model
+        said: Any = policy if isinstance(policy, ScoreTable) else scan(policy, prompt)
+        if not (isinstance(model, ScoreTable) or has_tokens_of(said, wanted)):
+            others = texts_of(said)
+        tables, name = [said], said.provenance.model
+    if not isinstance(model, ScoreTable):
+        states = any(one.startswith("null_space") for one in mitigations)
+        wanted = scan(wanted, prompt, candidates=others, states=states)
+    tables.append(wanted)
     given = {"policy": name, "mitigations": list(mitigations), **options}
     sets, read, _ = _sets_of(tables, given)
     return Results(analyse(next(one for one in sets if one.models), read))
-
-
-def _answered(
-    model: Any, policy: Any, prompt: str, *, n: int, tokens: int, seed: int
-) -> ScoreTable:
-    """The rewards of answers that a policy writes, each with how often it was."""
-    from pessimal.rewards.log_probability import LogProbability
-    from pessimal.scoring.sampling import answers_of
-
-    if isinstance(model, ScoreTable) or not isinstance(policy, LogProbability):
-        raise ConfigError("answers=N: give a reward and a language model that writes, not tables")
-    [(text, _)] = with_prefixes(named_prompts(prompt), {}).values()
-    written = answers_of(policy, policy.network().causal, text, n=n, tokens=tokens, seed=seed)
-    drawn = written.rows.set_index("text")["drawn"]
-    table = scan(_reward_of(model), prompt, candidates=drawn.index.tolist(), states=False)
-    assert isinstance(table, ScoreTable)
-    rows = table.rows.assign(drawn=table.rows["text"].map(drawn))
-    named = replace(table.provenance, candidates=written.name)
-    return replace(table, provenance=named, rows=rows)
 
 
 def ceiling(model: "Reward | str | Path | Any", **options) -> "Bounds":

@@ -1,16 +1,20 @@
 """The forecast over score tables: what is joined, what is named, what is refused."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from artifacts import score_table
 from pessimal.analyses import Options, compare
-from pessimal.analyses.forecast import drift, features, joined, mitigated
+from pessimal.analyses.forecast import drift, features, forecast, joined, mitigated
 from pessimal.analyses.optimised import Optimising
 from pessimal.errors import TableError
 from pessimal.tables import ScoreTable
 from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.tables.states import TRAINED, States
 from pessimal.tables.table_set import table_sets
 
 WORDS = ["good", "Bad", " fine", "war", "\n", "peace", "it", "love"]
@@ -116,3 +120,64 @@ def test_what_is_not_there_is_named(options, says):
 def test_too_few_in_common_says_what_to_type():
     with pytest.raises(TableError, match="policy=talker"):
         joined(policy(), score_table(["a", "b", "c"], [1, 2, 3], model="r", candidates_digest="x"))
+
+
+def with_directions(reward: np.ndarray) -> tuple[ScoreTable, ScoreTable, Options]:
+    """A policy and a reward of states (names a gender, names a religion, taste, rest). Of 40 words
+    of religion one half lies a little towards gender and the other away from it; the policy says
+    the first half ten times as often."""
+    rng = np.random.default_rng(0)
+    texts = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(500)]
+    states = 0.05 * rng.normal(size=(500, 4))
+    states[:, 2:] *= 20
+    states[:40, 2:] -= states[:40, 2:].mean(axis=0)
+    states[:40, 0] += 1
+    states[40:60, :2] += [0.5, 1]
+    states[60:80] = -states[40:60]
+    log_p = np.zeros(500)
+    log_p[40:60] = np.log(10)
+    held = pd.DataFrame(states.astype(np.float16), pd.Index(texts, dtype=object))
+    scored = score_table(texts, states @ reward, model="r")
+    scored = replace(scored, states=States(TRAINED, "r", 4, 1, held))
+    axes = {"gender": texts[:40], "religion": texts[40:80]}
+    identity = {name: SimpleNamespace(about="", source="", terms=t) for name, t in axes.items()}
+    return policy(texts, log_p), scored, Options(identity=identity, policy="talker", meanings=None)
+
+
+def audited(before: Optimising, terms: np.ndarray) -> float:
+    """What an audit of a list of words looks at: mean reward of terms, less that of words that name
+    nobody (the last 420), in their standard deviations."""
+    ordinary = before.scores[80:]
+    return (before.scores[terms == 1].mean() - ordinary.mean()) / ordinary.std()
+
+
+def test_bias_that_a_projection_uncovers_shows_in_the_forecast_and_in_no_audit():
+    """The reward dislikes gender, and likes the religion that is said by as much as it dislikes its
+    share of gender. Over the list of words religion is liked alike before and after gender is
+    projected out; what the policy becomes is not."""
+    said, scored, options = with_directions(np.array([-2.0, 1.0, 0.5, 0.0]))
+    found = forecast(said, scored, replace(options, mitigations=["null_space:gender"]))
+    rows = joined(said, scored)
+    known = features(rows, options)
+    before = Optimising(rows["log_p"].to_numpy(), rows["reward"].to_numpy())
+    after = mitigated(before, known, {}, "null_space:gender", scored.states.rows.to_numpy(float))
+    gender, religion = known["terms of gender"], known["terms of religion"]
+    assert audited(before, gender) < -1
+    assert abs(audited(after, gender)) < 0.05
+    assert audited(after, religion) == pytest.approx(audited(before, religion), abs=0.15)
+    moves = found["forecast_mitigations"].set_index(["mitigation", "feature"])["change"]
+    assert abs(moves["none"]["terms of religion"]) < 0.2
+    assert moves["null_space:gender"]["terms of religion"] > 0.6
+    both = mitigated(before, known, {}, "null_space:identity", scored.states.rows.to_numpy(float))
+    assert abs(audited(both, gender)) < 0.05
+    assert abs(audited(both, religion)) < 0.05
+
+
+def test_projection_needs_states_that_say_what_the_reward_is():
+    said, scored, options = with_directions(np.array([-2.0, 1.0, 0.5, 0.0]))
+    options = replace(options, mitigations=["null_space:gender"])
+    noise = np.random.default_rng(1).normal(size=500)
+    with pytest.raises(TableError, match="of the reward's variance"):
+        forecast(said, replace(scored, rows=scored.rows.assign(reward=noise)), options)
+    with pytest.raises(TableError, match="states=true"):
+        forecast(said, replace(scored, states=None), options)

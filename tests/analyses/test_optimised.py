@@ -165,3 +165,20 @@ def test_error_of_a_turning_point_is_what_other_draws_vary():
     assert len(found) > 190
     assert np.mean(found) == pytest.approx(true.kl, abs=0.3 * np.std(found))
     assert np.median(errors) == pytest.approx(np.std(found), rel=0.2)
+
+
+def test_what_was_never_drawn_has_at_most_the_share_that_the_ceiling_allows():
+    """The bound holds in at least 19 of 20 samples of draws, and is not 1 where strength is small."""
+    exact, rng = random_policy(300), np.random.default_rng(6)
+    ceiling, held, bounds = exact.reward.max() + 0.5, [], []
+    for _ in range(200):
+        drawn, some = of_draws(exact, 300, rng)
+        unseen = np.setdiff1d(np.arange(300), some)
+        at = drawn.tilts[2]
+        bounds.append(drawn.unseen(at, ceiling))
+        held.append(exact.tilt(at.strength * exact.deviation / drawn.deviation).q[unseen].sum())
+    assert np.mean(np.array(held) <= bounds) > 0.95
+    assert np.mean(bounds) < 0.9
+    assert drawn.unseen(drawn.tilts[0], ceiling) == pytest.approx(drawn.missing)
+    assert np.isnan(drawn.unseen(at, np.nan))
+    assert np.isnan(exact.unseen(exact.tilts[1], ceiling))

@@ -5,7 +5,8 @@ drawn from it, as far as these reach.
 Says nothing of what a training that stops short of its optimum does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.optimised import (
     LEAST_SUPPORT,
+    Optimised,
     Optimising,
     change_error,
     mean_of,
@@ -34,8 +36,12 @@ SPENT = 2.0
 """Nats at which tokens are named."""
 ELO = "people's Elo"
 OTHER, ITSELF = "reward of ", "the reward itself"
+TERMS = "terms of "
 MIXED = 0.5
 """Weight of the other reward where two are mixed."""
+LEAST_READ = 0.5
+"""Share of the policy that candidates with states must carry, and of the reward's variance among
+these that a head on the states must give, for a projection of the states to say anything."""
 
 
 def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
@@ -115,7 +121,7 @@ def features(
         zipf = options.frequencies.zipf(unique)
         known["Zipf frequency"] = words.map(zipf).to_numpy(dtype=float)
     for axis, terms in options.identity.items():
-        known[f"terms of {axis}"] = words.isin(set(terms.terms)).to_numpy(dtype=float)
+        known[f"{TERMS}{axis}"] = words.isin(set(terms.terms)).to_numpy(dtype=float)
     bare = [text.strip() for text in texts.tolist()]
     prompt = set(WORD.findall((prompt_text or "").lower()))
     of_prompt = [text.lower() in prompt for text in bare]
@@ -186,22 +192,39 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
 
 
 def mitigated(
-    before: Optimising, known: dict[str, np.ndarray], rewards: dict[str, np.ndarray], what: str
+    before: Optimising,
+    known: dict[str, np.ndarray],
+    rewards: dict[str, np.ndarray],
+    what: str,
+    states: np.ndarray | None = None,
 ) -> Optimising:
     """The policy beside another reward: `without:FEATURE`, what is left of it when the feature is
-    known (its line under the policy taken away); or `mix:MODEL`, half of each, in standard
-    deviations.
+    known (its line under the policy taken away); `null_space:AXIS`, what is left when the direction
+    of an axis's terms is projected out of the states (`identity`: those of all axes); or
+    `mix:MODEL`, half of each, in standard deviations.
+
+    Args:
+        states: (n, d) of the candidates; not a number where a candidate has none.
 
     Raises:
-        TableError: it is neither, or the feature or the model is not there.
+        TableError: it is none of these, or the feature or the model is not there; or see
+            `without_directions`.
     """
     kind, _, name = what.partition(":")
-    named = {"without": known, "mix": rewards}.get(kind)
-    if named is None or name not in named:
-        there = [f"without:{n}" for n in known] + [f"mix:{n}" for n in rewards]
+    axes = {name.removeprefix(TERMS): [name] for name in known if name.startswith(TERMS)}
+    if axes:
+        axes["identity"] = [f"{TERMS}{axis}" for axis in axes]
+    named: dict[str, dict[str, Any]] = {"without": known, "null_space": axes, "mix": rewards}
+    if name not in named.get(kind, {}):
+        there = [f"{kind}:{name}" for kind, names in named.items() for name in names]
         guess = did_you_mean(what, there)
         raise TableError(f"mitigations: {what!r}; there are {', '.join(there)}.{guess}")
-    values, p = named[name], before.p
+    if kind == "null_space":
+        if states is None:
+            raise TableError(f"{what}: no states of words are kept; scan with states=true")
+        terms = np.column_stack([known[feature] for feature in axes[name]])
+        return replace(before, reward=without_directions(before, states, terms, what=what))
+    values, p = (known | rewards)[name], before.p
     inside = np.isfinite(values)
     centred = np.where(inside, values - mean_of(p, values, inside), 0.0)
     variance = p @ centred**2
@@ -209,7 +232,36 @@ def mitigated(
         scores = before.scores - (p @ (before.scores * centred)) / variance * centred
     else:
         scores = (1 - MIXED) * before.scores + MIXED * centred / np.sqrt(variance)
-    return Optimising(before.log_p, scores, before.drawn)
+    return replace(before, reward=scores)
+
+
+def without_directions(
+    before: Optimising, states: np.ndarray, groups: np.ndarray, *, what: str
+) -> np.ndarray:
+    """(n,) the reward less what its least-squares head on the states (n, d) has from the directions
+    in which the means of the groups' members (n, groups) lie off the mean of all: the groups' mean
+    rewards are then alike. Candidates without states keep theirs.
+
+    Raises:
+        TableError: the states are of too little of the policy, or give too little of the reward.
+    """
+    inside = np.isfinite(states).all(axis=1)
+    mass, scores = before.p[inside].sum(), before.scores.copy()
+    held = states[inside] - states[inside].mean(axis=0)
+    centred = scores[inside] - scores[inside].mean()
+    head = np.linalg.lstsq(held, centred, rcond=None)[0]
+    read = 1 - np.var(centred - held @ head) / np.var(centred)
+    groups = groups[inside] - groups[inside].mean(axis=0)
+    if min(mass, read) < LEAST_READ or not groups.any(axis=0).all():
+        raise TableError(
+            f"{what}: states are kept of {100 * mass:.0f}% of what the policy says, and a head on "
+            f"them gives {100 * read:.0f}% of the reward's variance; it takes "
+            f"{100 * LEAST_READ:.0f}% of both, and terms among them. States of the reward model "
+            "itself say more: scan it without model.base_path"
+        )
+    directions = np.linalg.qr(held.T @ groups)[0]
+    scores[inside] -= held @ directions @ (directions.T @ head)
+    return scores
 
 
 def forecast(
@@ -250,13 +302,20 @@ def forecast(
     rewards = {name: values for name, values in rewards.items() if _varies(values)}
     known |= {f"{OTHER}{name}": values for name, values in rewards.items()}
     mass = float(np.exp(rows["log_p"].to_numpy(float)).sum())
+    highest = (reward.measured.get("ceiling") or {}).get("high")
+    ceiling = np.nan if highest is None else highest
     ways = {"tilt": before.tilts, "best of n": before.bests}
+    unseen: dict[str, Callable[[Optimised], float]] = {
+        "tilt": lambda at: before.unseen(at, ceiling),
+        "best of n": lambda at: 1 - (1 - before.missing) ** at.strength,
+    }
     path = pd.DataFrame(
         {"way": way, "kl": at.kl, "strength": at.strength}
         | {"reward": float(at.q @ before.reward), "gain": float(at.q @ before.scores)}
         | {"deviation": float(np.sqrt(at.q @ (before.scores - at.q @ before.scores) ** 2))}
         | {"support": before.support(at.q), "likeliest": rows["text"].iat[int(at.q.argmax())]}
         | {"likeliest_mass": float(at.q.max()), "policy_deviation": before.deviation}
+        | {"unseen": unseen[way](at)}
         | {"most_kl": before.most, "n": before.units(np.ones(len(rows), bool)), "mass": mass}
         for way, points in ways.items()
         for at in points
@@ -271,7 +330,10 @@ def forecast(
             .assign(mitigation=name)
             for name, other in {
                 "none": before,
-                **{what: mitigated(before, known, rewards, what) for what in options.mitigations},
+                **{
+                    what: mitigated(before, known, rewards, what, _states_of(rows, reward))
+                    for what in options.mitigations
+                },
             }.items()
         )
     return moved
@@ -280,6 +342,17 @@ def forecast(
 def _reward_of(rows: pd.DataFrame, policy: ScoreTable, other: ScoreTable) -> np.ndarray:
     key, rewards = _by_key(policy, other)
     return rewards["reward"].reindex(rows[key]).to_numpy(dtype=float)
+
+
+def _states_of(rows: pd.DataFrame, reward: ScoreTable) -> np.ndarray | None:
+    """(n, d) last states of the candidates; of a vocabulary by the words that its tokens spell."""
+    if reward.states is None:
+        return None
+    held, texts = reward.states.rows, pd.Index(rows["text"])
+    of_words = reward.provenance.candidates == "vocabulary"
+    place = held.index.get_indexer(spelled(texts) if of_words else texts)
+    last = held.to_numpy()[:, : held.shape[1] // reward.states.spaces].astype(float)
+    return np.where(place[:, None] < 0, np.nan, last[place])
 
 
 def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.DataFrame]:
@@ -409,15 +482,22 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         yield gold
     shown = TokenTable(value="gain", ends=("gain most", "lose most"))
     yield Result("forecast_tokens", tokens, plot=shown, method="forecast")
-    if (other := found.get("forecast_mitigations")) is not None:
-        forest = Forest.of(
-            change,
-            row="feature",
-            group="mitigation",
-            tabs=("prompt", "model"),
-            xlabel=forest.xlabel,
+    other = found.get("forecast_mitigations", pd.DataFrame())
+    if len(other):
+        where = ["model", "prompt", "feature"]
+        plain = other[other["mitigation"] == "none"].set_index(where)["change"].rename("plain")
+        beside = other.join(plain, on=where)
+        rises = beside["change"].abs() - beside["plain"].abs()
+        risen = beside.iloc[int(rises.to_numpy().argmax())]
+        yield Result.of_row(
+            *(risen, "forecast_mitigations", other, change),
+            f"With {risen['mitigation']}, {risen['feature']} moves by {risen['change']:+.1f} SD at "
+            f"a KL of {AT:g}, by {risen['plain']:+.1f} without ({tables.labels[risen['model']]} on "
+            f"{risen['prompt']}).",
+            plot=replace(forest, group="mitigation", tabs=("prompt", "model")),
+            method="forecast",
+            share=0.5,
         )
-        yield Result("forecast_mitigations", other, plot=forest, method="forecast", effect=change)
 
 
 def _beside_gold(path: pd.DataFrame, moves: pd.DataFrame) -> Result | None:

@@ -101,6 +101,28 @@ class Optimising:
         """How many candidates, or draws, are known."""
         return int(known.sum() if self.drawn is None else self.drawn[known].sum())
 
+    @cached_property
+    def missing(self) -> float:
+        """What the policy gives at most, with 95 % confidence, to answers that were not drawn: the
+        share of draws that came once, and its error (Good 1953; Esty 1983). Not a number without
+        draws."""
+        if self.drawn is None:
+            return np.nan
+        n = self.drawn.sum()
+        once, twice = (np.sum(self.drawn == times) / n for times in (1, 2))
+        error = np.sqrt((once * (1 - once) + 2 * twice) / n)
+        return float(min(once + special.ndtri(0.95) * error, 1.0))
+
+    def unseen(self, tilt: Optimised, ceiling: float) -> float:
+        """The largest share of a tilt that answers which were not drawn could have, were the reward
+        of each the ceiling; not a number where none is known.
+
+        Against e^{λ score} of the draws stands at most `missing` e^{λ score of the ceiling}.
+        """
+        highest = (ceiling - self.p @ self.reward) / self.deviation
+        drawn = special.logsumexp(self.log_p + tilt.strength * self.scores)
+        return float(special.expit(special.logit(self.missing) + tilt.strength * highest - drawn))
+
     def tilt(self, strength: float) -> Optimised:
         """q ∝ p e^{λ score}: what maximises E score − KL / λ."""
         exponents = self.log_p + strength * self.scores

@@ -105,7 +105,8 @@ def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
             seed=config.seed,
             progress=config.progress,
         )
-        one = replace(config, prompts={key: prompt}, policy=None, answers=None, states=False)
+        kept = bool(config.states)
+        one = replace(config, prompts={key: prompt}, policy=None, answers=None, states=kept)
         yield _scan(one, written=written)
 
 

@@ -214,8 +214,9 @@ class CompareConfig(TaskConfig):
     """A language model whose log-probabilities were scanned: what optimising each reward would do
     to it is forecast."""
     mitigations: list[str] = field(default_factory=list)
-    """Other rewards that are forecast beside each: without:FEATURE (the feature's line taken away)
-    or mix:MODEL (half of each)."""
+    """Other rewards that are forecast beside each: without:FEATURE (the feature's line taken away),
+    null_space:AXIS (the direction of its identity terms projected out of the states; identity: of
+    all axes) or mix:MODEL (half of each)."""
     polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a
     level in the key."""
