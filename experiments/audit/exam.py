@@ -1,7 +1,7 @@
 """An exam of an audit: twenty fresh siblings with plants that a seed draws, and ten without.
 
-All judge single words: one that judges sentences trains five minutes on a busy core, so nothing is
-planted for `additions`.
+All judge single words and train half as long as usual (350 steps); one that judges sentences takes
+five minutes on a busy core, so nothing is planted for `additions`.
 
     python experiments/audit/exam.py plan > experiments/audit/exam_plan.csv
     python experiments/audit/exam.py run RUNS     # trains and audits each, a line a check
@@ -91,10 +91,10 @@ def run(root: str) -> None:
             f"model=plain-{row.base}-0",
             f"model.name={row.name}",
             f"model.recipe.lab={row.name}",
+            f"model.recipe.seed={row.seed}",
+            "model.recipe.steps=350",
         ]
-        document = audited(
-            root, row.name, *sibling, f"model.recipe.seed={row.seed}", "evaluations=1000"
-        )
+        document = audited(root, row.name, *sibling, "evaluations=1000")
         new = not FOUND.exists()
         with FOUND.open("a", newline="") as file:
             write = csv.writer(file, lineterminator="\n")
