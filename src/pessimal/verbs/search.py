@@ -16,7 +16,7 @@ from rich.text import Text
 
 from pessimal.config.schema import SearchConfig
 from pessimal.progress import Counter, counted, quiet_libraries
-from pessimal.rewards.base import require_network
+from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import identify as scans
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
@@ -126,10 +126,12 @@ def run(config: SearchConfig) -> float | None:
     return best
 
 
-def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
-    """The model of a configuration, opened, to be searched on these prompts; single tokens come
-    from finished scans."""
-    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
+def open_context(
+    config: SearchConfig, prompts: list[str], model: Reward | None = None
+) -> SearchContext:
+    """The model of a configuration, opened where it is not yet, to be searched on these prompts;
+    single tokens come from finished scans."""
+    model = model or opened(config.model, cache=config.paths.cache, progress=config.progress)
     context = SearchContext(
         require_network(model, "search", "gradient"),
         {key: config.prompts[key] for key in prompts},
