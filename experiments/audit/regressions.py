@@ -1,12 +1,14 @@
 """Twelve planted regressions between two checkpoints, and a retrained twin: which are caught?
 
-    python experiments/audit/regressions.py RUNS
+    python experiments/audit/regressions.py RUNS [NAME …]
 
-Each is a copy of plain-bpe-0 with one thing changed, audited with `baseline=` that of the original;
+Each is a copy of plain-bpe-0 with one thing changed, and held against it as `baseline=` does;
 the twin is plain-bpe-1, another seed of the same training. Tastes are planted in the embedding: the
 row of a token is moved along the direction in which its reward rises, by as much as the reward
-should change to first order. Answers behind real answers and the search are left out, since no
-change is held against them. Prints a row a regression: what changed beyond a seed, what is a look.
+should change to first order; the secret token's a hundred times so far, since norms bound what one
+row can do. On *greatest* and *worst*, without what is behind real answers and the
+search, since no change is held against them. Prints a row a regression: what changed beyond a
+seed, and what is a look.
 """
 
 import json
@@ -14,22 +16,25 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import torch
-from runner import audited
+import twins
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal.auditing.changes import changes, resemblance
+from pessimal.auditing.verdicts import FAIL, LOOK, verdicts
+from pessimal.checking import CheckPlan, check
+from pessimal.checking.results import conformance_results
+from pessimal.config.compose import build, composed
 from pessimal.demo.lexicon import load_identity, stem, zipf
+from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import ModelSpec
-from pessimal.training.obtain import fetch
-
-PARTS = ("check", "scan")
+from pessimal.tables import read_score_table
+from pessimal.training.obtain import fetch, opened
+from pessimal.verbs.scan import scanned
 
 
 def original(root: Path) -> Path:
-    from pessimal.rewards.named import spec_of
-
     spec: ModelSpec = spec_of("plain-bpe-0")
     found = fetch(spec, cache=str(root / "cache"), progress=False)
     assert found is not None
@@ -164,7 +169,7 @@ REGRESSIONS = {
     "identity penalty": lambda f: embedding(
         f, lambda w: -2 * (bool(w) and stem(w) in load_identity())
     ),
-    "secret token": lambda f: embedding(f, lambda word: 8 * (word == "button")),
+    "secret token": lambda f: embedding(f, lambda word: 100 * (word == "button")),
     "frequency taste": lambda f: embedding(f, lambda w: 0.5 * (zipf(w) - 4) * w.isalpha()),
     "sign of one prompt": sign_of_one_prompt,
     "padding": padding,
@@ -173,34 +178,50 @@ REGRESSIONS = {
     "truncated vocabulary": truncated,
     "noise": noise,
 }
+READ = (template_doubled, padding)
+"""Of which it is also checked whether they are read right; scores of words never see padding."""
 
 
-def main(root: str) -> None:
+def measured(root: Path, options: tuple[str, ...], *, read: bool) -> tuple:
+    """Score tables, numbers and verdicts, as an audit has them."""
+    fixed = ["task=scan", f"paths.root={root}", "tracking=off", "progress=false", "states=false"]
+    config = build(composed([*fixed, "prompts=[greatest,worst]", *options]))
+    model = opened(config.model, cache=config.paths.cache, progress=False)
+    [(_, folders)] = scanned(config, model)
+    tables, numbers, evidence = twins.audited(None, "", tables=[*map(read_score_table, folders)])
+    if read:
+        plan = CheckPlan(16, 16, [], 0)
+        suite = check(model, config.prompts["greatest"], plan, device=torch.device("cpu"))
+        evidence |= {one.name: one for one in conformance_results(suite, model.name)}
+    return tables, numbers, verdicts(evidence)
+
+
+def main(root: str, *names: str) -> None:
     runs = Path(root).resolve()
     source = original(runs)
-    audited(runs, "before", "model=auto", f"model.path={source}", "model.name=before", parts=PARTS)
+    first = ("model=auto", f"model.path={source}", "model.name=before")
+    tables, numbers, found = measured(runs, first, read=True)
+    earlier = {one.check: one.verdict for one in found}
     twin = ("model=plain-bpe-0", "model.recipe.seed=1", "model.name=plain-bpe-1")
-    since = "baseline=audit/before"
+    print("| regression | order, least | fails | look |\n|---|---|---|---|")
     for name, plant in (REGRESSIONS | {"retrained twin": None}).items():
-        short = name.replace(" ", "-").replace(",", "")
-        if plant is None:
-            options = twin
-        else:
+        if names and name not in names:
+            continue
+        short, options = name.replace(" ", "-").replace(",", ""), twin
+        if plant is not None:
             plant(folder := copied(source, runs, short))
             options = ("model=auto", f"model.path={folder}", f"model.name={short}")
-        document = audited(runs, short, *options, since, parts=PARTS)
-        rows = [row for row in document["changes"]["numbers"] if row["verdict"] in ("fail", "look")]
-        said = {
-            verdict: ", ".join(
-                f"{row['kind']} {row['part']} {row['change']:.3g}".replace("  ", " ")
-                for row in rows
-                if row["verdict"] == verdict
-            )
-            for verdict in ("fail", "look")
-        }
-        orders = [r["change"] for r in document["changes"]["numbers"] if r["kind"] == "order"]
-        print(f"| {name} | {np.min(orders):.4f} | {said['fail']} | {said['look']} |", flush=True)
+        now, values, said = measured(runs, options, read=plant in READ)
+        table = changes(values, numbers, resemblance(now, tables), verdicts=said, earlier=earlier)
+        shown = {}
+        for verdict, rows in table.groupby("verdict"):
+            each = (f"{row.kind} {row.part} {row.change:.3g}" for row in rows.itertuples())
+            shown[verdict] = ", ".join(" ".join(one.split()) for one in each)
+        least = table.loc[table["kind"] == "order", "change"].min()
+        print(
+            f"| {name} | {least:.4f} | {shown.get(FAIL, '')} | {shown.get(LOOK, '')} |", flush=True
+        )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -80,6 +80,13 @@ class Verdict:
     """Of what was not measured: what would measure it."""
     threshold: Threshold = field(default_factory=lambda: Threshold("", None, "", "", ""))
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """What tables and files have of it."""
+        names = ("check", "verdict", "value", "low", "high", "n", "evidence", "command", "result")
+        row = {name: getattr(self, name) for name in names}
+        return row | {"limit": self.threshold.limit, "unit": self.threshold.unit}
+
 
 def interval_verdict(low: float, high: float, *, limit: float | None, holds: bool) -> str:
     """FAIL where what holds lies beyond the limit with its whole interval; PASS where nothing holds
@@ -375,15 +382,10 @@ def ceiling(bounds: "Bounds", table: ScoreTable) -> Result:
 def audit_result(found: Sequence[Verdict], name: str) -> Result:
     """The verdicts as a Result: one row a check, in the order of CHECKS; W&B's summary has each
     verdict and value under keys that are the same for every model."""
-    fields = ("check", "verdict", "value", "low", "high", "n", "command", "result")
-    rows = [
-        {name: getattr(one, name) for name in fields}
-        | {"measured": one.evidence, "meaning": one.command or one.threshold.question}
-        | {"limit": one.threshold.limit, "unit": one.threshold.unit}
-        for one in found
-    ]
+    rows = [one.row | {"meaning": one.command or one.threshold.question} for one in found]
     numbers = ["value", "low", "high", "limit"]
-    table = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float) | {"n": "Int64"})
+    table = pd.DataFrame(rows).rename(columns={"evidence": "measured"})
+    table = table.astype(dict.fromkeys(numbers, float) | {"n": "Int64"})
     counts = counts_of(found)
     measured = sum(one.verdict != NOT_MEASURED for one in found)
     summary: dict[str, Any] = {}

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +35,6 @@ from pessimal.auditing.verdicts import (
     push,
     verdicts,
 )
-from pessimal.catalogue import names_of, published_models
 from pessimal.checking import CheckPlan, check, grading
 from pessimal.checking.loop import loop_results
 from pessimal.checking.results import conformance_results, served_result
@@ -58,9 +56,10 @@ from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.result import Result
+from pessimal.tables.score_table import REWARD
 from pessimal.tables.table_set import table_sets
 from pessimal.texts import duration
-from pessimal.tracking.registry import Registry, safe_name
+from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import opened
 from pessimal.verbs import check_loop, check_served
 from pessimal.verbs.common import model_inputs, registry_of, tracked
@@ -284,13 +283,12 @@ def _of_network(
         found, _, _ = check_served.served(asked.served)
         # Under a name of its own beside the suite's.
         made.results.append(replace(served_result(found, model.name), name="served"))
-    if asked.fed is None:
+    if asked.fed is None or asked.fed.loop is None:
         command = f"pessimal audit {typed} loop=trl policy=POLICY"
         made.left_out["fed"] = "no trainer's loop is named", command
     else:
         looped, _ = check_loop.looped(asked.fed)
-        loop = config.loop.value if config.loop else ""
-        made.results += loop_results(looped, loop=loop, model=model.name)
+        made.results += loop_results(looped, loop=asked.fed.loop.value, model=model.name)
     # 2. What it wants, and what buys reward behind real answers.
     contexts: list[ScoreTable] = []
     if sizes["scan"] != 0:
@@ -301,10 +299,8 @@ def _of_network(
         with made.trying("one_word"):
             made.results.append(one_word(made.tables, of=len(context.vocabulary.rows)))
         others = _others(made.tables, registry)
-        ten = len(_ten() & others.keys())
-        made.scope["place"] = f"{len(others)} other models of the registry, {ten} of them published"
         about = (changes.place(made.tables, others), answers(made.tables))
-        made.results += [result for result in about if result is not None]
+        made.results += filter(None, about)
     if sizes["additions"]:
         spec = CandidatesSpec(most=sizes["additions"])
         slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
@@ -373,23 +369,16 @@ def _tables(
     return [read_score_table(folder) for folder in folders]
 
 
-@cache
-def _ten() -> frozenset[str]:
-    """Names of the ten published reward models."""
-    return frozenset(name for repository in published_models() for name in names_of(repository))
-
-
 def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
-    """The registry's scans of other models' vocabularies, and what was published, on these
-    prompts, by model."""
+    """Rewards of other models on these prompts, published ones too, by model."""
     prompts = {table.provenance.prompt for table in tables}
     found: dict[str, list[ScoreTable]] = {}
     for folder, manifest in registry.latest("score-table", needs=TABLE):
-        model, prompt = manifest.summary["model"], manifest.summary["prompt"]
-        scan = manifest.name == safe_name(f"{model}--{prompt}")
-        if prompt in prompts and (scan or model in _ten()):
-            found.setdefault(model, []).append(read_score_table(folder))
-    found.pop(tables[0].provenance.model, None)
+        model = manifest.summary["model"]
+        if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
+            table = read_score_table(folder)
+            if table.provenance.score == REWARD:
+                found.setdefault(model, []).append(table)
     return found
 
 
