@@ -269,7 +269,8 @@ def _of_network(
     for part, command in commands.items():
         late = f"does not fit into the budget: about {duration(scope.seconds[part])} at least"
         if sizes[part] == 0:
-            made.left_out |= dict.fromkeys(NEEDS[part], (late, command))
+            judged = ("answers",) if part == "scan" and model.spec.kind is Kind.judge else ()
+            made.left_out |= dict.fromkeys((*NEEDS[part], *judged), (late, command))
     # 1. Read, served and fed right.
     if n := sizes["check"]:
         device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
