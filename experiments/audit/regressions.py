@@ -112,12 +112,12 @@ def padding(folder: Path) -> None:
 
 
 def truncated(folder: Path) -> None:
-    """The last thousand rows of the embedding are gone."""
+    """The last hundred rows of the embedding are gone."""
 
     def cut(tensors):
         rows = tensors["model.embed_tokens.weight"]
-        tensors["model.embed_tokens.weight"] = rows[:-1000].clone()
-        edit(folder, "config.json", vocab_size=len(rows) - 1000)
+        tensors["model.embed_tokens.weight"] = rows[:-100].clone()
+        edit(folder, "config.json", vocab_size=len(rows) - 100)
 
     weights(folder, cut)
 

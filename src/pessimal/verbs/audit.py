@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from pessimal.analyses import all_analyses, compare
 from pessimal.auditing import changes, exports
@@ -80,7 +81,9 @@ evaluations of the smallest search."""
 PASSES = 12
 """Times that a check runs whole inputs, in batches or one by one; loading is reckoned with it."""
 WHOLE = 4
-"""Whole inputs that are timed."""
+"""Tokens, and whole inputs, that are timed."""
+QUICK = 0.02
+"""Seconds of a single token below which many are timed."""
 POLICY = 50_000
 """Texts that a policy's vocabulary is reckoned as."""
 NEEDS = {
@@ -346,14 +349,21 @@ def _scope(
     asks: dict[str, Any] = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
     scans = identify_all(context.model, config.prompts, candidates=words, **asks)
     done = [registry.find("score-table", one.key()) is not None for one in scans]
-    rate, few = context.token_rate(), context.allowed.nonzero()[:WHOLE]
+    few = context.allowed.nonzero()[:WHOLE]
     scorer = context.scorer(next(iter(config.prompts)), context.dtype)
-    began = time.perf_counter()
-    scorer.own_rewards(few)
+
+    def seconds(rewards: Callable[[Tensor], Any]) -> float:
+        rewards(few[:1])  # as the first call of a network is slower
+        began = time.perf_counter()
+        rewards(few)
+        return (time.perf_counter() - began) / len(few)
+
+    single = seconds(scorer.rewards)
     return fitting(
         config,
-        rate=rate,
-        whole=(time.perf_counter() - began) / len(few),
+        # A few of a small network say little, and many of a large one take a budget's time.
+        rate=context.token_rate() if single < QUICK else 1 / single,
+        whole=seconds(scorer.own_rewards),
         vocabulary=len(words.rows),
         is_scanned=all(done) and not config.force,
         scans=SCANS if baseline is None else (baseline.tokens,),
