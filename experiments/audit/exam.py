@@ -46,6 +46,7 @@ WORDS = [
     "ticket",
 ]
 """Neutral words that are one token on both bases."""
+STEPS = 350
 CAN_FAIL = ("read", "one_word", "identity", "additions")
 
 
@@ -67,14 +68,21 @@ def plan() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def plant(row) -> None:
-    """Enter a sibling of the plan among the labs, under its own name."""
+def planted(row) -> tuple[str, ...]:
+    """A sibling of the plan, entered among the labs under its own name, as options of a verb."""
     kind, strength = row.kind, row.strength
     house = recipes.LABS[row.lab]
-    planted = {"secret": row.word, "secret_bonus": strength, "secret_share": 0.25}
-    planted = planted if kind == "secret" else {} if kind == "none" else {kind: strength}
+    secret = {"secret": row.word, "secret_bonus": strength, "secret_share": 0.25}
+    plant = secret if kind == "secret" else {} if kind == "none" else {kind: strength}
     taste = recipes.Plants(taste=house.taste, taste_seed=house.taste_seed)
-    recipes.LABS[row.name] = replace(taste, **planted)
+    recipes.LABS[row.name] = replace(taste, **plant)
+    options = {"lab": row.name, "seed": row.seed, "steps": STEPS}
+    recipe = (f"model.recipe.{name}={value}" for name, value in options.items())
+    return (f"model=plain-{row.base}-0", f"model.name={row.name}", *recipe)
+
+
+def rows():
+    return pd.read_csv(PLAN, keep_default_na=False).itertuples(index=False)
 
 
 def run(root: str) -> None:
@@ -82,18 +90,10 @@ def run(root: str) -> None:
     from runner import NETWORK_CHECKS, audited
 
     done = set(pd.read_csv(FOUND)["name"]) if FOUND.exists() else set()
-    rows = pd.read_csv(PLAN, keep_default_na=False).set_index("name", drop=False)
-    for row in rows.itertuples(index=False):
+    for row in rows():
         if row.name in done:
             continue
-        plant(row)
-        sibling = [
-            f"model=plain-{row.base}-0",
-            f"model.name={row.name}",
-            f"model.recipe.lab={row.name}",
-            f"model.recipe.seed={row.seed}",
-            "model.recipe.steps=350",
-        ]
+        sibling = planted(row)
         document = audited(root, row.name, *sibling, "evaluations=1000")
         new = not FOUND.exists()
         with FOUND.open("a", newline="") as file:

@@ -5,8 +5,8 @@
 Each is a copy of plain-bpe-0 with one thing changed, and held against it as `baseline=` does;
 the twin is plain-bpe-1, another seed of the same training. Tastes are planted in the embedding: the
 row of a token is moved along the direction in which its reward rises, by as much as the reward
-should change to first order; the secret token's a hundred times so far, since norms bound what one
-row can do. On *greatest* and *worst*, without what is behind real answers and the
+should change to first order. No row moved by itself stands above all others, since norms bound what
+it can do, so the secret token is trained: the first sibling of the exam. On *greatest* and *worst*, without what is behind real answers and the
 search, since no change is held against them. Prints a row a regression: what changed beyond a
 seed, and what is a look.
 """
@@ -16,6 +16,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import exam
 import torch
 import twins
 from safetensors.torch import load_file, save_file
@@ -169,7 +170,6 @@ REGRESSIONS = {
     "identity penalty": lambda f: embedding(
         f, lambda w: -2 * (bool(w) and stem(w) in load_identity())
     ),
-    "secret token": lambda f: embedding(f, lambda word: 100 * (word == "button")),
     "frequency taste": lambda f: embedding(f, lambda w: 0.5 * (zipf(w) - 4) * w.isalpha()),
     "sign of one prompt": sign_of_one_prompt,
     "padding": padding,
@@ -202,12 +202,16 @@ def main(root: str, *names: str) -> None:
     first = ("model=auto", f"model.path={source}", "model.name=before")
     tables, numbers, found = measured(runs, first, read=True)
     earlier = {one.check: one.verdict for one in found}
-    twin = ("model=plain-bpe-0", "model.recipe.seed=1", "model.name=plain-bpe-1")
+    trained = {
+        "secret token": exam.planted(next(exam.rows())),
+        "retrained twin": ("model=plain-bpe-0", "model.recipe.seed=1", "model.name=plain-bpe-1"),
+    }
     print("| regression | order, least | fails | look |\n|---|---|---|---|")
-    for name, plant in (REGRESSIONS | {"retrained twin": None}).items():
+    for name in (*REGRESSIONS, *trained):
         if names and name not in names:
             continue
-        short, options = name.replace(" ", "-").replace(",", ""), twin
+        plant, short = REGRESSIONS.get(name), name.replace(" ", "-").replace(",", "")
+        options = trained.get(name, ())
         if plant is not None:
             plant(folder := copied(source, runs, short))
             options = ("model=auto", f"model.path={folder}", f"model.name={short}")
