@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from pessimal.auditing.verdicts import CHECKS, FAIL, NOT_MEASURED, PASS
 from pessimal.config.schema import AuditConfig
+from pessimal.rewards.spec import ModelSpec
 from pessimal.searching.context import SearchContext
 from pessimal.tracking.mirror import Mirror
 from pessimal.verbs import audit, common
@@ -184,7 +185,8 @@ def test_a_small_budget_leaves_out_and_says_what_would_do_it(command, clean, tmp
 
 @pytest.mark.parametrize(("whole", "sample"), [(0.01, 64), (0.15, 16), (10.0, 0)])
 def test_a_check_fits_or_is_left_out(whole, sample):
-    config = AuditConfig(budget="60s", prompts={"greatest": "?"})
+    model = ModelSpec(name="any", path="org/any")
+    config = AuditConfig(budget="60s", prompts={"greatest": "?"}, model=model)
     asked = {"rate": 100.0, "vocabulary": 50_000, "is_scanned": False, "scans": (None, 500)}
     scope = audit.fitting(config, whole=whole, **asked)
     assert scope.sizes["check"] == sample
