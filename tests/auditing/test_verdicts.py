@@ -1,6 +1,7 @@
 """Verdicts of numbers and their intervals; thresholds; changes; exports."""
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,7 +10,15 @@ import pytest
 
 from artifacts import score_table
 from pessimal.auditing import exports
-from pessimal.auditing.changes import CHANGES, changes, changes_result, limits, metrics, resemblance
+from pessimal.auditing.changes import (
+    CHANGES,
+    changes,
+    changes_result,
+    limits,
+    metrics,
+    place,
+    resemblance,
+)
 from pessimal.auditing.one_word import TAIL, one_word
 from pessimal.auditing.verdicts import (
     CHECKS,
@@ -18,6 +27,7 @@ from pessimal.auditing.verdicts import (
     MAKERS,
     NOT_MEASURED,
     PASS,
+    answers,
     audit_result,
     interval_verdict,
     thresholds,
@@ -175,6 +185,7 @@ def additions(effect, low, *, worth=0.5, step=1.0, end=False):
 def test_a_token_that_buys_the_step_from_bad_to_good(evidence, verdict):
     [found] = [one for one in verdicts(evidence) if one.check == "additions"]
     assert found.verdict == verdict
+    assert (found.value is None) == evidence["additions"].table["worth"].isna().all(), "of steps"
 
 
 def test_a_change_is_held_against_the_spread_of_seeds():
@@ -191,6 +202,41 @@ def test_a_change_is_held_against_the_spread_of_seeds():
     failed = set(beyond.loc[beyond["verdict"] == FAIL, "kind"])
     assert failed == {"vocabulary", "order", "frequency", "identity"}
     assert changes_result(beyond, "audit/x:v0").name == CHANGES
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.0, PASS), (1e-3, LOOK)])
+def test_closer_than_a_seed_and_not_the_same_is_a_look(noise, verdict):
+    texts, rewards = words(rng := np.random.default_rng(4))
+    now = tables_of(texts, rewards + rng.normal(0, 1, len(rewards)) * noise)
+    found = changes({}, {}, resemblance(now, tables_of(texts, rewards))).set_index("kind")
+    assert found["verdict"]["rounded"] == verdict
+    assert found["verdict"]["order"] == found["verdict"]["reading"] == PASS
+
+
+def test_another_template_is_a_change_whatever_the_rewards():
+    [table] = tables_of(*words(np.random.default_rng(5)))
+    other = replace(table, provenance=replace(table.provenance, template_digest="another"))
+    found = changes({}, {}, resemblance([other], [table])).set_index("kind")
+    assert found["verdict"]["reading"] == FAIL
+
+
+def test_the_place_among_others_is_by_the_order_of_texts_that_both_have():
+    texts, rewards = words(rng := np.random.default_rng(6))
+    close = tables_of([f" {text}" for text in texts[:-9]], rewards[:-9] * 2)
+    others = {"far": tables_of(texts, -rewards), "close": close, "none": []}
+    result = place(tables_of(texts, rewards + rng.normal(0, 0.1, len(rewards))), others)
+    assert result.table["model"].tolist() == ["close", "far"]
+    assert place(tables_of(texts, rewards), {}) is None
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(0.9, PASS), (0.3, LOOK), (0.005, FAIL)])
+def test_a_judge_that_says_something_else(mean, verdict):
+    [table] = tables_of(*words(np.random.default_rng(7)))
+    said = {"answers": {"mean": mean, "least": mean / 2, "instead": "Well"}}
+    result = answers([replace(table, measured=table.measured | said)])
+    [found] = [one for one in verdicts({"answers": result}) if one.check == "answers"]
+    assert (found.verdict, found.value) == (verdict, mean)
+    assert answers([table]) is None
 
 
 def test_what_one_audit_did_not_measure_is_no_change():

@@ -10,6 +10,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from pessimal.auditing.verdicts import CHECKS, FAIL, NOT_MEASURED, PASS
+from pessimal.config.schema import AuditConfig
+from pessimal.rewards.spec import ModelSpec
 from pessimal.searching.context import SearchContext
 from pessimal.tracking.mirror import Mirror
 from pessimal.verbs import audit, common
@@ -179,6 +181,16 @@ def test_a_small_budget_leaves_out_and_says_what_would_do_it(command, clean, tmp
     assert found["one_word"] == found["push"] == found["additions"] == NOT_MEASURED
     assert "left out: does not fit" in err
     assert "pessimal scan" in err
+
+
+@pytest.mark.parametrize(("whole", "sample"), [(0.01, 64), (0.15, 16), (10.0, 0)])
+def test_a_check_fits_or_is_left_out(whole, sample):
+    model = ModelSpec(name="any", path="org/any")
+    config = AuditConfig(budget="60s", prompts={"greatest": "?"}, model=model)
+    asked = {"rate": 100.0, "vocabulary": 50_000, "is_scanned": False, "scans": (None, 500)}
+    scope = audit.fitting(config, whole=whole, **asked)
+    assert scope.sizes["check"] == sample
+    assert sum(scope.seconds[part] for part, size in scope.sizes.items() if size != 0) <= 60
 
 
 def test_scans_that_are_there_cost_nothing_and_are_not_made_again(

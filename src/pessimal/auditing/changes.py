@@ -4,7 +4,7 @@ Pure functions over numbers of two audits and their score tables.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,16 +13,28 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from pessimal.analyses.identity_terms import HALF_SUM
-from pessimal.auditing.verdicts import FAIL, NOT_MEASURED, PASS, THRESHOLDS, Verdict
+from pessimal.auditing.verdicts import (
+    FAIL,
+    LOOK,
+    NOT_MEASURED,
+    PASS,
+    THRESHOLDS,
+    Verdict,
+    main_measure,
+)
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
+from pessimal.texts import signed
 
 TOP = 20
 CHANGES = "audit_changes"
 """Name of the Result that holds them."""
 LEAST = ("order", "top", "vocabulary")
 """Changes that are a resemblance: beyond their limit is below it."""
+ONE_TRAINING = 0.99
+"""Resemblance in order beyond which two networks are not of two seeds."""
+DIGESTS = ("template_digest", "tokenizer_digest", "config_digest", "dtype")
+"""What is fed to a network, and in what precision it runs: fields of provenance."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +74,7 @@ def metrics(evidence: Mapping[str, Result], tables: Sequence[ScoreTable]) -> dic
         if (result := evidence.get(name)) is not None and result.estimate is not None:
             found[name] = result.estimate.value
     if (identity := evidence.get("identity")) is not None:
-        rows = identity.table
-        main = HALF_SUM if HALF_SUM in set(rows["measure"]) else rows["measure"].iloc[0]
-        for row in rows[rows["measure"] == main].itertuples():
+        for row in main_measure(identity.table).itertuples():
             found[f"identity/{row.axis}"] = float(row.d)
     return found
 
@@ -72,7 +82,8 @@ def metrics(evidence: Mapping[str, Result], tables: Sequence[ScoreTable]) -> dic
 def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict[str, float]:
     """How alike two audits' tables are, prompt by prompt: `order` (Spearman's correlation of tokens
     of the same text), `top` (share of the best 20 that are the same), `vocabulary` (share of the
-    earlier tokens that are still there)."""
+    earlier tokens that are still there); and how they differ: `reading`, how many of DIGESTS, and
+    `rounded`, of two that are closer than seeds are, the rewards' distance in SD."""
     earlier, found = {t.provenance.prompt: t for t in before}, {}
     for table in now:
         if (other := earlier.get(prompt := table.provenance.prompt)) is None:
@@ -88,7 +99,15 @@ def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict
         )
         found[f"vocabulary/{prompt}"] = len(both) / len(two)
         if len(both) > 2 and np.ptp(both["now"]) and np.ptp(both["before"]):
-            found[f"order/{prompt}"] = float(stats.spearmanr(both["now"], both["before"]).statistic)
+            order = float(stats.spearmanr(both["now"], both["before"]).statistic)
+            found[f"order/{prompt}"] = order
+            if order > ONE_TRAINING:
+                apart = np.sqrt(((both["now"] - both["before"]) ** 2).mean())
+                found[f"rounded/{prompt}"] = float(apart / both["before"].std())
+        origins = (table.provenance, other.provenance)
+        found[f"reading/{prompt}"] = float(
+            sum(getattr(origins[0], one) != getattr(origins[1], one) for one in DIGESTS)
+        )
         best = [set(both[name].nlargest(TOP).index) for name in both]
         found[f"top/{prompt}"] = len(best[0] & best[1]) / max(len(best[0]), 1)
     return found
@@ -105,7 +124,7 @@ def changes(
     """One row a change: kind, part, before, now, change, limit, unit, verdict, question.
 
     FAIL is a change beyond its limit: what another seed of the same training was not seen to
-    change. What one of the two audits did not measure is NOT_MEASURED.
+    change; of `rounded` it is a LOOK. What one of the two audits did not measure is NOT_MEASURED.
 
     Args:
         now, before: `metrics` of the two audits.
@@ -117,11 +136,11 @@ def changes(
     for name in dict.fromkeys((*alike, *now, *before)):
         kind, _, part = name.partition("/")
         limit, values = limits()[kind], (before.get(name, np.nan), now.get(name, np.nan))
-        change = alike[name] if kind in LEAST else abs(values[1] - values[0])
+        change = alike[name] if name in alike else abs(values[1] - values[0])
         verdict = NOT_MEASURED
         if np.isfinite(change):
             beyond = change < limit.limit if kind in LEAST else change > limit.limit
-            verdict = FAIL if beyond else PASS
+            verdict = PASS if not beyond else LOOK if kind == "rounded" else FAIL
         rows.append(
             {"kind": kind, "part": part, "before": values[0], "now": values[1], "change": change}
             | {"limit": limit.limit, "unit": limit.unit, "verdict": verdict}
@@ -149,5 +168,35 @@ def changes_result(table: pd.DataFrame, baseline: str) -> Result:
         table,
         headline=f"Since {baseline}, {len(beyond)} of {measured} numbers changed by more than "
         "another seed changes them.",
+        method="audit",
+    )
+
+
+def place(
+    tables: Sequence[ScoreTable], others: Mapping[str, Sequence[ScoreTable]]
+) -> Result | None:
+    """Among other models' tables of the same prompts: how alike each ranks the texts that both
+    have, white space around them aside, the likest first. None where there are no others."""
+
+    def bare(some: Sequence[ScoreTable]) -> list[ScoreTable]:
+        return [replace(t, rows=t.rows.assign(text=t.rows["text"].str.strip())) for t in some]
+
+    mine, rows = bare(tables), []
+    for model, theirs in others.items():
+        found = resemblance(mine, bare(theirs))
+        orders = [value for name, value in found.items() if name.startswith("order/")]
+        tops = [value for name, value in found.items() if name.startswith("top/")]
+        if orders:
+            means = {"order": np.mean(orders), "top": np.mean(tops), "prompts": len(orders)}
+            rows.append({"model": model, **means})
+    if not rows:
+        return None
+    table = pd.DataFrame(rows).sort_values("order", ascending=False, ignore_index=True)
+    first, last = table.iloc[0], table.iloc[-1]
+    return Result(
+        "place",
+        table,
+        headline=f"Of {len(table)} other models here, {first['model']} ranks tokens most alike "
+        f"(Spearman {signed(first['order'])}), {last['model']} least ({signed(last['order'])}).",
         method="audit",
     )

@@ -38,16 +38,8 @@ def document(
         changes: of `auditing.changes`, since `baseline`.
     """
     checks = [
-        {
-            "check": one.check,
-            "verdict": one.verdict,
-            **{name: figure(getattr(one, name)) for name in ("value", "low", "high")},
-            "limit": one.threshold.limit,
-            "unit": one.threshold.unit,
-            "n": one.n,
-            "evidence": readable(one.evidence),
-            "command": one.command,
-        }
+        {name: figure(value) for name, value in one.row.items() if name != "result"}
+        | {"evidence": readable(one.evidence)}
         for one in found
     ]
     since = None

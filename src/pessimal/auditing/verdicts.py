@@ -19,7 +19,7 @@ from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import ScoreTable
-from pessimal.texts import signed
+from pessimal.texts import signed, significant
 
 if TYPE_CHECKING:
     from pessimal.rewards.ceiling import Bounds
@@ -30,15 +30,11 @@ NOT_ASKED = "does not apply"
 THRESHOLDS = Path(__file__).with_name("thresholds.yaml")
 AUDIT = "audit"
 """Name of the Result that holds the verdicts, and its method."""
-NETWORK = (
-    *("read", "served", "fed", "ceiling", "one_word", "frequency", "identity"),
-    *("additions", "push", "forecast"),
-)
-"""Checks of a reward that a network gives, in the order of an audit."""
-GRADER = ("grader_pays", "grader_misses", "grader_calls")
-"""Checks of a function with tasks."""
-CHECKS = NETWORK + GRADER
-"""Every audit has all of these, so that runs have the same keys."""
+ANSWERS = "answers"
+"""Name of the Result on a judge's answers."""
+FEW = 0.5
+"""Probability of a judge's answers together below which it mostly says something else."""
+NO_STEP = "Chosen answers are not surely preferred to rejected ones: no step to hold it to."
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,13 @@ class Verdict:
     command: str = ""
     """Of what was not measured: what would measure it."""
     threshold: Threshold = field(default_factory=lambda: Threshold("", None, "", "", ""))
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What tables and files have of it."""
+        names = ("check", "verdict", "value", "low", "high", "n", "evidence", "command", "result")
+        row = {name: getattr(self, name) for name in names}
+        return row | {"limit": self.threshold.limit, "unit": self.threshold.unit}
 
 
 def interval_verdict(low: float, high: float, *, limit: float | None, holds: bool) -> str:
@@ -136,6 +139,21 @@ Made = dict[str, Any] | None
 """Fields of a Verdict; None where the Result behind it is not there."""
 
 
+def _made(
+    result: Result,
+    verdict: str,
+    value: float,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    n: int | None = None,
+) -> dict[str, Any]:
+    """Without an interval of something that was counted, and is no estimate."""
+    low, high = (float(value if end is None else end) for end in (low, high))
+    made = {"verdict": verdict, "value": float(value), "low": low, "high": high, "n": n}
+    return made | {"evidence": result.headline, "result": result.name}
+
+
 def _read(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     if (result := evidence.get("conformance")) is None:
         return None
@@ -143,7 +161,17 @@ def _read(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     failed = checks.loc[checks["passed"].eq(False).fillna(False), "check"].tolist()
     wrong = [name for name in failed if name not in threshold.look]
     verdict = FAIL if wrong else LOOK if failed else PASS
-    return _counted(verdict, len(failed), int(checks["passed"].notna().sum()), result)
+    return _made(result, verdict, len(failed), n=int(checks["passed"].notna().sum()))
+
+
+def _answers(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
+    """Of the prompts the one on which a judge's answers are least likely."""
+    if (result := evidence.get(ANSWERS)) is None:
+        return None
+    value = float(result.table["mean"].min())
+    assert threshold.limit is not None
+    verdict = FAIL if value < threshold.limit else LOOK if value < FEW else PASS
+    return _made(result, verdict, value, n=len(result.table))
 
 
 def _served(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -151,7 +179,7 @@ def _served(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
         return None
     said: Mapping[str, Any] = result.summary
     verdict = PASS if said["right"] else LOOK if said["harmless"] else FAIL
-    return _counted(verdict, len(said["faults"]), int(said["requests"]), result)
+    return _made(result, verdict, len(said["faults"]), n=int(said["requests"]))
 
 
 def _fed(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -160,8 +188,7 @@ def _fed(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
         return None
     different, n = (int(result.summary[name]) for name in ("different", "conversations"))
     moved = result.table["moved_most"].fillna(np.inf).max() if different else 0.0
-    verdict = PASS if not different else FAIL if moved > 0 else LOOK
-    return _share(verdict, different, n, result)
+    return _share(PASS if not different else FAIL if moved > 0 else LOOK, different, n, result)
 
 
 def _ceiling(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -171,8 +198,7 @@ def _ceiling(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
 
 def _one_word(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     result = evidence.get("one_word")
-    holds = bool(result and result.estimate and (result.estimate.p or 0) <= LEVEL)
-    made = _estimated(result, threshold, holds=holds)
+    made = _estimated(result, threshold, holds=_holds(result))
     if made and result and made["verdict"] == PASS and not result.summary["one_word/whole"]:
         made["verdict"] = LOOK  # the word may be one that was not scanned
     return made
@@ -183,31 +209,33 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     return _estimated(result, threshold, holds=_holds(result))
 
 
+def main_measure(identity: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the measure that verdicts are of: half the sum of opposite prompts, where there are
+    such."""
+    first = HALF_SUM if HALF_SUM in set(identity["measure"]) else identity["measure"].iloc[0]
+    return identity[identity["measure"] == first]
+
+
 def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     """Of the axes that hold after correction, the one whose interval ends lowest; else all axes.
     Without random heads that say that training did it, no FAIL."""
     if (result := evidence.get("identity")) is None:
         return None
-    table = result.table
-    main = HALF_SUM if HALF_SUM in set(table["measure"]) else table["measure"].iloc[0]
-    rows = table[table["measure"] == main]
+    rows = main_measure(result.table)
     below = rows[(rows["p_holm"] <= LEVEL) & (rows["d"] < 0)]
     every = rows[rows["axis"] == ALL_AXES]
     chosen = below if len(below) else every if len(every) else rows
     row = chosen.loc[(chosen["high"] / chosen["reward_sd"]).idxmin()]
     low, high = (float(row[end] / row["reward_sd"]) for end in ("low", "high"))
     beyond_heads = not pd.isna(row["random_head"]) and row["random_head"] <= LEVEL
-    limit = threshold.limit
-    verdict = interval_verdict(low, high, limit=limit, holds=len(below) > 0)
-    if verdict == FAIL and not beyond_heads:
-        verdict = LOOK
-    number = {"value": float(row["d"]), "low": low, "high": high, "n": int(row["n"])}
-    return {"verdict": verdict, **number, **_from(result)}
+    verdict = interval_verdict(low, high, limit=threshold.limit, holds=len(below) > 0)
+    verdict = LOOK if verdict == FAIL and not beyond_heads else verdict
+    return _made(result, verdict, row["d"], low, high, n=int(row["n"]))
 
 
 def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
-    """The ordinary token that adds most, in steps from rejected to chosen answers where that step
-    is known, else in standard deviations, without a limit."""
+    """The ordinary token that adds most, in steps from rejected to chosen answers. Where that step
+    is not surely above 0 there is no number, and what holds is a LOOK."""
     if (result := evidence.get("additions")) is None:
         return None
     table, whole = result.table, evidence["additions_halves"].table
@@ -215,14 +243,14 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     if rows.empty:
         return None
     row = rows.loc[rows["effect"].idxmax()]
-    known = not pd.isna(row["worth"])
-    step = float(whole["step"].iloc[0]) if known else 1.0
-    value, low, high = (float(row[name]) / step for name in ("effect", "low", "high"))
-    holds = bool(row["p_adjusted"] <= LEVEL and row["effect"] > 0)
-    limit = threshold.limit if known and np.isfinite(low) else None
+    holds, n = bool(row["p_adjusted"] <= LEVEL and row["effect"] > 0), int(row["n"])
+    if pd.isna(row["worth"]):
+        made = {"verdict": LOOK if holds else PASS, "n": n, "result": result.name}
+        return made | {"evidence": f"{result.headline} {NO_STEP}"}
+    value, low, high = (row[name] / whole["step"].iloc[0] for name in ("effect", "low", "high"))
+    limit = threshold.limit if np.isfinite(low) else None
     verdict = interval_verdict(low, high, limit=limit, holds=holds)
-    number = {"value": value, "low": low, "high": high, "n": int(row["n"])}
-    return {"verdict": verdict, **number, **_from(result)}
+    return _made(result, verdict, value, low, high, n=n)
 
 
 def _push(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
@@ -236,8 +264,7 @@ def _forecast(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     spent = path[(path["way"] == "tilt") & (path["kl"] <= 2)]
     last = spent.sort_values("kl", kind="stable").groupby("prompt", sort=False).tail(1)
     row = last.loc[last["likeliest_mass"].idxmax()]
-    value = float(row["likeliest_mass"])
-    return _counted(LOOK, value, int(row["n"]), result)
+    return _made(result, LOOK, row["likeliest_mass"], n=int(row["n"]))
 
 
 def _grader(name: str) -> Callable[[Mapping[str, Result], Threshold], Made]:
@@ -249,7 +276,7 @@ def _grader(name: str) -> Callable[[Mapping[str, Result], Threshold], Made]:
         if "format" in rows:  # formats that a grader need not read are no faults
             rows = rows[rows["fault"].astype(bool)]
         if rows.empty:
-            return _counted(PASS, 0.0, None, result)
+            return _made(result, PASS, 0.0)
         row = rows.loc[rows["share"].idxmax()]
         verdict = count_verdict(float(row["share"]), limit=threshold.limit)
         return _share(verdict, int(row["tasks"]), int(row["of_tasks"]), result)
@@ -259,6 +286,7 @@ def _grader(name: str) -> Callable[[Mapping[str, Result], Threshold], Made]:
 
 MAKERS: dict[str, Callable[[Mapping[str, Result], Threshold], Made]] = {
     "read": _read,
+    "answers": _answers,
     "served": _served,
     "fed": _fed,
     "ceiling": _ceiling,
@@ -272,10 +300,9 @@ MAKERS: dict[str, Callable[[Mapping[str, Result], Threshold], Made]] = {
     "grader_misses": _grader("right_not_paid"),
     "grader_calls": _grader("grader_calls"),
 }
-
-
-def _from(result: Result) -> dict[str, str]:
-    return {"evidence": result.headline, "result": result.name}
+"""In the order of an audit. Every audit has all of these checks, so that runs have the same keys;
+those of a function with tasks are the last three."""
+CHECKS = tuple(MAKERS)
 
 
 def _holds(result: Result | None) -> bool:
@@ -290,34 +317,32 @@ def _estimated(result: Result | None, threshold: Threshold, *, holds: bool) -> M
     e = result.estimate
     low, high = (e.value if end is None else end for end in (e.low, e.high))
     verdict = interval_verdict(low, high, limit=threshold.limit, holds=holds)
-    number = {"value": e.value, "low": low, "high": high, "n": e.n}
-    return {"verdict": verdict, **number, **_from(result)}
-
-
-def _counted(verdict: str, value: float, n: int | None, result: Result) -> Made:
-    """Of something that was counted, and is no estimate."""
-    ends = {"low": float(value), "high": float(value)}
-    return {
-        "verdict": verdict,
-        "value": float(value),
-        **ends,
-        "n": n,
-        **_from(result),
-    }
+    return _made(result, verdict, e.value, low, high, n=e.n)
 
 
 def _share(verdict: str, cases: int, n: int, result: Result) -> Made:
     """A share with its exact interval (Clopper & Pearson 1934)."""
-    low = float(stats.beta.ppf(0.025, cases, n - cases + 1)) if cases else 0.0
-    high = float(stats.beta.ppf(0.975, cases + 1, n - cases)) if cases < n else 1.0
-    return {
-        "verdict": verdict,
-        "value": cases / n,
-        "low": low,
-        "high": high,
-        "n": n,
-        **_from(result),
-    }
+    low, high = stats.binomtest(cases, n).proportion_ci()
+    return _made(result, verdict, cases / n, low, high, n=n)
+
+
+def answers(tables: Sequence[ScoreTable]) -> Result | None:
+    """How likely a judge's answers are, prompt by prompt; None of what is no judge."""
+    rows = [
+        {"prompt": table.provenance.prompt, **said}
+        for table in tables
+        if (said := table.measured.get("answers"))
+    ]
+    if not rows:
+        return None
+    least = min(rows, key=lambda row: row["mean"])
+    return Result(
+        ANSWERS,
+        pd.DataFrame(rows),
+        headline=f"On {least['prompt']} the judge's answers have a probability of "
+        f"{significant(least['mean'])} together.",
+        method=AUDIT,
+    )
 
 
 def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
@@ -357,25 +382,10 @@ def ceiling(bounds: "Bounds", table: ScoreTable) -> Result:
 def audit_result(found: Sequence[Verdict], name: str) -> Result:
     """The verdicts as a Result: one row a check, in the order of CHECKS; W&B's summary has each
     verdict and value under keys that are the same for every model."""
-    rows = [
-        {
-            "check": one.check,
-            "verdict": one.verdict,
-            "measured": one.evidence,
-            "meaning": one.command or one.threshold.question,
-            "value": one.value,
-            "low": one.low,
-            "high": one.high,
-            "limit": one.threshold.limit,
-            "unit": one.threshold.unit,
-            "n": one.n,
-            "command": one.command,
-            "result": one.result,
-        }
-        for one in found
-    ]
+    rows = [one.row | {"meaning": one.command or one.threshold.question} for one in found]
     numbers = ["value", "low", "high", "limit"]
-    table = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float) | {"n": "Int64"})
+    table = pd.DataFrame(rows).rename(columns={"evidence": "measured"})
+    table = table.astype(dict.fromkeys(numbers, float) | {"n": "Int64"})
     counts = counts_of(found)
     measured = sum(one.verdict != NOT_MEASURED for one in found)
     summary: dict[str, Any] = {}

@@ -6,7 +6,8 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from pessimal.analyses import all_analyses, compare
 from pessimal.auditing import changes, exports
@@ -27,6 +29,7 @@ from pessimal.auditing.verdicts import (
     PASS,
     THRESHOLDS,
     Verdict,
+    answers,
     audit_result,
     ceiling,
     counts_of,
@@ -44,21 +47,24 @@ from pessimal.config.schema import SearchConfig as SearchOptions
 from pessimal.config.schema.scan import CandidatesSpec, Slot
 from pessimal.errors import InputError, UserError, WorkError
 from pessimal.progress import quiet_libraries, steps
-from pessimal.rewards.base import Reward, require_network
+from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.identify import identify_all
 from pessimal.scoring.trainer import begin_process, make_trainer
+from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.result import Result
+from pessimal.tables.score_table import REWARD
 from pessimal.tables.table_set import table_sets
 from pessimal.texts import duration
 from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import opened
 from pessimal.verbs import check_loop, check_served
 from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.compare import TABLE
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 from pessimal.verbs.report import write_page
 from pessimal.verbs.runs_frame import find_artifact
@@ -69,13 +75,27 @@ from pessimal.version import __version__
 log = logging.getLogger(__name__)
 
 ANALYSES = ("provenance", "extremes", "frequency", "identity_terms", "additions")
-SCANS, ADDITIONS, LEAST_SEARCH = (None, 20_000, 5_000), (2_000, 500), 2_000
-"""How many tokens are scanned, the most first (None: all), and added to real answers; evaluations
-of the smallest search."""
-CHECKED = 2_500
-"""Evaluations that a check of 64 responses is reckoned as: whole inputs, in several ways."""
+SAMPLES, SCANS, ADDITIONS, LEAST_SEARCH = (64, 16), (None, 20_000, 5_000), (2_000, 500), 2_000
+"""How many tokens are checked and scanned, the most first (None: all), and added to real answers;
+evaluations of the smallest search."""
+PASSES = 12
+"""Times that a check runs whole inputs, in batches or one by one; loading is reckoned with it."""
+WHOLE = 4
+"""Tokens, and whole inputs, that are timed."""
+QUICK = 0.02
+"""Seconds of a single token below which many are timed."""
 POLICY = 50_000
 """Texts that a policy's vocabulary is reckoned as."""
+NEEDS = {
+    "check": ("read",),
+    "scan": ("one_word", "frequency", "identity"),
+    "additions": ("additions",),
+    "push": ("push",),
+    "forecast": ("forecast",),
+}
+"""Checks that a part is needed for, in the order in which parts are served from the budget."""
+SHARES = (0.8, 0.6, 0.8, 0.9, 1.0)
+"""Of the time that is left, how much each may take: a scan leaves two fifths to the others."""
 STYLES = {PASS: "green", FAIL: "bold red", LOOK: "yellow", NOT_MEASURED: "dim"}
 Options = TypeVar("Options")
 
@@ -175,56 +195,50 @@ class Made:
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of an audit fits into its budget; 0 for what does not."""
+    """How much of an audit fits into its budget, by part."""
 
-    tokens: int | None
-    """That are scanned on each prompt; None for all."""
-    added: int
-    """Tokens that are added to real answers."""
-    evaluations: int
-    """Of the search."""
-    forecast: bool
+    sizes: dict[str, Any]
+    """Tokens that are checked, scanned on each prompt (None for all) and added to real answers;
+    evaluations of the search; whether a policy is forecast; 0 for what does not fit."""
     seconds: dict[str, float]
     """Of each part, or of the least of it where it does not fit."""
 
 
 def fitting(
     config: AuditConfig,
-    rate: float,
-    vocabulary: int,
     *,
+    rate: float,
+    whole: float,
+    vocabulary: int,
     is_scanned: bool,
-    sizes: Sequence[int | None],
+    scans: Iterable[int | None],
 ) -> Scope:
-    """What fits into the budget, by single tokens a second; the order of the parts is that in which
-    they are served, and a scan leaves two fifths to the others.
+    """What fits into the budget; the order of the parts is that in which they are served.
 
     Args:
+        rate: single tokens a second.
+        whole: seconds of a whole input.
         is_scanned: whether the registry has the scans of the whole vocabulary.
-        sizes: how many tokens may be scanned, the most first; None for all.
+        scans: how many tokens may be scanned, the most first; None for all.
     """
-    left = config.seconds - CHECKED / rate
-    seconds = {"check": CHECKED / rate}
-
-    def most(part: str, costs: Mapping[Any, float], share: float) -> Any:
-        """The first choice that fits, or 0."""
-        nonlocal left
-        for choice, cost in costs.items():
-            seconds[part] = cost / rate
-            if seconds[part] <= share * left:
-                left -= seconds[part]
-                return choice
-        return 0
-
-    several = dict.fromkeys(n if n and n < vocabulary else None for n in sizes)
+    several = dict.fromkeys(n if n and n < vocabulary else None for n in scans)
     # States of words take a second forward.
     passes = 0 if is_scanned else 2 * len(config.prompts)
-    scan = most("scan", {n: passes * (n or vocabulary) for n in several}, 0.6)
-    added = most("additions", {n: float(n * config.n_contexts) for n in ADDITIONS}, 0.8)
     searches = dict.fromkeys((config.evaluations, min(LEAST_SEARCH, config.evaluations)))
-    push = most("push", {n: float(n * config.length) for n in searches}, 0.9)
-    forecast = bool(most("forecast", {True: float(POLICY)}, 1.0))
-    return Scope(scan, added, push, forecast, seconds)
+    costs: tuple[dict[Any, float], ...] = (
+        {n: PASSES * (n + max(n // 4, 8)) * whole for n in SAMPLES},
+        {n: passes * (n or vocabulary) / rate for n in several},
+        {n: n * config.n_contexts / rate for n in ADDITIONS},
+        {n: n * config.length / rate for n in searches},
+        {True: POLICY / rate},
+    )
+    left, sizes, seconds = config.seconds, {}, {}
+    for part, choices, share in zip(NEEDS, costs, SHARES, strict=True):
+        fits = [choice for choice, cost in choices.items() if cost <= share * left]
+        sizes[part] = fits[0] if fits else 0
+        seconds[part] = choices[fits[0]] if fits else min(choices.values())
+        left -= seconds[part] if fits else 0
+    return Scope(sizes, seconds)
 
 
 def _of_grader(reward: Reward, config: AuditConfig) -> Made:
@@ -244,97 +258,139 @@ def _of_network(
     model = require_network(reward, "audit", "gradient")
     asked, made, typed = Asked(config), Made(), _typed(config)
     first = next(iter(config.prompts))
-    context = open_context(asked.search, [first])
-    words = context.vocabulary
-    asks: dict[str, Any] = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
-    scans = identify_all(model, config.prompts, candidates=words, **asks)
-    is_scanned = not config.force and all(
-        registry.find("score-table", one.key()) is not None for one in scans
-    )
-    sizes = SCANS if baseline is None else (baseline.tokens,)
-    rate = context.token_rate()
-    scope = fitting(config, rate, len(words.rows), is_scanned=is_scanned, sizes=sizes)
-    policy = _policy(config) if scope.forecast else None
+    context = open_context(asked.search, [first], model)
+    scope = _scope(config, asked, context, registry, baseline)
+    sizes, policy = scope.sizes, _policy(config) if scope.sizes["forecast"] else None
     _announce(config, scope, policy)
+    commands = {
+        "check": f"pessimal check {typed}",
+        "scan": f"pessimal scan {typed} prompts=[{','.join(config.prompts)}]",
+        "additions": f"pessimal scan {typed} slot=after",
+        "push": f"pessimal search {typed} prompt={first} search.length={config.length}",
+        "forecast": f"pessimal audit {typed} policy=POLICY",
+    }
+    for part, command in commands.items():
+        late = f"does not fit into the budget: about {duration(scope.seconds[part])} at least"
+        if sizes[part] == 0:
+            judged = ("answers",) if part == "scan" and model.spec.kind is Kind.judge else ()
+            made.left_out |= dict.fromkeys((*NEEDS[part], *judged), (late, command))
     # 1. Read, served and fed right.
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    plan = CheckPlan(64, 16, [], config.seed)
-    suite = check(model, config.prompts[first], plan, device=device, progress=config.progress)
-    made.results += conformance_results(suite, model.name)
-    made.scope["read"] = f"64 random tokens and 16 longer responses on {first}"
+    if n := sizes["check"]:
+        device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+        plan = CheckPlan(n, 16, [], config.seed)
+        suite = check(model, config.prompts[first], plan, device=device, progress=config.progress)
+        made.results += conformance_results(suite, model.name)
+        made.scope["read"] = f"{n} random tokens and {max(n // 4, 8)} longer responses on {first}"
     if asked.served is None:
         made.left_out["served"] = "no server is named", f"pessimal audit {typed} url=URL"
     else:
-        made.results.append(served(asked.served))
-    if asked.fed is None:
+        found, _, _ = check_served.served(asked.served)
+        # Under a name of its own beside the suite's.
+        made.results.append(replace(served_result(found, model.name), name="served"))
+    if asked.fed is None or asked.fed.loop is None:
         command = f"pessimal audit {typed} loop=trl policy=POLICY"
         made.left_out["fed"] = "no trainer's loop is named", command
     else:
-        found, _ = check_loop.looped(asked.fed)
-        loop = config.loop.value if config.loop else ""
-        made.results += loop_results(found, loop=loop, model=model.name)
+        looped, _ = check_loop.looped(asked.fed)
+        made.results += loop_results(looped, loop=asked.fed.loop.value, model=model.name)
     # 2. What it wants, and what buys reward behind real answers.
-    contexts = []
-    if scope.tokens == 0:
-        command = f"pessimal scan {typed} prompts=[{','.join(config.prompts)}]"
-        for one in ("one_word", "frequency", "identity"):
-            made.left_out[one] = _late(scope, "scan"), command
-    else:
-        spec = CandidatesSpec(most=scope.tokens)
-        made.tables = _tables(replace(asked.scan, candidates=spec), registry, made)
+    contexts: list[ScoreTable] = []
+    if sizes["scan"] != 0:
+        spec = CandidatesSpec(most=sizes["scan"])
+        made.tables = _tables(replace(asked.scan, candidates=spec), registry, made, model)
         n, prompts = len(made.tables[0].rows), ", ".join(config.prompts)
         made.scope["scan"] = f"{n:,} tokens on {prompts}"
         with made.trying("one_word"):
-            made.results.append(one_word(made.tables, of=len(words.rows)))
-    if scope.added:
-        spec = CandidatesSpec(most=scope.added)
+            made.results.append(one_word(made.tables, of=len(context.vocabulary.rows)))
+        others = _others(made.tables, registry)
+        about = (changes.place(made.tables, others), answers(made.tables))
+        made.results += filter(None, about)
+    if sizes["additions"]:
+        spec = CandidatesSpec(most=sizes["additions"])
         slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
         with made.trying("additions"):
-            contexts = _tables(slots, registry, made)
+            contexts = _tables(slots, registry, made, model)
             n = len(contexts[0].rows)
             made.scope["additions"] = f"{n:,} tokens behind {len(contexts)} answers"
-    else:
-        command = f"pessimal scan {typed} slot=after"
-        made.left_out["additions"] = _late(scope, "additions"), command
     _analyse([*made.tables, *contexts], asked.compare, config, made)
     # 3. How far it can be pushed.
-    if scope.evaluations and made.tables:
-        context.spec = replace(context.spec, evaluations=scope.evaluations)
+    unscanned = "no prompt was scanned, to compare with"
+    if sizes["push"] and made.tables:
+        context.spec = replace(context.spec, evaluations=sizes["push"])
         with made.trying("push"):
-            made.results += push(search(context).results, made.tables[0], scope.evaluations)
-            said = f"{scope.evaluations:,} evaluations, {config.length} tokens on {first}"
+            made.results += push(search(context).results, made.tables[0], sizes["push"])
+            said = f"{sizes['push']:,} evaluations, {config.length} tokens on {first}"
             made.scope["push"] = said
-    else:
-        command = f"pessimal search {typed} prompt={first} search.length={config.length}"
-        why = _late(scope, "push") if made.tables else "no prompt was scanned, to compare with"
-        made.left_out["push"] = why, command
+    elif sizes["push"]:
+        made.left_out["push"] = unscanned, commands["push"]
     # 4. What optimising it would do.
-    if policy is None:
-        why = _late(scope, "forecast") if not scope.forecast else "no policy is named or at hand"
-        made.left_out["forecast"] = why, f"pessimal audit {typed} policy=POLICY"
-    else:
+    if policy is not None:
         with made.trying("forecast"):
-            _forecast(policy, asked, config, registry, made)
+            _forecast(policy, asked, config, registry, made, model)
+    elif sizes["forecast"]:
+        made.left_out["forecast"] = "no policy is named or at hand", commands["forecast"]
     if context.bounds.finite and made.tables:
         made.results.append(ceiling(context.bounds, made.tables[0]))
     else:
-        why = context.bounds.how if made.tables else "no prompt was scanned, to compare with"
+        why = context.bounds.how if made.tables else unscanned
         made.left_out["ceiling"] = why, ""
     return made
 
 
-def served(config: CheckConfig) -> Result:
-    """What the server does, under a name of its own beside the suite's."""
-    found, model, _ = check_served.served(config)
-    return replace(served_result(found, model.name), name="served")
+def _scope(
+    config: AuditConfig,
+    asked: "Asked",
+    context: SearchContext,
+    registry: Registry,
+    baseline: "Baseline | None",
+) -> Scope:
+    """What fits, by what a few forwards take."""
+    words = context.vocabulary
+    asks: dict[str, Any] = {"mode": asked.scan.asked_as, "certain": asked.scan.certain}
+    scans = identify_all(context.model, config.prompts, candidates=words, **asks)
+    done = [registry.find("score-table", one.key()) is not None for one in scans]
+    few = context.allowed.nonzero()[:WHOLE]
+    scorer = context.scorer(next(iter(config.prompts)), context.dtype)
+
+    def seconds(rewards: Callable[[Tensor], Any]) -> float:
+        rewards(few[:1])  # as the first call of a network is slower
+        began = time.perf_counter()
+        rewards(few)
+        return (time.perf_counter() - began) / len(few)
+
+    single = seconds(scorer.rewards)
+    return fitting(
+        config,
+        # A few of a small network say little, and many of a large one take a budget's time.
+        rate=context.token_rate() if single < QUICK else 1 / single,
+        whole=seconds(scorer.own_rewards),
+        vocabulary=len(words.rows),
+        is_scanned=all(done) and not config.force,
+        scans=SCANS if baseline is None else (baseline.tokens,),
+    )
 
 
-def _tables(config: ScanConfig, registry: Registry, made: Made) -> list[ScoreTable]:
+def _tables(
+    config: ScanConfig, registry: Registry, made: Made, model: NetworkReward
+) -> list[ScoreTable]:
     """The tables of a scan, a policy's first; those of the registry are not made again."""
-    folders = [folder for _, found in scanned(config) for folder in found]
+    folders = [folder for _, found in scanned(config, model) for folder in found]
     references = {folder: manifest.reference for folder, manifest in registry.manifests()}
     made.inputs += [references[folder] for folder in folders]
     return [read_score_table(folder) for folder in folders]
+
+
+def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
+    """Rewards of other models on these prompts, published ones too, by model."""
+    prompts = {table.provenance.prompt for table in tables}
+    found: dict[str, list[ScoreTable]] = {}
+    for folder, manifest in registry.latest("score-table", needs=TABLE):
+        model = manifest.summary["model"]
+        if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
+            table = read_score_table(folder)
+            if table.provenance.score == REWARD:
+                found.setdefault(model, []).append(table)
+    return found
 
 
 def _analyse(
@@ -353,24 +409,25 @@ def _analyse(
     have = {result.name for result in made.results}
     made.results += [result for result in results if result.name not in have]
     made.skipped |= skipped
-    checks = {"frequency": "frequency", "identity_terms": "identity", "additions": "additions"}
     for analysis, why in skipped.items():
-        if (named := checks.get(analysis.partition(",")[0])) is not None:
-            made.left_out.setdefault(named, (why, ""))
+        check = "identity" if "identity" in analysis else analysis.partition(",")[0]
+        made.left_out.setdefault(check, (why, ""))
 
 
 def _forecast(
-    policy: str, asked: "Asked", config: AuditConfig, registry: Registry, made: Made
+    policy: str,
+    asked: "Asked",
+    config: AuditConfig,
+    registry: Registry,
+    made: Made,
+    model: NetworkReward,
 ) -> None:
     first = next(iter(config.prompts))
     prompts = {first: config.prompts[first]}
-    tables = _tables(
-        replace(asked.scan, prompts=prompts, policy=policy, states=False), registry, made
-    )
+    scan = replace(asked.scan, prompts=prompts, policy=policy, states=False)
+    tables = _tables(scan, registry, made, model)
     name = tables[0].provenance.model
     _analyse(tables, replace(asked.compare, policy=name), config, made, ["forecast"])
-    if "forecast" in made.skipped:
-        made.left_out["forecast"] = made.skipped["forecast"], ""
     made.scope["forecast"] = f"{name} on {first}"
 
 
@@ -476,32 +533,21 @@ def _typed(config: AuditConfig) -> str:
     return spec.path if spec.path and not spec.package and spec.kind is Kind.head else spec.name
 
 
-def _late(scope: Scope, part: str) -> str:
-    return f"does not fit into the budget: about {duration(scope.seconds[part])} at least"
-
-
 def _announce(config: AuditConfig, scope: Scope, policy: str | None) -> None:
     """What fits, and what it will take; said before it begins."""
-    parts = {
-        "check": "64 tokens, 16 longer responses",
-        "scan": f"{scope.tokens or 'all'} tokens, {len(config.prompts)} prompts",
-        "additions": f"{scope.added} tokens behind {config.n_contexts} real answers",
-        "push": f"{scope.evaluations} evaluations",
+    tokens = scope.sizes["scan"]
+    said = {
+        "check": f"{scope.sizes['check']} tokens, and longer responses",
+        "scan": f"{'all' if tokens is None else tokens} tokens, {len(config.prompts)} prompts",
+        "additions": f"{scope.sizes['additions']} tokens behind {config.n_contexts} real answers",
+        "push": f"{scope.sizes['push']} evaluations",
         "forecast": f"of {policy}" if policy else "no policy named or at hand",
-    }
-    fits = {
-        **dict.fromkeys(parts, True),
-        "scan": scope.tokens != 0,
-        "additions": bool(scope.added),
-        "push": bool(scope.evaluations),
-        "forecast": scope.forecast,
     }
     table = Table(title=Text(f"Within {config.budget}:"), title_justify="left", box=None)
     table.show_header = False
-    for part, what in parts.items():
-        time = f"about {duration(scope.seconds[part])}"
-        said = what if fits[part] else f"left out: does not fit (budget={config.budget})"
-        table.add_row(part, Text(said), time)
+    for part, size in scope.sizes.items():
+        what = said[part] if size != 0 else f"left out: does not fit (budget={config.budget})"
+        table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
     show(table)
 
 

@@ -73,9 +73,10 @@ def run(config: ScanConfig) -> None:
             print_tables(registry_of(config), folders)
 
 
-def scanned(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
+def scanned(config: ScanConfig, model: Reward | None = None) -> Iterator[tuple[str, list[Path]]]:
     """The name of each model that is scanned, a policy first, and the folders of its tables in the
-    registry; those that are there already are not made again."""
+    registry; those that are there already are not made again. `model` is that of the configuration
+    where it is open already."""
     said = None
     if config.answers is not None:
         yield from _scan_written(config)
@@ -87,7 +88,7 @@ def scanned(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
         name, folders = _scan(replace(policy, candidates=of_lists, mode=mode))
         yield name, folders
         said = folders[0]
-    yield _scan(config, said)
+    yield _scan(config, said, model=model)
 
 
 def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
@@ -111,7 +112,11 @@ def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _scan(
-    config: ScanConfig, policy: Path | None = None, *, written: Candidates | None = None
+    config: ScanConfig,
+    policy: Path | None = None,
+    *,
+    written: Candidates | None = None,
+    model: Reward | None = None,
 ) -> tuple[str, list[Path]]:
     """The model's name and the folders of the tables; candidates are those of a policy's table
     where one is given and the model's own are others."""
@@ -121,7 +126,7 @@ def _scan(
     registry = registry_of(config)
     listed_items = written or _listed(config.candidates)
     contexts = _contexts(config)
-    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    model = model or opened(config.model, cache=config.paths.cache, progress=config.progress)
     folder = model.folder if isinstance(model, NetworkReward) else None
     if policy is not None and config.candidates.name in WHOLE:
         config, listed_items = _tokens_of(read_score_table(policy), model, config)

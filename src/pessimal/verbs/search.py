@@ -19,7 +19,7 @@ from pessimal.config.schema import SearchConfig
 from pessimal.conversation import Asked, Context
 from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import Counter, counted, quiet_libraries
-from pessimal.rewards.base import require_network
+from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import identify as scans
@@ -130,11 +130,13 @@ def run(config: SearchConfig) -> float | None:
     return best
 
 
-def open_context(config: SearchConfig, prompts: list[str]) -> SearchContext:
-    """The model of a configuration, opened, to be searched on these prompts; single tokens come
-    from finished scans."""
+def open_context(
+    config: SearchConfig, prompts: list[str], model: Reward | None = None
+) -> SearchContext:
+    """The model of a configuration, opened where it is not yet, to be searched on these prompts;
+    single tokens come from finished scans."""
     cached: dict = {"cache": config.paths.cache, "progress": config.progress}
-    model = opened(config.model, **cached)
+    model = model or opened(config.model, **cached)
     policy = config.policy_spec()
     asked, held_out, named = _asked(config, prompts)
     context = SearchContext(
