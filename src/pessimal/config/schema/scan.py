@@ -38,8 +38,8 @@ TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
 TAKEN |= {"plain", "published", "reward"}
 """Words that an artifact's name has for other things than its candidates."""
 FREQUENT, SCREENED = 5000, 1000
-"""Tokens that a CPU scans behind real answers, and that any machine scans before them, where each
-takes a whole answer, unless another number is given."""
+"""Tokens that a CPU scans behind real answers, and that one device of any kind scans before them,
+where each takes a whole answer, unless another number is given."""
 
 
 class Slot(Enum):
@@ -63,8 +63,8 @@ class CandidatesSpec(Options):
     """The items themselves, in place of a file."""
     most: Annotated[int, Ge(0)] | None = None
     """Of a vocabulary: how many of its most frequent tokens, and the special ones besides; 0 for
-    all. null takes all, but in real answers on a CPU 5,000, and before real answers the 1,000 that
-    the gradient says to add most."""
+    all. null takes all, but in real answers on a CPU 5,000, and before real answers on one device
+    the 1,000 that the gradient says to add most."""
 
     def check(self) -> None:
         if self.name in ("vocabulary", CENSUS):
@@ -150,9 +150,10 @@ class ScanConfig(PromptedConfig):
 
     @property
     def screens(self) -> bool:
-        """Whether the gradient chooses the tokens."""
+        """Whether the gradient chooses the tokens; several processes might choose several."""
         whole = self.candidates.name == "vocabulary" and self.candidates.most is None
-        return self.slot is Slot.before and whole and "gradient" in self.model.kind.can
+        can = "gradient" in self.model.kind.can and self.trainer.alone
+        return self.slot is Slot.before and whole and can
 
     def _check_answers(self) -> None:
         for name in ("tasks", "prefixes", "policy"):
