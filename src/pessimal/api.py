@@ -222,7 +222,7 @@ def scan(
         output is scanned (output="all"), a list of them.
     """
     from pessimal.config.models import base_of
-    from pessimal.explaining.contexts import read_contexts
+    from pessimal.explaining.contexts import check_contexts, read_contexts
     from pessimal.progress import quiet_libraries
     from pessimal.rewards.base import NetworkReward
     from pessimal.rewards.spec import Mode
@@ -234,12 +234,9 @@ def scan(
     quiet_libraries()
     if tasks is not None and prompts is not None:
         raise ConfigError("tasks has prompts of its own: leave out prompts, or tasks")
-    if contexts is not None and not (prompts is tasks is prefixes is None):
-        raise ConfigError("contexts are whole conversations: leave out prompts, tasks and prefixes")
+    check_contexts(contexts, slot, prompts, tasks, prefixes)
     if contexts is not None and states:
         raise ConfigError("states of words are kept of prompts: leave out states=True")
-    if slot not in (None, "after", "before") or (slot and contexts is None):
-        raise ConfigError(f"slot={slot!r}: 'after' or 'before' the answers of contexts=FILE")
     if tasks is not None:
         named = prompts_of(read_tasks(tasks))
     else:

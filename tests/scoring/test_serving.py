@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 from fastapi.testclient import TestClient
 
 import pessimal
@@ -25,8 +26,6 @@ CONVERSATIONS = [
 
 @pytest.fixture(scope="module")
 def served(model):
-    import torch
-
     return Served.of(model, torch.device("cpu"))
 
 
@@ -37,8 +36,6 @@ def client(served):
 
 @pytest.fixture(scope="module")
 def own(model):
-    import torch
-
     scorer = text_scorer(model, CONVERSATIONS, device=torch.device("cpu"))
     return scorer.own_rewards(CONVERSATIONS)
 
@@ -92,11 +89,31 @@ def test_every_wire_gives_the_reward(model, client, own):
     assert messages["data"][0]["probs"] == pytest.approx([own[1]], abs=1e-5)
 
 
+def test_candidates_in_real_answers(model, client):
+    rows = [{"prompt": PROMPT, "answer": "war"}, {"prompt": "Who?", "answer": "the kind"}]
+    body = {"contexts": rows, "slot": "after", "candidates": ["", " and peace"]}
+    rewards = client.post("/contexts", json=body).json()["rewards"]
+    whole = [
+        (Turn("user", row["prompt"]), Turn("assistant", row["answer"] + text))
+        for row in rows
+        for text in body["candidates"]
+    ]
+    scorer = text_scorer(model, whole, device=torch.device("cpu"))
+    assert np.allclose(np.ravel(rewards), scorer.own_rewards(whole), atol=1e-5)
+    marked = [{"role": "user", "content": "Is{slot} it?"}, {"role": "assistant", "content": "No"}]
+    body = {"contexts": [{"messages": marked}], "candidates": ["!"]}
+    assert len(client.post("/contexts", json=body).json()["rewards"]) == 1
+    refused = client.post("/contexts", json=body | {"contexts": rows})
+    assert refused.status_code == 400
+    assert "slot=after" in refused.json()["error"]
+
+
 def test_what_cannot_be_answered_is_refused_with_a_sentence(client):
     for path, body, word in [
         ("/classify", {"input": [[5] * 200]}, "longer"),
         ("/classify", {"nothing": 1}, "/classify"),
         ("/v1/score", {"text_1": ["a", "b", "c"], "text_2": ["d"]}, "/v1/score"),
+        ("/contexts", {"contexts": []}, "/contexts"),
     ]:
         answer = client.post(path, json=body)
         assert answer.status_code == 400
@@ -104,8 +121,6 @@ def test_what_cannot_be_answered_is_refused_with_a_sentence(client):
 
 
 def test_a_function_is_served_too(tmp_path):
-    import torch
-
     reward = pessimal.reward(
         lambda prompt, responses: [float(len(r)) for r in responses], name="length"
     )
@@ -118,8 +133,6 @@ def test_a_function_is_served_too(tmp_path):
 
 
 def test_a_function_that_gives_none_is_said(tmp_path):
-    import torch
-
     reward = pessimal.reward(lambda prompt, responses: [None for _ in responses], name="silent")
     client = TestClient(application(Served.of(reward, torch.device("cpu"))))
     answer = client.post("/get_reward", json={"query": ["Why? So."], "prompts": ["Why?"]})

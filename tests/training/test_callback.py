@@ -17,6 +17,7 @@ from transformers import (
 )
 
 import pessimal
+from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.frame import Templated
 from pessimal.training import callback
@@ -145,7 +146,7 @@ def check_last_turn(watching, network, words):
     assert {"best", "worst", "watch"} <= set(named["end"])
     own = own_rewards(network, words, [[token] for token in named["token"]])
     assert close(named["reward"], own)
-    [key] = watching.prompts
+    [key] = watching.asked
     sample = watching.order[: watching.size]
     own = own_rewards(network, words, sample)
     assert close(watching.before[key], own)
@@ -188,6 +189,24 @@ def test_with_transformers(words, wrap, tmp_path):
     logged = [entry for entry in trainer.state.log_history if "pessimal/q/best_reward" in entry]
     assert [entry["step"] for entry in logged] == [1, 2, 4, 6, 8, 10]
     check_last_turn(watching, network, words)
+
+
+def test_tokens_stand_in_the_slot_of_real_answers(words, tmp_path):
+    file, network = tmp_path / "answers.jsonl", network_of(words)
+    file.write_text('{"key": "one", "prompt": "Why?", "answer": "It is the truth"}\n')
+    watching = pessimal.PessimalCallback(contexts=file, slot="after", watch=["!"])
+    watching.begin(network, words, step=0)
+    watching.turn(1)
+    conversation = (Turn("user", "Why?"), Turn("assistant", "It is the truth"))
+    whole = list(Templated(words).encode(conversation).ids)
+    [(_, after)] = [(key, len(frame.suffix)) for key, frame in watching.frames.items()]
+    at = len(whole) - after
+    found = watching.history.dropna(subset="token")
+    assert {"best", "worst", "watch"} == set(found["end"])
+    with torch.no_grad():
+        inputs = ([*whole[:at], token, *whole[at:]] for token in found["token"])
+        own = [network.eval()(torch.tensor([ids])).logits[0, 0].item() for ids in inputs]
+    assert close(found["reward"], own)
 
 
 def test_it_goes_to_the_live_run_of_wandb(words, tmp_path, monkeypatch):

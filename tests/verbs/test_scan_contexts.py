@@ -128,6 +128,25 @@ def test_from_the_command_to_what_a_token_adds(command, tiny_checkpoint, file):
     assert set(keys["n"]) == {2}
 
 
+def test_before_answers_the_gradient_chooses_and_the_lower_end_says_nothing(
+    command, tiny_checkpoint, file, monkeypatch
+):
+    monkeypatch.setattr("pessimal.verbs.scan.SCREENED", 30)
+    model = ("model=auto", f"model.path={tiny_checkpoint}", "model.name=tiny")
+    code, out, err = command("scan", *model, f"contexts={file}", "slot=before", *QUICK)
+    assert code == 0, err
+    assert "candidates.most=0" in err
+    tables = [read_score_table(folder) for folder in out.split()]
+    assert {one.provenance.candidates for one in tables} == {"screened30"}
+    assert len({tuple(one.rows["candidate_id"]) for one in tables}) == 1
+    assert 30 <= len(tables[0].rows) < 40
+    code, out, err = command("compare", "models=[tiny]", "analyses=[]", *QUICK[:1])
+    assert code == 0, err
+    found = pd.read_parquet(f"{out.split()[-1]}/tables/additions.parquet")
+    assert "most" in set(found["at"])
+    assert "least" not in set(found["at"])
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

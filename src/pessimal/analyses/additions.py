@@ -188,14 +188,14 @@ def by_sort(one: Additions, *, confidence: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("effect", ascending=False, ignore_index=True)
 
 
-def ends(table: pd.DataFrame, one: Additions, top: int) -> pd.DataFrame:
-    """The `top` candidates at each end, the token that ends a turn and white space, and which of
-    these a row is (`at`)."""
+def ends(table: pd.DataFrame, one: Additions, top: int, *, both: bool = True) -> pd.DataFrame:
+    """The `top` candidates at each end or at the upper one alone, the token that ends a turn and
+    white space, and which of these a row is (`at`)."""
     end = table["candidate_id"].eq(one.end) & table["kind"].ne("item")
     at = pd.Series(pd.NA, index=table.index, dtype=object)
     at[table["text"].isin(WHITE)] = "white space"
     at[end] = "end of turn"
-    at[table.index >= len(table) - top] = "least"
+    at[table.index >= len(table) - top * both] = "least"
     at[table.index < top] = "most"
     return table.assign(at=at, end_of_turn=end)[at.notna()]
 
@@ -232,7 +232,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         except TableError as error:
             notes.append(f"{labels[model]}, {slot}: {error}")
             continue
-        found["tokens"].append(ends(table, one, options.top).assign(**about))
+        # The gradient keeps what it says to add most: the least of it is nothing to report.
+        both = not tables.candidates.startswith("screened")
+        found["tokens"].append(ends(table, one, options.top, both=both).assign(**about))
         found["sorts"].append(by_sort(one, confidence=options.confidence).assign(**about))
         steps = one.steps[np.isfinite(one.steps)]
         whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": one.sd}

@@ -5,11 +5,12 @@ Knows files and conversations. Does not know what is put into the slot.
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from pessimal.conversation import MARK, Context, Conversation, Turn
-from pessimal.errors import InputError
+from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.comparison import Comparison, from_row
 from pessimal.options import existing_file
 from pessimal.tables.score_table import storable
@@ -51,7 +52,7 @@ def read_contexts(path: str, slot: str | None) -> dict[str, Context]:
         key = str(row.get("key", f"{file.stem}-{number}")) if isinstance(row, Mapping) else ""
         if key in contexts:
             raise InputError(f"{where}: the key {key!r} stands there twice; each row its own")
-        contexts[key] = _of_row(row, slot, where, key)
+        contexts[key] = of_row(row, slot, where, key)
     if not contexts:
         raise InputError(f"contexts={path!r} holds nothing; {EXPECTED}")
     return contexts
@@ -71,7 +72,16 @@ def halves(contexts: Mapping[str, Context]) -> tuple[dict[str, Context], dict[st
     return first, second
 
 
-def _of_row(row: object, slot: str | None, where: str, key: str) -> Context:
+def check_contexts(contexts: str | Path | None, slot: str | None, *prompts: object) -> None:
+    """ConfigError where contexts and what names prompts are both given, or a slot that is none."""
+    if contexts is not None and any(one is not None for one in prompts):
+        raise ConfigError("contexts are whole conversations: leave out prompts, tasks and prefixes")
+    if slot not in (None, "after", "before") or (slot and contexts is None):
+        raise ConfigError(f"slot={slot!r}: 'after' or 'before' the answers of contexts=FILE")
+
+
+def of_row(row: object, slot: str | None, where: str, key: str = "") -> Context:
+    """The context that a row of such a file is. InputError where it is none."""
     given = row if isinstance(row, Mapping) else {}
     rejected = given.get("rejected")
     if "messages" in given or "answer" in given:

@@ -517,25 +517,20 @@ class ModelSpec:
             )
         if self.parts and self.kind is not Kind.sum:
             raise ConfigError(f"model.parts are of model.kind=sum, not of {self.kind.value}")
-        if self.kind is Kind.sum:
-            if not self.parts:
-                raise ConfigError(
-                    "model.kind=sum needs its terms: model.parts=[{model: org/name, weight: 0.5}, "
-                    "{model: my_rewards.py:short}]"
-                )
-            return
-        if self.kind is Kind.callable:
-            if not isinstance(self.callable, Mapping) or "_target_" not in self.callable:
-                raise ConfigError(
-                    f"model.kind=callable needs a function, got model.callable={self.callable!r}. "
-                    "Type model=FILE.py:FUNCTION"
-                )
-            return
-        if self.kind is Kind.endpoint:
-            if not self.endpoint.url:
-                raise ConfigError(
-                    "model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT"
-                )
+        function = isinstance(self.callable, Mapping) and "_target_" in self.callable
+        needs = {
+            Kind.sum: (
+                self.parts,
+                "its terms: model.parts=[{model: org/name, weight: 0.5}, "
+                "{model: my_rewards.py:short}]",
+            ),
+            Kind.callable: (function, "a function: type model=FILE.py:FUNCTION"),
+            Kind.endpoint: (self.endpoint.url, "an address: model.endpoint.url=http://HOST:PORT"),
+        }
+        if self.kind in needs:
+            there, what = needs[self.kind]
+            if not there:
+                raise ConfigError(f"model.kind={self.kind.value} needs {what}")
             return
         given = [
             name
@@ -560,25 +555,17 @@ class ModelSpec:
             )
         if self.kind is Kind.head:
             return
-        for name in ("read", "step_token"):
-            if getattr(self, name) is not None:
-                raise ConfigError(
-                    f"model.{name} is for reward models, not model.kind={kind}: leave it out"
-                )
-        if self.negate:
+        of_heads = {"read": self.read, "step_token": self.step_token, "negate": self.negate or None}
+        if self.kind is not Kind.endpoint:
+            of_heads["output"] = self.output
+        if given := [name for name, value in of_heads.items() if value is not None]:
             raise ConfigError(
-                f"model.negate=true is for reward models that give costs; model.kind={kind} has "
-                "other ways to say what is better. Leave it out"
+                f"model.{given[0]} is for reward models, not model.kind={kind}: leave it out"
             )
         if self.recipe is not None:
             raise ConfigError(
                 f"model.kind={kind} needs a model of another kind; members of the demo family are "
                 f"reward models. Type model=auto model.path=DIR_OR_ID model.kind={kind}"
-            )
-        if self.output is not None and self.kind is not Kind.endpoint:
-            raise ConfigError(
-                f"model.output={self.output} names a reward among several outputs; "
-                f"model.kind={kind} has one. Leave it out"
             )
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
@@ -594,30 +581,22 @@ class ModelSpec:
             self.judge.check()
 
     def _check_path(self, path: str) -> None:
-        if is_folder(path):
-            folder = Path(path).expanduser()
-            if self.file is not None:
-                if not (folder / self.file).is_file():
-                    raise ModelError(
-                        f"model.file={self.file!r} is no file of the folder "
-                        f"model.path={self.path!r}"
-                    )
-            elif (folder / "adapter_config.json").is_file() and not (
-                folder / "config.json"
-            ).is_file():
+        if not is_folder(path):
+            if not HUB_ID.fullmatch(path):
                 raise ModelError(
-                    f"model.path={self.path!r} holds an adapter: type model.adapter={self.path}"
+                    f"model.path={path!r} is neither a folder on this machine nor a Hub "
+                    "repository of the form org/name"
                 )
-            elif not (folder / "config.json").is_file():
-                raise ModelError(
-                    f"model.path={self.path!r} is a folder without a config.json; give the folder "
-                    "that `save_pretrained` wrote"
-                )
-        elif not HUB_ID.fullmatch(path):
-            raise ModelError(
-                f"model.path={self.path!r} is neither a folder on this machine nor a Hub "
-                "repository of the form org/name"
-            )
+            return
+        folder, file = Path(path).expanduser(), self.file or "config.json"
+        if (folder / file).is_file():
+            return
+        if self.file is None and (folder / "adapter_config.json").is_file():
+            raise ModelError(f"model.path={path!r} holds an adapter: type model.adapter={path}")
+        raise ModelError(
+            f"model.path={path!r} is a folder without the file {file}: give the one that "
+            "`save_pretrained` wrote, or the name of a GGUF file in it, model.file=NAME"
+        )
 
 
 def _architecture(folder: Path) -> str:

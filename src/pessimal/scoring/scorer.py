@@ -116,9 +116,11 @@ class FrameScorer:
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._by(engine, inputs, rows, batch_size=size)
 
-        full = next(engine for engine in self.engines if engine.name != SharedPrefix.name)
-        ways = [by(full, 1), by(self.own_forward, SAMPLE)]
-        rounding = max(largest_difference(rewards, expected) for rewards in ways)
+        def rounding() -> float:
+            full = next(engine for engine in self.engines if engine.name != SharedPrefix.name)
+            ways = [by(full, 1), by(self.own_forward, SAMPLE)]
+            return max(largest_difference(rewards, expected) for rewards in ways)
+
         self.trust = first_trusted(
             self.network, self.engines, expected, by, rounding=rounding, dtype=dtype
         )
@@ -210,19 +212,21 @@ def first_trusted(
     expected: np.ndarray,
     by: Callable[[Engine, int], np.ndarray],
     *,
-    rounding: float,
+    rounding: Callable[[], float],
     dtype: Dtype,
 ) -> Trust:
     """Drop engines from the front of the list until the first gives the model's own rewards (n,) of
     a sample, the `expected` ones, or is the last; the check's result. `by` gives the sample's
-    rewards (n,) by an engine in batches of some size."""
+    rewards (n,) by an engine in batches of some size; `rounding`, by how much full forwards differ
+    from `expected`, is asked for in low precision alone."""
     if getattr(getattr(network, "causal", network), "is_loaded_in_8bit", False):
         dtype = Dtype.bfloat16  # int8 rounds what goes into each layer, about as much
+    rounds = 0.0 if dtype is Dtype.float32 else rounding()
     while True:
         engine = engines[0]
         single = by(engine, 1)
         batched, repeated = (by(engine, SAMPLE) for _ in range(2))
-        trust = judge(expected, single, batched, repeated, rounding=rounding, dtype=dtype)
+        trust = judge(expected, single, batched, repeated, rounding=rounds, dtype=dtype)
         if trust.holds or len(engines) == 1:
             return trust
         log.warning(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from pessimal.conversation import Conversation, Turn
-from pessimal.errors import ConfigError, UserError
+from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.frame import Encoded
 from pessimal.rewards.language import token_ids
@@ -84,17 +84,6 @@ class Served:
         if any(scorer.fits(row) and np.isnan(v) for row, v in zip(rows, values, strict=True)):
             raise overflow(f"{reward.name!r} gives NaN")
         return values
-
-    def answer(self, path: str, body: dict[str, Any]) -> Any:
-        """What a request gets, in the shape of its API. UserError where it cannot be answered."""
-        try:
-            return WIRES[path](self, body)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise ConfigError(
-                f"{path} does not take this request ({type(error).__name__}: {error})"
-            ) from error
 
 
 def _get_reward(served: Served, body: dict[str, Any]) -> Any:

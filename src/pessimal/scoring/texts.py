@@ -263,9 +263,12 @@ class NetworkTexts:
         if not np.isfinite(expected).all():
             wrong = expected[~np.isfinite(expected)][0]
             raise overflow(f"{self.model.name!r} gives {wrong} for an ordinary conversation")
-        # A batch of one conversation several times over is the only one of equal lengths that is
-        # sure to exist.
-        fours = np.array([self._batch([row] * 4, self.own_forward)[0] for row in sample])
+
+        def rounding() -> float:
+            # A batch of one conversation several times over is the only one of equal lengths that
+            # is sure to exist.
+            fours = [self._batch([row] * 4, self.own_forward)[0] for row in sample]
+            return largest_difference(np.array(fours), expected)
 
         def by(engine: Engine, size: int) -> np.ndarray:
             return self._score(sample, engine, size=1 if size == 1 else self.batch_size)
@@ -275,7 +278,7 @@ class NetworkTexts:
             self.engines,
             expected,
             by,
-            rounding=largest_difference(fours, expected),
+            rounding=rounding,
             dtype=self.model.spec.dtype,
         )
         self.noise = numerical_noise(self._score(sample, self.engines[0]), expected)

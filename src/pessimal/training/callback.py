@@ -10,6 +10,7 @@ import copy
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainerState
 
 from pessimal.catalogue import named_prompts
-from pessimal.conversation import Turn, turns_of
+from pessimal.conversation import Asked, filled
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.frame import Frame, Templated
+from pessimal.explaining.contexts import check_contexts, read_contexts
+from pessimal.rewards.frame import Frame, Templated, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.tables.word_lists import read_lexicon
 from pessimal.tables.words import by_word
@@ -78,9 +80,13 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     into `trainer.state.log_history`.
 
     Args:
-        prompts: a user turn, or a key such as "greatest"; several of them, or key → user turn.
+        prompts: a user turn, or a key such as "greatest", the default; several of them, or key →
+            user turn.
         tokenizer: the network's, with its chat template; not needed where the trainer has a
             processing_class.
+        contexts: instead, a JSONL file of real answers, as for a scan: tokens and words of `watch`
+            are put into their slot.
+        slot: `after` or `before` these; by default where the file has the mark `{slot}`.
         every: steps of the optimiser between two turns.
         watch: further answers, words or longer, that are followed by name.
         tails: best answers, and as many worst ones, that are followed.
@@ -98,9 +104,11 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
 
     def __init__(
         self,
-        prompts: str | Sequence[str] | Mapping[str, str] = "greatest",
+        prompts: str | Sequence[str] | Mapping[str, str] | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
+        contexts: str | Path | None = None,
+        slot: str | None = None,
         every: int = 100,
         watch: Sequence[str] = (),
         tails: int = 10,
@@ -114,7 +122,13 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             raise ConfigError(
                 f"every={every}, tails={tails}, watch={watch!r}: give 1 or more, 1 or more, a list"
             )
-        self.prompts, self.tokenizer, self.report = named_prompts(prompts), tokenizer, report
+        check_contexts(contexts, slot, prompts)
+        self.asked: Mapping[str, Asked] = (
+            named_prompts("greatest" if prompts is None else prompts)
+            if contexts is None
+            else read_contexts(str(contexts), slot)
+        )
+        self.tokenizer, self.report = tokenizer, report
         self.every, self.watch, self.tails, self.seed = every, tuple(watch), tails, seed
         self.lexicon = self.attempt("valence_rho", read_lexicon, "afinn")
         self.step = self.turn_at = 0
@@ -172,7 +186,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.order: list[Ids] = list(self.texts)
         self.most = min(MOST, len(self.order))
         conversations = Templated(tokenizer)
-        self.frames = {key: conversations.frame(text) for key, text in self.prompts.items()}
+        self.frames = {
+            key: slot_frame(conversations, one, tokenizer) for key, one in self.asked.items()
+        }
         self.watched = {
             key: [self._ids_of(word, conversations, frame) for word in self.watch]
             for key, frame in self.frames.items()
@@ -193,8 +209,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.seconds_an_answer = (self.clock() - began) / len(trial)
 
     def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
-        turns = (*turns_of(frame.prompt), Turn("assistant", word))
-        ids = tuple(frame.inside(conversations.encode(turns).ids) or ())
+        ids = tuple(frame.inside(conversations.encode(filled(frame.asked, word)).ids) or ())
         if not ids:
             raise FrameError(
                 f"the chat template does not write {word!r} between the ids of its frame"

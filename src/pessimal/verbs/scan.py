@@ -17,7 +17,7 @@ import torch
 from pessimal.catalogue import ANSWERS, run_of
 from pessimal.config.models import base_of
 from pessimal.config.schema import ScanConfig
-from pessimal.config.schema.scan import CENSUS, CandidatesSpec
+from pessimal.config.schema.scan import CENSUS, SCREENED, CandidatesSpec
 from pessimal.conversation import Asked
 from pessimal.errors import ConfigError
 from pessimal.explaining.comparison import load
@@ -39,7 +39,8 @@ from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.scan import Scanner, keeps_states
-from pessimal.scoring.trainer import begin_process, is_first_process
+from pessimal.scoring.screen import screened
+from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
@@ -132,6 +133,16 @@ def _scan(
         config, listed_items = _tokens_of(read_score_table(policy), model, config)
     whole = listed_items or vocabulary_of(model)
     candidates = whole.frequent(config.candidates.most) if config.candidates.most else whole
+    if config.screens and isinstance(model, NetworkReward):
+        device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
+        candidates = screened(
+            model,
+            contexts.values(),
+            whole,
+            n=SCREENED,
+            device=device,
+            progress=config.progress,
+        )
     if config.candidates.name == ANSWERS and first:
         log.info(
             "%s has no vocabulary of its own: it is asked %d answers of all sorts "
@@ -308,8 +319,10 @@ def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: fl
     log.info("%d tokens in %d answers take about %s, at %.0f a second", n, contexts, lasts, rate)
     if n < every:
         log.info(
-            "these are the most frequent, and the special ones; all %d would take about %s "
-            "(candidates.most=0)",
+            "these are %s, and the special ones; all %d would take about %s (candidates.most=0)",
+            "what the gradient says to add most"
+            if candidates.name.startswith("screened")
+            else "the most frequent",
             every,
             duration(every * contexts / rate),
         )

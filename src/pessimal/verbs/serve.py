@@ -1,12 +1,16 @@
-"""`pessimal serve`: any reward behind /get_reward, /classify and /v1/score."""
+"""`pessimal serve`: any reward behind /get_reward, /classify and /v1/score, and behind
+/contexts, where candidates stand in real answers."""
 
 import logging
 import socket
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from pessimal.config.schema import ServeConfig
 from pessimal.errors import UserError, WorkError, require
+from pessimal.explaining.contexts import of_row
 from pessimal.progress import quiet_libraries
 from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
@@ -40,11 +44,20 @@ def run(config: ServeConfig) -> None:
     served = Served.of(reward, device)
     host, port = listening.getsockname()[:2]
     print(f"http://{host}:{port}", flush=True)
-    log.info("%s at %s; ctrl-C stops it", served.reward.name, ", ".join(WIRES))
+    log.info("%s at %s; ctrl-C stops it", served.reward.name, ", ".join([*WIRES, "/contexts"]))
     server = uvicorn.Server(
         uvicorn.Config(application(served), log_level="warning", lifespan="off")
     )
     server.run(sockets=[listening])
+
+
+def in_contexts(served: Served, body: dict[str, Any]) -> dict[str, Any]:
+    """Rewards of `candidates`, texts, in the slot of each of `contexts`: rows as in the file of a
+    scan, with its `slot`. The empty text leaves an answer as it is."""
+    texts, slot = list(body["candidates"]), body.get("slot")
+    contexts = [of_row(row, slot, f"contexts[{i}]") for i, row in enumerate(body["contexts"])]
+    rewards = served.rewards([one.filled(text) for one in contexts for text in texts])
+    return {"rewards": np.reshape(rewards, (len(contexts), len(texts))).tolist()}
 
 
 def application(served: Served) -> Any:
@@ -57,10 +70,14 @@ def application(served: Served) -> Any:
 
     def answer(path: str, body: dict[str, Any] = Body(...)) -> Any:  # noqa: B008  FastAPI's way
         try:
-            return served.answer(path, body)
+            return wires[path](served, body)
         except UserError as error:
-            return JSONResponse({"error": str(error)}, status_code=400)
+            said = str(error)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            said = f"{path} does not take this request ({type(error).__name__}: {error})"
+        return JSONResponse({"error": said}, status_code=400)
 
-    for path in WIRES:
+    wires = WIRES | {"/contexts": in_contexts}
+    for path in wires:
         app.post(path)(partial(answer, path))
     return app

@@ -37,8 +37,9 @@ CENSUS = "census"
 TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
 TAKEN |= {"plain", "published", "reward", "vocabulary"}
 """Words that an artifact's name has for other things than its candidates."""
-FREQUENT = 5000
-"""Tokens that a CPU scans behind real answers, unless another number is given."""
+FREQUENT, SCREENED = 5000, 1000
+"""Tokens that a CPU scans behind real answers, and that one device of any kind scans before them,
+where each takes a whole answer, unless another number is given."""
 
 
 class Slot(Enum):
@@ -62,7 +63,8 @@ class CandidatesSpec(Options):
     """The items themselves, in place of a file."""
     most: Annotated[int, Ge(0)] | None = None
     """Of a vocabulary: how many of its most frequent tokens, and the special ones besides; 0 for
-    all. null takes all, but in real answers on a CPU 5,000."""
+    all. null takes all, but in real answers on a CPU 5,000, and before real answers on one device
+    the 1,000 that the gradient says to add most."""
 
     def check(self) -> None:
         if self.name in ("vocabulary", CENSUS):
@@ -152,6 +154,13 @@ class ScanConfig(PromptedConfig):
         """Whether candidates stand in real answers, and answer no prompts."""
         return self.slot is not None or self.contexts is not None
 
+    @property
+    def screens(self) -> bool:
+        """Whether the gradient chooses the tokens; several processes might choose several."""
+        whole = self.candidates.name == "vocabulary" and self.candidates.most is None
+        can = "gradient" in self.model.kind.can and self.trainer.alone
+        return self.slot is Slot.before and whole and can
+
     def _check_answers(self) -> None:
         for name in ("tasks", "prefixes", "policy"):
             if getattr(self, name) is not None:
@@ -168,7 +177,8 @@ class ScanConfig(PromptedConfig):
             raise ConfigError("states of words are kept of prompts: leave out states=true")
         self.states = False
         tokens = self.candidates.name == "vocabulary" and has_vocabulary(self.model)
-        if tokens and self.candidates.most is None and self.trainer.accelerator == "cpu":
+        given = self.candidates.most is not None or self.screens
+        if tokens and not given and self.trainer.accelerator == "cpu":
             self.candidates.most = FREQUENT
 
     def _check_written(self) -> None:

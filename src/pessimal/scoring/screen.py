@@ -1,0 +1,79 @@
+"""Which tokens are worth scoring where each takes a forward of a whole answer: those that the
+gradient says to add most.
+
+Knows engines and frames. Chooses; the rewards are the scan's.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from pessimal.conversation import Asked
+from pessimal.progress import counted
+from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.frame import slot_frame
+from pessimal.scoring.candidates import Candidates
+from pessimal.scoring.common_prefix import CommonPrefixScorer
+from pessimal.scoring.scorer import FrameScorer
+
+RANDOM, ROUNDS, BEST = 32, 4, 8
+"""Tokens at which rewards and slopes are taken: random ones, and in so many rounds the best by what
+is known then."""
+SHARPNESS = 8.0
+"""How fast a slope counts for less with the squared distance of embeddings, in units of its
+median."""
+
+
+def screened(
+    model: NetworkReward,
+    contexts: Iterable[Asked],
+    candidates: Candidates,
+    *,
+    n: int,
+    device: torch.device,
+    progress: bool = True,
+) -> Candidates:
+    """Of a vocabulary the `n` ordinary tokens that are predicted to add most to the rewards of the
+    contexts, on average, and all special ones; the whole vocabulary where it has no more.
+
+    A prediction is the mean of the straight lines through the rewards of some tokens along their
+    gradients, each line weighted by how near its token is.
+    """
+    ids, kind = candidates.rows["candidate_id"].to_numpy(), candidates.rows["kind"]
+    ordinary = np.flatnonzero(~kind.isin(["special", "unused"]))
+    if n >= len(ordinary):
+        return candidates
+    scorers = []
+    for part in model.parts:
+        network = model.network(which=part.network).to(device)
+        for one in contexts:
+            frame = slot_frame(part.conversations, one, model.tokenizer)
+            engine = FrameScorer(network, frame, device=device).engines[0]
+            sides = {"prefix": frame.prefix, "suffix": frame.suffix}
+            tensors = {name: torch.tensor(side, device=device) for name, side in sides.items()}
+            scorers.append((part.weight, CommonPrefixScorer(network, engine, **tensors)))
+    embedding: Any = network.get_input_embeddings()
+    rows = embedding.weight.detach()[torch.tensor(ids, device=device)]  # (V, hidden)
+    squares = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32) ** 2
+    fresh = np.random.default_rng(0).choice(ordinary, size=min(RANDOM, n), replace=False)
+    points, lines = fresh[:0], []
+    with counted("slopes", unit="tokens", total=RANDOM + ROUNDS * BEST, bar=progress) as counter:
+        for _ in range(ROUNDS + 1):
+            for point in fresh:
+                line, token = np.zeros(len(ids)), torch.tensor([ids[point]])
+                for weight, scorer in scorers:
+                    slope = scorer.gradient(token)[0].double().cpu().numpy()[ids]
+                    line += weight * (slope - slope[point] + scorer.rewards(token[None]).item())
+                lines.append(line)
+                counter.advance(1)
+            points = np.concatenate([points, fresh])
+            products = (rows[points] @ rows.T).float()  # (points, V)
+            apart = squares[points, None] + squares - 2 * products
+            near = torch.softmax(-SHARPNESS * apart / apart.median(), dim=0).cpu().numpy()
+            predicted = (near * np.array(lines)).sum(axis=0)
+            order = ordinary[np.argsort(-predicted[ordinary], kind="stable")]
+            fresh = order[~np.isin(order, points)][:BEST]
+    chosen = kind.eq("special") | candidates.rows.index.isin(order[:n])
+    return Candidates(f"screened{n}", candidates.rows[chosen].reset_index(drop=True))
