@@ -4,12 +4,14 @@ language model, and other rewards without an effect.
     python experiments/nulls/heads.py states FOLDER      # SmolLM2's states, once: minutes
     python experiments/nulls/heads.py exam FOLDER [--runs 400]
     python experiments/nulls/heads.py coverage FOLDER [--runs 400]
+    python experiments/nulls/heads.py spaces FOLDER [--runs 400]
     python experiments/nulls/heads.py projection FOLDER
 
 `exam` prints, for each null, the share of runs whose number passes .05: by p (of the estimate, for
 other words), by random heads on word meanings, and by random heads on the model's states, projected
 as `scan` keeps them. `coverage` prints how often the interval for other words, made from a quarter of the
-stems, holds the number over all words. `projection` prints how far the spread of random heads is off with fewer
+stems, holds the number over all words. `spaces` prints which of the spaces to hold a reward against: the likeliest, all
+that are not ruled out, or all, by frequency slopes over rated words on one prompt, and what that costs planted slopes. `projection` prints how far the spread of random heads is off with fewer
 dimensions.
 """
 
@@ -26,6 +28,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.feature_extraction.text import CountVectorizer
 
 import pessimal
+from pessimal.analyses import regression
 from pessimal.analyses.analysis import Heads
 from pessimal.analyses.framing import heads_reversing, with_units
 from pessimal.analyses.frequency import frequency_slopes
@@ -126,6 +129,18 @@ class Words:
     @functools.cached_property
     def letters(self) -> csr_matrix:
         return CountVectorizer(analyzer="char_wb", ngram_range=(1, 3)).fit_transform(self.words)
+
+
+class Once:
+    """The same states for all outcomes, so that these are solved together."""
+
+    def __init__(self, index: pd.Index, states: np.ndarray):
+        self.index, self.states, self.kept = index, states, None
+
+    def __call__(self, words, outcome: str) -> np.ndarray:
+        if self.kept is None:
+            self.kept = self.states[self.index.get_indexer(pd.Index(words, dtype=object))]
+        return self.kept
 
 
 class OnStates:
@@ -253,6 +268,32 @@ def coverage(folder: Path, runs: int) -> None:
     print(pd.DataFrame(holds).mean().round(3).to_string())
 
 
+def spaces(folder: Path, runs: int) -> None:
+    """Share of frequency slopes over rated words that at most 5 % of random heads show, where a space is ruled out
+    that makes the rewards so many times less likely than another."""
+    words = Words(folder)
+    states = words.project(reading.DIMENSIONS)[0]
+    zipf = words.zipf.fillna(0).to_numpy()[:, None]
+    drawn = {name: draw(runs)[0] for name, draw in words.nulls().items()}
+    for slope in (0.2, 0.35):
+        drawn[f"slope {slope}, heads 67%"] = words.linear(words.full, 0.67, runs)[0] + slope * zipf
+        drawn[f"slope {slope}, heads 20%"] = words.linear(words.full, 0.2, runs)[0] + slope * zipf
+    rows = {}
+    for name, rewards in drawn.items():
+        frame = pd.DataFrame(rewards, words.words)
+        frame = frame[words.words.isin(words.afinn.index)]
+        here = states[words.words.get_indexer(frame.index)]
+        for times in (1, 100, 10_000, np.inf):
+            regression.RULED_OUT = 2 * np.log(times)
+            heads = Once(frame.index, here)
+            found = frequency_slopes(frame, words.zipf, words.afinn, heads=heads)
+            rows.setdefault(name, {})[f"{times:g} times"] = (found["random_head"] <= 0.05).mean()
+        print(
+            name, {rule: round(float(share), 3) for rule, share in rows[name].items()}, flush=True
+        )
+    print(pd.DataFrame(rows).T.round(3).to_string())
+
+
 def projection(folder: Path) -> None:
     """Ratio of the spread of random heads with k dimensions to that with all, over tests."""
     words = Words(folder)
@@ -278,7 +319,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("states", "exam", "coverage", "projection"))
+    parser.add_argument("what", choices=("states", "exam", "coverage", "spaces", "projection"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--only", default="", help="nulls whose names hold this")
@@ -289,5 +330,7 @@ if __name__ == "__main__":
         exam(chosen.folder, chosen.runs, chosen.only)
     elif chosen.what == "coverage":
         coverage(chosen.folder, chosen.runs)
+    elif chosen.what == "spaces":
+        spaces(chosen.folder, chosen.runs)
     else:
         projection(chosen.folder)

@@ -7,10 +7,10 @@ import statsmodels.api as sm
 from scipy.stats import multivariate_normal
 from statsmodels.stats.multitest import multipletests
 
+from pessimal.analyses import regression
 from pessimal.analyses.regression import (
     classical,
     interval,
-    likeliest,
     random_heads,
     robust,
     taste,
@@ -82,24 +82,25 @@ def test_taste_and_noise_are_where_the_restricted_likelihood_is_highest():
     assert found.unlikely[0] - found.unlikely[1] == pytest.approx(least(0) - least(1), abs=1e-6)
 
 
-def test_of_two_spaces_a_head_is_in_that_in_which_the_rewards_are_likelier():
+def test_of_two_spaces_the_one_counts_whose_heads_show_as_much_unless_it_is_ruled_out(monkeypatch):
     rng = np.random.default_rng(7)
-    states, design = rng.normal(size=(300, 2, 10)), np.ones((300, 1))
+    states = rng.normal(size=(300, 2, 10))
+    design = np.column_stack([np.ones(300), states.sum(axis=1)[:, 0]])
     followed = np.einsum("nsd,sd->ns", states, rng.normal(size=(2, 10)))
-    outcomes = followed + rng.normal(size=(300, 2))
-    found, space = likeliest(design, outcomes, states)
-    assert space.tolist() == [0, 1]
-    for j in range(2):
-        alone = taste(design, outcomes[:, [j]], states[:, j])
-        for one, other in zip(found, alone, strict=True):
-            assert one[..., j] == pytest.approx(other[..., 0])
-    slope = states[:, 1, 0]  # of which a head in the first space gives nothing
-    both = random_heads(np.column_stack([design, slope]), outcomes, np.arange(300), [states] * 2)
-    first = random_heads(
-        np.column_stack([design, slope]), outcomes, np.arange(300), [states[:, :1]] * 2
-    )
-    assert both.error[1, 0] == pytest.approx(first.error[1, 0])
-    assert both.error[1, 1] > 2 * first.error[1, 1]
+    outcomes = followed + rng.normal(size=(300, 2))  # the second space's heads gave the second
+    spaces = [
+        random_heads(design, outcomes, np.arange(300), [states[:, [space]]] * 2)
+        for space in range(2)
+    ]
+    found = random_heads(design, outcomes, np.arange(300), [states] * 2)
+    for j in range(2):  # the other space is ruled out
+        for one, alone in zip(found, spaces[j], strict=True):
+            assert one[:, j] == pytest.approx(alone[:, j])
+    monkeypatch.setattr(regression, "RULED_OUT", np.inf)
+    worst = random_heads(design, outcomes, np.arange(300), [states] * 2)
+    shares = np.array([one.share for one in spaces])
+    assert worst.share == pytest.approx(shares.max(axis=0))
+    assert (worst.share > found.share).any()
 
 
 def test_random_heads_on_the_states_show_as_much_as_their_share_says():

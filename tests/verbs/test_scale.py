@@ -246,7 +246,6 @@ def test_vocabulary_of_256_000_on_three_prompts_takes_less_than_a_gib_beside_the
         "prompts=core",
         "progress=false",
         "tracking=off",
-        "states=false",  # which take a few hundred megabytes more: word lists, and a second reader
     ]
     (said,) = finish(started(tmp_path / "work", [sys.executable, PEAK, *line]))
     loaded, peak = map(int, said.splitlines()[-1].split())

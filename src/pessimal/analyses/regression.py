@@ -21,6 +21,9 @@ LEAST_ROWS = 10
 """Rows with states that each column of a design needs."""
 LEAST_DIRECTION = 1e-9
 """A direction of the states in which the rows spread less than this, of the widest, is none."""
+RULED_OUT = 2 * np.log(100)
+"""A space in which an outcome is a hundred times less likely than in another is not where its head
+is."""
 RATIOS = np.linspace(-14, 8, 23)
 """Logarithms of the ratio of taste to noise between which its likelihood is searched for its
 maximum."""
@@ -130,10 +133,11 @@ def heads_beyond(
 
     The sum is a'y. A random head on the states H gives y = X b + H w + e, with w and e independent
     normal; their variances are those that fit the outcome best (`taste`), so that a'y has the
-    variance |a'H|² var(w) + |a|² var(e) about 0. Of several spaces H is that in which the outcome
-    is likeliest. Where rows of one group share what is left, the
+    variance |a'H|² var(w) + |a|² var(e) about 0. Where rows of one group share what is left, the
     second term is the sum over groups of the squares of theirs, if that is larger. As var(w) is
     estimated, Student's t stands in place of the normal, with Satterthwaite's degrees of freedom.
+    Of the spaces that are not ruled out (`RULED_OUT`) the one counts whose heads show as much most
+    often.
 
     Args:
         weights: (n, q) of the rows; those without states weigh nothing.
@@ -142,27 +146,33 @@ def heads_beyond(
     Source: ours; for the mixed model Kang et al. 2008 (EMMA).
     """
     estimates = weights.T @ outcomes  # (q, m)
-    variance, freedom = np.empty_like(estimates), np.empty_like(estimates)
+    found = np.empty((3, *estimates.shape))
     for vectors in {id(one): one for one in states}.values():
         same = [j for j, one in enumerate(states) if one is vectors]
         rows = with_states([vectors])
-        a, inside = weights[rows], vectors[rows]
-        liking, space = likeliest(design[rows], outcomes[rows][:, same], inside)
-        left = liking.residuals[:, None] * a[:, :, None]  # (n, q, same)
-        together = np.zeros((int(groups.max()) + 1, *left.shape[1:]))
-        np.add.at(together, groups[rows], left)
-        clustered = np.square(together).sum(axis=0) * len(a) / (len(a) - design.shape[1])
-        independent = np.square(a).sum(axis=0)[:, None] * liking.noise
-        reach = np.square(np.tensordot(a, inside, axes=(0, 0))).sum(axis=2)  # (q, spaces)
-        moved = reach[:, space] * liking.variance
-        rest = np.maximum(independent, clustered)
-        variance[:, same] = moved + rest
-        informed = moved**2 / liking.freedom + rest**2 / (len(a) - design.shape[1])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            freedom[:, same] = np.nan_to_num((moved + rest) ** 2 / informed, nan=1.0)
-    error = np.sqrt(variance)
-    within = stats.t.ppf(0.975, freedom) * error
-    return RandomHeads(share_beyond(estimates, error, freedom), error, within)
+        a, groups_here = weights[rows], groups[rows]
+        spaces, unlikely = [], []
+        for space in np.moveaxis(vectors[rows], 1, 0):
+            liking = taste(design[rows], outcomes[rows][:, same], space)
+            left = liking.residuals[:, None] * a[:, :, None]  # (n, q, same)
+            together = np.zeros((int(groups.max()) + 1, *left.shape[1:]))
+            np.add.at(together, groups_here, left)
+            clustered = np.square(together).sum(axis=0) * len(a) / (len(a) - design.shape[1])
+            independent = np.square(a).sum(axis=0)[:, None] * liking.noise
+            moved = np.square(a.T @ space).sum(axis=1)[:, None] * liking.variance
+            rest = np.maximum(independent, clustered)
+            informed = moved**2 / liking.freedom + rest**2 / (len(a) - design.shape[1])
+            with np.errstate(invalid="ignore", divide="ignore"):
+                freedom = np.nan_to_num((moved + rest) ** 2 / informed, nan=1.0)
+            error = np.sqrt(moved + rest)
+            share = share_beyond(estimates[:, same], error, freedom)
+            spaces.append((share, error, stats.t.ppf(0.975, freedom) * error))
+            unlikely.append(liking.unlikely)
+        held = np.array(spaces)  # (spaces, 3, q, same)
+        ruled_out = np.array(unlikely) - np.min(unlikely, axis=0) > RULED_OUT
+        worst = np.where(ruled_out[:, None, None], -1, held[:, :1]).argmax(axis=0, keepdims=True)
+        found[:, :, same] = np.take_along_axis(held, worst, axis=0)[0]
+    return RandomHeads(*found)
 
 
 def share_beyond(
@@ -217,20 +227,6 @@ def robust(design: np.ndarray, outcomes: np.ndarray, groups: np.ndarray) -> Fit:
         deviations[sizes == count] = -np.einsum("kgc,mgc->gkm", weights[:, rows], moved)
     errors = np.sqrt(np.square(deviations).sum(axis=0))
     return Fit(coefficients, errors, deviations, present - k)
-
-
-def likeliest(
-    design: np.ndarray, outcomes: np.ndarray, states: np.ndarray
-) -> tuple[Taste, np.ndarray]:
-    """`taste` of each outcome in that of the spaces (n, spaces, directions) in which it is
-    likeliest, and (m,) which that is."""
-    tastes = [taste(design, outcomes, space) for space in np.moveaxis(states, 1, 0)]
-    best = np.argmin([one.unlikely for one in tastes], axis=0)
-    fields = [
-        np.stack(values, axis=-1)[..., np.arange(len(best)), best]
-        for values in zip(*tastes, strict=True)
-    ]
-    return Taste(*fields), best
 
 
 def taste(design: np.ndarray, outcomes: np.ndarray, meanings: np.ndarray) -> Taste:
@@ -342,9 +338,7 @@ def interval(
         )
     estimate, error = np.asarray(estimate, dtype=float), np.asarray(error, dtype=float)
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * error
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where((error == 0) & (estimate == 0), 0.0, np.abs(estimate) / error)
-    return estimate - reach, estimate + reach, 2 * stats.t.sf(ratio, freedom)
+    return estimate - reach, estimate + reach, share_beyond(estimate, error, freedom)
 
 
 def _check(design: np.ndarray, units: int, *, things: str) -> None:
