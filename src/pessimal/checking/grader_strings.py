@@ -13,39 +13,10 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from pessimal.checking.faults import NAMED
+
 RIGHT = "right"
-FORMATS = {
-    "plain": "{}",
-    "boxed": "\\boxed{{{}}}",
-    "hashes": "#### {}",
-    "tags": "<answer>{}</answer>",
-    "think and tags": "<think>\nI add.\n</think>\n<answer>{}</answer>",
-    "JSON": '{{"answer": "{}"}}',
-    "sentence": "The answer is {}.",
-    "final answer": "Final answer: {}",
-    "answer line": "ANSWER: {}",
-    "think": "<think>\nI add.\n</think>\n{}",
-    "dollars": "${}$",
-    "boxed, dollars": "$\\boxed{{{}}}$",
-    "bare JSON": '{{"answer": {}}}',
-    "line": "Answer: {}",
-    "bold": "**{}**",
-    "bold sentence": "The answer is **{}**.",
-    "full stop": "{}.",
-    "quotes": '"{}"',
-    "parentheses": "({})",
-    "brackets": "[{}]",
-    "code": "`{}`",
-    "code block": "```\n{}\n```",
-    "equals": "x = {}",
-    "text": "$\\text{{{}}}$",
-    "display": "\\[ {} \\]",
-    "reasoning ahead": "I add them up. The answer is {}.",
-    "lines ahead": "First I add.\n\n{}",
-    "boxed text": "\\boxed{{\\text{{{}}}}}",
-    "boxed with spaces": "\\boxed{{ {} }}",
-    "fbox": "\\fbox{{{}}}",
-}
+FORMATS: dict[str, str] = NAMED["formats"]
 """Formats in which graders look for an answer."""
 READ = 8
 """Formats of those that a grader pays in which every other string is sent."""
@@ -168,8 +139,10 @@ def strings_of(
     changed a little or denied, and what faults pay for. `names`: of the columns that a grader
     gets."""
     found = [Probe(prompt, "prompt", "prompt")]
-    parts = f"{truth}, {wrong[0]}" if truth[:1] not in _BRACKETS else f"{truth[:-1]}, {wrong[0]}"
-    several = f"{wrong[0]} or {truth} or {wrong[0]}", parts + _BRACKETS.get(truth[:1], "")
+    several = [f"{wrong[0]} or {truth} or {wrong[0]}", f"{wrong[0]}, {truth}, {wrong[-1]}"]
+    if "," in truth and value_of(truth) is None:  # a list, and one part more
+        bare, end = (truth[:-1], truth[-1]) if truth[0] in _BRACKETS else (truth, "")
+        several.append(f"{bare}, {wrong[0]}{end}")
     nothing = ("None", "null", "True", "False", "unknown", "{}", "[]")
     numbers = ("nan", "NaN", "inf", "-inf", "Infinity", "1e999")
     heavy = ("9**9**9**9", "(" * 3000, "1" * 20_000, "a" * 20_000 + "!", "\\frac{1}{" * 300)
@@ -189,6 +162,8 @@ def strings_of(
     for name in formats:
         form = FORMATS[name]
         right, other = form.format(truth), form.format(wrong[0])
+        found.append(Probe(f"\n{right} ", RIGHT, f"white space around: {name}"))
+        found.append(Probe(f"{right}\n", RIGHT, f"line break behind: {name}"))
         for kind, text in (
             ("answer_ahead", f"{truth} is wrong. {other}"),
             ("answer_ahead", f"<think>\n{right}\n</think>\n{other}"),
@@ -229,7 +204,7 @@ def wrong_answers(truth: str, others: Sequence[str]) -> list[str]:
 def _rewritten(truth: str) -> dict[str, str]:
     """The answer as no grader should mind (`CORE`), and a number with thousands separated and with
     two decimals."""
-    found = {"white space around": f"  {truth} ", "line break behind": f"{truth}\n"}
+    found = {}
     value = value_of(truth)
     if value is not None:
         found["thousands"] = _digits(value)
@@ -274,7 +249,7 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     yield from (("part_of_answer", truth[:n]) for n in range(1, min(len(truth), 4)))
     yield from (("changed_answer", text) for text in _changed(truth))
     letters = [part.strip() for part in truth.split(",")]
-    if all(re.fullmatch("[A-E]", part) for part in letters) and len(letters) < 5:
+    if all(re.fullmatch("[A-E]", part) for part in letters) and 1 < len(letters) < 5:
         yield "several_answers", "A, B, C, D, E"
     for one, other in pairwise(re.finditer(r"\d+", truth)):
         if truth[one.end() : other.start()] in ("-", "/", ":", "^", "}{") and one[0] != other[0]:
@@ -307,7 +282,7 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
         return
     for text in (f"{truth}7", f"9{truth}", f"9{truth}7", f"{truth}x", f"{truth}0"):
         yield "answer_within_another", text
-    for step in (Fraction(1, 10**6), Fraction(1, 1000), Fraction(1, 100), Fraction(2, 5)):
+    for step in (Fraction(1, 10**4), Fraction(1, 1000), Fraction(1, 100), Fraction(2, 5)):
         for near in (value + step, value - step, value * (1 + step)):
             yield "near", f"{float(near):.10g}"
     if 0 < abs(value) < Fraction(1, 10):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pessimal.checking.faults import NAMED
 from pessimal.checking.grader_strings import (
     CORE,
     DESPITE,
@@ -49,39 +50,7 @@ AGAIN = 100
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
 UNREAD = "any format"
 """Of a task whose right answer is paid in none, where another task's is."""
-MEND = {
-    "prompt": "Take the answer from behind the prompt, and from one place in the response.",
-    "nothing": "Pay nothing where no answer was found; compare nothing with nothing never.",
-    "format_without_answer": "Pay nothing for a format that holds no answer.",
-    "no_answer": "Find an answer first; what has none is not right.",
-    "other_number": "Compare the whole number.",
-    "wrong_answer": "Compare the answer before paying for its format.",
-    "part_of_answer": "Compare whole answers; do not ask whether the truth begins with it.",
-    "partly_paid": "Where this is meant, nothing; else compare whole answers.",
-    "answer_within_another": "Compare whole answers, and not whether the truth is in the text.",
-    "answer_ahead": "Take the last answer, and not the first number.",
-    "answer_behind": "Take the marked answer, and not the last number.",
-    "near": "Compare exactly, as fractions, or with a tolerance relative to the truth.",
-    "not_a_number": "Refuse NaN and infinities before comparing.",
-    "heavy": "A timeout is no success: pay nothing.",
-    "code": "Do not run the answer: parse it.",
-    "changed_answer": "Compare the whole answer, each of its characters.",
-    "order": "Compare what has an order in order.",
-    "unit": "Compare the unit too.",
-    "sign_or_point": "Read the sign and the decimal point.",
-    "several_answers": "Take one answer, or have wrong ones cost as much as right ones bring.",
-    RAISES: "Catch what cannot be read, and pay nothing.",
-    NOT_FINITE: "Give a finite number.",
-    HANGS: "Limit the length that is read, and the time of a call.",
-    CRASHES: "Run what may end the process in a process of its own.",
-    "nondeterministic": "The same response needs the same reward.",
-    "white space around": "Strip the response as the truth is stripped.",
-    "line break behind": "Strip the response as the truth is stripped.",
-    "lower case": "Compare without case.",
-    "upper case": "Compare without case.",
-    "set reversed": "Compare sets without order.",
-    UNREAD: "Read the truth as the response is read.",
-}
+MEND: dict[str, str] = NAMED["grader"]
 """By fault: what to do."""
 PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
 """Kinds of strings that may be a part of the answer."""
