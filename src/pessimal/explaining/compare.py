@@ -119,14 +119,20 @@ def _flip_rate_result(
     span = "" if len(top) == 1 else f", {names[low['model']]}'s least ({low['flip_rate']:.0%})"
     ends = high[["flip_low", "flip_high", "beyond_q"]]
     estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", ends)
-    none = "No attribute found that flips more than placebo edits and prices of words do; e"
-    none = none if holds.empty and estimate.p is not None else "E"
+    headline = (
+        f"Edits against liking {first} flip {names[high['model']]}'s preference most often "
+        f"({high['flip_rate']:.0%}){span}."
+    )
+    if holds.empty and estimate.p is not None:
+        headline = (
+            "No attribute found whose edits flip more than placebo edits and prices of words; "
+            f"most, against liking {first}: {names[high['model']]} {high['flip_rate']:.0%}."
+        )
     untested = "There are no placebo edits of the same kind, so nothing is tested."
     return Result(
         "sensitivity",
         table,
-        headline=f"{none}dits against liking {first} flip {names[high['model']]}'s preference most "
-        f"often ({high['flip_rate']:.0%}){span}.",
+        headline=headline,
         plot=Heatmap(
             data=pd.concat(pieces),
             row="row",

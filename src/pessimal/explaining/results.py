@@ -223,10 +223,9 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
         clauses[0] = f"Seen, not tested: e{clauses[0][1:]}"
     elif holds.empty:
         clauses = [
-            "No attribute found whose edits flip more preferences than placebo edits "
-            f"({null_rate:.0%}) and prices of words do",
-            f"most, against {liking}: {top['flip_rate']:.0%}, prices of words at most "
-            f"{top['words_within']:.0%}",
+            f"No attribute found whose edits flip more than placebo edits ({null_rate:.0%}) and "
+            f"prices of words (up to {top['words_within']:.0%})",
+            f"most, against {liking}: {top['flip_rate']:.0%}",
         ]
     largest = rates.groupby("attribute")["flip_rate"].max()
     order = largest.sort_values(ascending=False, kind="stable").index
