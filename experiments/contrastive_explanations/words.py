@@ -7,9 +7,10 @@ are read, and rewarded anew):
     python experiments/contrastive_explanations/words.py FOLDER/tables/outcomes.parquet [RUNS]
 
 Prints the share of rewards that name something by p for other comparisons (`slope_q`), and by p beyond
-prices of words too (`beyond_q`): of a hash of the text, of the mean price of its words, and of three
-attributes drawn at random, planted beside these prices. One standard deviation of the attribute is
-worth so many of the rewards of all responses.
+prices of words too (`beyond_q`), and by flip rates, beyond placebo edits (`flip_q`) and beyond prices of
+words too: of a hash of the text, of the mean price of its words, and of three attributes drawn at
+random, planted beside these prices. One standard deviation of the attribute is worth so many of the
+rewards of all responses. Flips are of the comparisons in which the reward prefers the same response.
 """
 
 import hashlib
@@ -19,10 +20,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.slopes import detectors, slopes
-from pessimal.explaining.outcomes import CHOSEN, valid_rows
+from pessimal.explaining.analyses.flips import attribute_flip_rates
+from pessimal.explaining.analyses.slopes import detectors, flips_beyond_words, slopes
+from pessimal.explaining.outcomes import CHOSEN, COUNTERFACTUAL, SEMIFACTUAL, valid_rows
 
-SIZES, SEED, P = (0.3, 0.6, 1.0), 20261124, ("slope_q", "beyond_q")
+SIZES, SEED = (0.3, 0.6, 1.0), 20261124
+SLOPES, FLIPS = ("slope_q", "beyond_q"), ("flip_q", "beyond_q")
 
 
 def drawn(seed: int, text: str) -> float:
@@ -47,6 +50,28 @@ def prices(seed: int) -> Callable[[str], float]:
     return lambda text: float(np.mean([drawn(seed, word) for word in text.lower().split()]))
 
 
+def tested(edits: pd.DataFrame, reward: Callable[[str], float], size: float, attribute: str):
+    """Slopes, and flip rates, of a made-up reward, to which an attribute adds so much an SD."""
+    table = rewarded(edits, reward)
+    if size:
+        moved = _sign(edits) * edits[f"moved/{attribute}"].fillna(0.0)
+        table = table.assign(change_in_sd=table["change_in_sd"] + size * moved)
+    # A response's own reward; the other one's where no edit of it is left is not known.
+    scale = np.std([reward(text) for text in edits["original"].unique()])
+    own = edits.groupby(["comparison", "side"])["original"].first().map(reward).unstack() / scale
+    margin = edits["comparison"].map(own[CHOSEN] - own["rejected"])
+    after = margin + table["change_in_sd"]
+    outcome = np.where(after < 0, COUNTERFACTUAL, SEMIFACTUAL)
+    flips = table.assign(margin=margin, change=table["change_in_sd"], outcome=outcome)
+    flips = flips[margin > 0]
+    rates = attribute_flip_rates(flips, replicates=100, permutations=2000)
+    return slopes(table), flips_beyond_words(rates, flips)
+
+
+def named(table: pd.DataFrame, p: str) -> set[str]:
+    return set(table.loc[table[p] <= 0.05, "attribute"])
+
+
 def main() -> None:
     edits = valid_rows(pd.read_parquet(sys.argv[1]))
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 40
@@ -54,24 +79,26 @@ def main() -> None:
         ("hash of the text", lambda seed: lambda text: drawn(seed, text)),
         ("mean price of words", prices),
     ):
-        found = [slopes(rewarded(edits, reward(seed))) for seed in range(runs)]
-        shares = [np.mean([(one[q] <= 0.05).any() for one in found]) for q in P]
-        print(f"{name}: names something {shares[0]:.3f}, beyond words {shares[1]:.3f}", flush=True)
+        found = [tested(edits, reward(seed), 0, "") for seed in range(runs)]
+        shares = [np.mean([bool(named(one, p)) for one, _ in found]) for p in SLOPES]
+        shares += [np.mean([bool(named(one, p)) for _, one in found]) for p in FLIPS]
+        print(
+            f"{name}: names something by slopes {shares[0]:.3f}, beyond words {shares[1]:.3f}; by "
+            f"flips {shares[2]:.3f}, beyond words {shares[3]:.3f} (n = {runs})",
+            flush=True,
+        )
+    few = max(runs // 4, 5)
     for attribute in np.random.default_rng(SEED).choice(detectors(edits), 3, replace=False):
-        moved = _sign(edits) * edits[f"moved/{attribute}"].fillna(0.0)
         for size in SIZES:
-            hits, others = [], []
-            for seed in range(max(runs // 4, 5)):
-                table = rewarded(edits, prices(seed))
-                one = slopes(table.assign(change_in_sd=table["change_in_sd"] + size * moved))
-                named = set(one.loc[one["beyond_q"] <= 0.05, "attribute"])
-                hits.append(attribute in named)
-                others.append(bool(named - {attribute}))
-            print(
-                f"{attribute}, {size}: named {np.mean(hits):.2f}, something else "
-                f"{np.mean(others):.2f} (n = {len(hits)})",
-                flush=True,
-            )
+            found = [tested(edits, prices(seed), size, attribute) for seed in range(few)]
+            for which, tables in zip(("slopes", "flips"), zip(*found, strict=True), strict=True):
+                hits = [named(one, "beyond_q") for one in tables]
+                print(
+                    f"{attribute}, {size}, {which}: named "
+                    f"{np.mean([attribute in one for one in hits]):.2f}, something else "
+                    f"{np.mean([bool(one - {attribute}) for one in hits]):.2f} (n = {few})",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 
 import planted_graders
 import pytest
+import unseen_graders
 
 from pessimal import census
 from pessimal.checking import grading
@@ -46,6 +47,47 @@ def test_a_planted_bug_is_named(function, tasks):
 @pytest.mark.parametrize("name", ["good_exact", "good_fraction"])
 def test_a_good_grader_has_no_fault(name, tasks):
     assert faults(getattr(planted_graders, name), tasks) == set()
+
+
+def written(questions, folder):
+    file = folder / "tasks.jsonl"
+    columns = ("ground_truth", "answer", "data_source")
+    lines = [{"prompt": ask} | dict.fromkeys(columns, truth) for ask, truth in questions.items()]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (unseen_graders.box_reward, "changed_answer"),
+        (unseen_graders.said_yes, "nothing"),
+        (unseen_graders.json_field, "part_of_answer"),
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_bug_that_its_strings_were_not_made_for_is_named(function, fault, tmp_path):
+    right, questions = unseen_graders.PAIRS[function]
+    file = written(questions, tmp_path)
+    assert fault in faults(function, file)
+    assert faults(right, file) == set()
+
+
+def test_a_truth_that_is_paid_in_no_format_is_a_fault(tmp_path):
+    def digits_alone(response, ground_truth):
+        return float(response.isdigit() and response == ground_truth)
+
+    file = written(
+        {"6 times 7?": "42", "1 less than 1,000?": "999", "90 times 90?": "8,100"}, tmp_path
+    )
+    unpaid = census(digits_alone, file, tokens=["the"], workers=1, progress=False)["right_not_paid"]
+    row = unpaid.table.iloc[0]
+    assert (row["format"], row["fault"], row["tasks"], row["truth"]) == (
+        "any format",
+        True,
+        1,
+        "8,100",
+    )
 
 
 def test_what_ends_a_process_does_no_harm(tasks, capfd):

@@ -6,24 +6,30 @@ Knows rewards and what was asked; does not know how strings are made (`grader_st
 
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pessimal.checking.faults import NAMED
 from pessimal.checking.grader_strings import (
     CORE,
     DESPITE,
+    FORMATS,
+    READ,
     RIGHT,
     Probe,
     common_strings,
     contains,
+    in_formats,
+    right_strings,
     strings_of,
+    wrong_answers,
 )
 from pessimal.checking.workers import CRASHES, ENOUGH, HANGS, Answer, Job, answered
 from pessimal.conversation import Turn
@@ -42,38 +48,14 @@ WORDS = 50_000
 AGAIN = 100
 """Strings of a task that are asked a second time."""
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
-MEND = {
-    "prompt": "Take the answer from behind the prompt, and from one place in the response.",
-    "nothing": "Pay nothing where no answer was found; compare nothing with nothing never.",
-    "format_without_answer": "Pay nothing for a format that holds no answer.",
-    "no_answer": "Find an answer first; what has none is not right.",
-    "other_number": "Compare the whole number.",
-    "wrong_answer": "Compare the answer before paying for its format.",
-    "part_of_answer": "Compare whole answers; do not ask whether the truth begins with it.",
-    "partly_paid": "Where this is meant, nothing; else compare whole answers.",
-    "answer_within_another": "Compare whole answers, and not whether the truth is in the text.",
-    "answer_ahead": "Take the last answer, and not the first number.",
-    "answer_behind": "Take the marked answer, and not the last number.",
-    "near": "Compare exactly, as fractions, or with a tolerance relative to the truth.",
-    "not_a_number": "Refuse NaN and infinities before comparing.",
-    "heavy": "A timeout is no success: pay nothing.",
-    "code": "Do not run the answer: parse it.",
-    "order": "Compare ordered lists in order.",
-    "unit": "Compare the unit too.",
-    "sign_or_point": "Read the sign and the decimal point.",
-    "several_answers": "Take one answer, or have wrong ones cost as much as right ones bring.",
-    RAISES: "Catch what cannot be read, and pay nothing.",
-    NOT_FINITE: "Give a finite number.",
-    HANGS: "Limit the length that is read, and the time of a call.",
-    CRASHES: "Run what may end the process in a process of its own.",
-    "nondeterministic": "The same response needs the same reward.",
-    "white space around": "Strip the response as the truth is stripped.",
-    "line break behind": "Strip the response as the truth is stripped.",
-    "lower case": "Compare without case.",
-    "upper case": "Compare without case.",
-    "set reversed": "Compare sets without order.",
-}
+UNREAD = "any format"
+"""Of a task whose right answer is paid in none, where another task's is."""
+MEND: dict[str, str] = NAMED["grader"]
 """By fault: what to do."""
+PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
+"""Kinds of strings that may be a part of the answer."""
+PARTIAL = ("near", "part_of_answer", "several_answers")
+"""Faults that are none where they are paid less than the answer."""
 EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
 
 
@@ -90,8 +72,10 @@ class _Task(NamedTuple):
     key: str
     prompt: str
     truth: str
-    probes: list[Probe]
+    wrong: list[str]
+    names: tuple[str, ...]
     turns: tuple[Turn, ...]
+    probes: list[Probe]
 
 
 @dataclass(frozen=True)
@@ -150,11 +134,20 @@ def census(
         ConfigError: there are no tasks with a true answer, or the grader cannot be called.
     """
     shared = common_strings(tokens)
+    truths = [truth_of(task.columns) for task in reward.tasks.values()]
+    others = [truth for truth in truths if truth is not None]
     tasks = [
-        _Task(task.key, plain_prompt((*task.turns, Turn("assistant", ""))), truth, probes, turns)
-        for turns, task in reward.tasks.items()
-        if (truth := truth_of(task.columns)) is not None
-        for probes in [strings_of(task.turns[-1].content, truth) + shared]
+        _Task(
+            task.key,
+            plain_prompt((*task.turns, Turn("assistant", ""))),
+            truth,
+            wrong := wrong_answers(truth, others),
+            tuple(task.columns),
+            turns,
+            [*right_strings(truth), *in_formats(wrong[0], "wrong_answer"), Probe("", "nothing")],
+        )
+        for (turns, task), truth in zip(reward.tasks.items(), truths, strict=True)
+        if truth is not None
     ]
     if not tasks:
         raise ConfigError(
@@ -170,15 +163,35 @@ def census(
     run = partial(
         answered, function, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory
     )
-    jobs = [job for number, task in enumerate(tasks) for job in _jobs(number, task.probes)]
-    given: list[list[Answer]] = [[math.nan] * len(task.probes) for task in tasks]
-    with steps("census", len(jobs), bar=progress) as step:
-        for job, found in run(jobs):
-            if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
-                raise ConfigError(found[0].removeprefix(NOT_CALLED))
-            given[job.task][job.at : job.at + len(found)] = found
-            step(tasks[job.task].key)
-    paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
+    given: list[list[Answer]] = [[] for _ in tasks]
+
+    def ask(*, bar: bool) -> None:
+        """What is new among the probes of each task."""
+        jobs = []
+        for number, (task, so_far) in enumerate(zip(tasks, given, strict=True)):
+            jobs += _jobs(number, task.probes, len(so_far))
+            so_far += [math.nan] * (len(task.probes) - len(so_far))
+        with steps("census", len(jobs), bar=bar) as step:
+            for job, found in run(jobs):
+                if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
+                    raise ConfigError(found[0].removeprefix(NOT_CALLED))
+                given[job.task][job.at : job.at + len(found)] = found
+                step(tasks[job.task].key)
+
+    ask(bar=False)
+    for task, formats in zip(tasks, _formats_read(tasks, given), strict=True):
+        task.probes.extend(
+            strings_of(
+                task.turns[-1].content,
+                task.truth,
+                wrong=task.wrong,
+                formats=formats,
+                names=task.names,
+            )
+        )
+        task.probes.extend(shared)
+    ask(bar=progress)
+    paid = _all_paid(tasks, given)
     calls = _calls(tasks, given)
     again = [
         Job(number, [tasks[number].probes[at].text], at)
@@ -219,10 +232,25 @@ def faults_of(results: Results) -> list[str]:
     ]
 
 
-def _jobs(number: int, probes: Sequence[Probe]) -> Iterator[Job]:
-    """Strings of a task, `BATCH` at a time; heavy ones alone, as many may hang."""
-    start = 0
-    for family, some in groupby(probes, lambda one: one.family):
+def _formats_read(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[list[str]]:
+    """By task: the formats in which its right answer is paid, those in which a wrong one is not
+    first; where it is in none, those of most tasks."""
+    read = []
+    for task, answers in zip(tasks, given, strict=True):
+        one = _paid(task, answers)
+        paid = {kind: set[str]() for kind in (RIGHT, "wrong_answer")}
+        for index, probe in enumerate(task.probes):
+            if probe.kind in paid and one[index]:
+                paid[probe.kind].add(probe.format)
+        formats = [name for name in FORMATS if name in paid[RIGHT]]
+        read.append(sorted(formats, key=paid["wrong_answer"].__contains__)[:READ])
+    most = [name for name, _ in Counter(chain(*read)).most_common(READ)]
+    return [own or most for own in read]
+
+
+def _jobs(number: int, probes: Sequence[Probe], start: int) -> Iterator[Job]:
+    """Strings of a task from one on, `BATCH` at a time; heavy ones alone, as many may hang."""
+    for family, some in groupby(probes[start:], lambda one: one.family):
         texts = [probe.text for probe in some]
         size = 1 if family else BATCH
         for at in range(0, len(texts), size):
@@ -256,6 +284,21 @@ def _paid(task: _Task, answers: Sequence[Answer]) -> _Paid:
     return _Paid(rewards, (floor + top) / 2 if top > floor else math.nan, top)
 
 
+def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Paid]:
+    """By task; one whose right answer is paid no more than nothing and wrong ones is held to the
+    least line of the others."""
+    paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
+    least = min(
+        (one for one in paid if one.line == one.line), key=lambda one: one.line, default=None
+    )
+    if least is None:
+        return paid
+    return [
+        replace(one, line=least.line, top=least.top) if math.isnan(one.line) else one
+        for one in paid
+    ]
+
+
 def _asked_again(task: _Task, paid: _Paid) -> list[int]:
     first = [i for i, probe in enumerate(task.probes) if probe.kind == RIGHT or paid[i]]
     return first[:AGAIN]
@@ -281,7 +324,7 @@ def _fault_of(probe: Probe, truth: str) -> str | None:
     bare, wanted = probe.text.strip().casefold(), truth.casefold()
     if wanted in bare and probe.kind != "near":
         return "answer_within_another"
-    if probe.kind in ("no_answer", "other_number") and bare and bare in wanted:
+    if probe.kind in PARTS and bare and bare in wanted:
         return "part_of_answer"
     return probe.kind
 
@@ -293,17 +336,21 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
             (task.probes[index], float(one.rewards[index]))
             for index in np.flatnonzero(one.rewards >= one.line)
         ]
-        any_answer = {probe.format for probe, _ in bought if probe.kind == "wrong_answer"}
+        refused = {
+            probe.format
+            for index, probe in enumerate(task.probes)
+            if probe.kind == "wrong_answer" and not one[index]
+        }
+        any_answer = {p.format for p, _ in bought if p.kind == "wrong_answer"} - refused
         for probe, reward in bought:
-            told = probe.kind != "wrong_answer" and probe.format in any_answer
-            if probe.kind != RIGHT and not told and (fault := _fault_of(probe, task.truth)):
-                less = fault in ("near", "part_of_answer") and reward < one.top
+            said = probe.kind != "wrong_answer" and probe.format in any_answer
+            if probe.kind != RIGHT and not said and (fault := _fault_of(probe, task.truth)):
+                less = fault in PARTIAL and reward < one.top
                 found["partly_paid" if less else fault].append((probe.text, number, reward))
     if "answer_within_another" in found:  # which explains 42.4 too
         found["near"] = [
             case for case in found["near"] if tasks[case[1]].truth.casefold() not in case[0]
         ]
-    testable = sum(not math.isnan(one.line) for one in paid)
     rows = []
     for fault, cases in found.items():
         if not cases:
@@ -315,8 +362,8 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
                 "fault": fault,
                 "strings": len({case[0] for case in cases}),
                 "tasks": of,
-                "of_tasks": testable,
-                "share": of / testable,
+                "of_tasks": len(tasks),
+                "share": of / len(tasks),
                 "example": literal(text, limit=80),
                 "task": tasks[number].key,
                 "truth": literal(tasks[number].truth, limit=40),
@@ -330,21 +377,18 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         "paid_without_answer",
         pd.DataFrame(rows, columns=[*columns, "reward", "mend"]),
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
-        f"{name}: of {asked:,} strings none is paid without the answer ({testable} tasks).",
-        notes=()
-        if testable == len(tasks)
-        else (f"{len(tasks) - testable} tasks whose right answer is never paid are left out.",),
+        f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
 
 
 def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
     cases: dict[str, list[tuple[bool, str, int]]] = defaultdict(list)
     for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
-        carriers = {p.format for i, p in enumerate(task.probes) if p.kind == RIGHT and one[i]}
-        for index, probe in enumerate(task.probes):
-            core, _, carrier = probe.format.partition(": ")
-            if probe.kind == RIGHT and (not carrier or carrier in carriers):
-                cases[core].append((one[index], probe.text, number))
+        right = [(at, probe) for at, probe in enumerate(task.probes) if probe.kind == RIGHT]
+        some = any(one[at] for at, _ in right)
+        cases[UNREAD].append((some, task.truth, number))
+        for at, probe in right if some else ():
+            cases[probe.format.partition(": ")[0]].append((one[at], probe.text, number))
     rows = []
     for form, some in cases.items():
         missed = [(text, number) for is_paid, text, number in some if not is_paid]
@@ -354,7 +398,7 @@ def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) ->
         rows.append(
             {
                 "format": form,
-                "fault": form in CORE,
+                "fault": form in CORE or form == UNREAD,
                 "tasks": len({number for _, number in missed}),
                 "of_tasks": len({number for *_, number in some}),
                 "share": len(missed) / len(some),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pessimal.checking.faults import NAMED
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import Conversations
@@ -38,41 +39,8 @@ PARSED = ("response_template", "response_schema")
 """Attributes of a tokenizer by which TRL parses what its policy wrote."""
 AROUND = 2
 """Equal tokens shown beside those that differ."""
-FAULTS = {
-    "template": (
-        "The text around the response is another than the card's template writes.",
-        "Have the loop send messages, or train a policy with the reward model's template",
-    ),
-    "special_left": (
-        "Special tokens of the policy are left in the response.",
-        "Decode responses with skip_special_tokens=True",
-    ),
-    "eos_missing": (
-        "The token that ends the template is missing.",
-        "Append what the reward model's template ends with",
-    ),
-    "eos_doubled": (
-        "The token that ends a turn is there twice.",
-        "Take the policy's end token off the response before it goes through the template",
-    ),
-    "bos_missing": (
-        "The token that begins the template is missing.",
-        "Tokenize what the template writes as it is: keep its beginning token",
-    ),
-    "bos_doubled": (
-        "The token that begins a text is there once more than the template writes it.",
-        "Tokenize what the template writes with add_special_tokens=False",
-    ),
-    "truncated": (
-        "The conversation is cut off, often where the reward is read.",
-        "Raise the limit (OpenRLHF's server: --data.max_len), or shorten responses",
-    ),
-    "unknown": (
-        "Tokens differ within the conversation's text.",
-        "Look at the difference: the two tokenizers, or an edit of the text",
-    ),
-}
-"""What each is, and what to do."""
+FAULTS: dict[str, dict[str, str]] = NAMED["loop"]
+"""By name: what it is, and what to do (mend)."""
 
 
 @dataclass(frozen=True)
@@ -446,8 +414,8 @@ def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
                 "moved": shifts.mean() if len(shifts) else np.nan,
                 "moved_most": shifts.max() if len(shifts) else np.nan,
                 "n_moved": len(shifts),
-                "what": FAULTS[fault][0],
-                "mend": FAULTS[fault][1],
+                "what": FAULTS[fault]["what"],
+                "mend": FAULTS[fault]["mend"],
                 "difference": of[0].difference,
             }
         )

@@ -53,8 +53,8 @@ def checks_of(diagnosis: Diagnosis) -> list[Check]:
 def note_of(diagnosis: Diagnosis) -> str:
     """What is wrong and what to type, in one piece."""
     faults = [
-        FAULTS[part.fault][0] + (f" ({part.detail})" if part.detail else "")
+        FAULTS[part.fault]["what"] + (f" ({part.detail})" if part.detail else "")
         for part in diagnosis.faults
     ]
-    mend = [FAULTS[part.fault][1] for part in diagnosis.faults]
+    mend = [FAULTS[part.fault]["mend"] for part in diagnosis.faults]
     return ". ".join(dict.fromkeys(text.rstrip(".") for text in [*faults, *mend]))

@@ -17,6 +17,7 @@ import torch
 from scipy.special import expit, log_expit, logit
 from torch import Tensor, nn
 
+from pessimal.checking.faults import NAMED
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward
@@ -28,129 +29,8 @@ from pessimal.scoring.engine import Decoder, own_rewards, rewards_in
 
 Ids = tuple[int, ...]
 
-FAULTS = {
-    "softmax": (
-        "A softmax over one logit: every score is 1.",
-        'Ask for logits: "use_activation": false in a request to vLLM (raw=true does); elsewhere '
-        "num_labels=1 and problem_type=regression in the served config.json",
-    ),
-    "sigmoid": (
-        "A sigmoid over the reward: scores lie between 0 and 1, and the largest rewards are all 1.",
-        'Ask for logits: "use_activation": false in a request to vLLM (raw=true does); or take '
-        "log(p / (1 − p)) of its scores",
-    ),
-    "normalised_state": (
-        "The hidden state is divided by its length before the head, as embeddings are.",
-        "Serve it as a classifier, not as an embedding model: pooling of the last token with "
-        "normalize=false",
-    ),
-    "last_element": (
-        "The score is an element of the hidden state, not the head's output.",
-        "Serve it as a classifier: the embedding path leaves out the head. SGLang needs the class "
-        "with a score head",
-    ),
-    "wrong_position": (
-        "The reward is read at another position than the last token.",
-        'Set the pooling to the last token (vLLM --pooler-config \'{"pooling_type": "LAST"}\')',
-    ),
-    "pad_read_as_end": (
-        "Padding decides where the reward is read: at the padding, or before a last token that is "
-        "the pad token.",
-        "Give the server's tokenizer and config.json a pad token that no conversation contains, "
-        "the same in both",
-    ),
-    "adapter_head": (
-        "The adapter's head is not loaded: the rewards are those of the base checkpoint's head.",
-        "Merge adapter and head before serving (merge_and_unload, save_pretrained); "
-        "modules_to_save must name the head",
-    ),
-    "stale_weights": (
-        "The rewards are those of another checkpoint, the one named as base.",
-        "Serve the model's own weights: load them again after training, and merge an adapter first "
-        "(merge_and_unload, save_pretrained)",
-    ),
-    "two_outputs": (
-        "Two outputs where the model has one.",
-        "Write num_labels=1 into the served config.json (with id2label of one entry); two is the "
-        "library's default",
-    ),
-    "log_sigmoid": (
-        "A log-sigmoid over the reward: scores are below 0, and the largest rewards are all 0.",
-        "Ask for logits, or take y − log(1 − exp(y)) of its scores",
-    ),
-    "tanh": ("A tanh over the reward: scores lie between −1 and 1.", "Ask for logits"),
-    "exp": ("The exponential of the reward.", "Ask for logits, or take the logarithm"),
-    "clipping": (
-        "Rewards are clipped: beyond two bounds all are the same.",
-        "Leave that to the trainer: serve the head's output",
-    ),
-    "padding_as_text": (
-        "Padding counts as text: a score depends on what else is in the batch.",
-        "Pass attention_mask and position_ids, or tokenizer.padding_side=right, or send one input "
-        "a request",
-    ),
-    "batch_order": (
-        "The answers of a batch come in another order than its inputs.",
-        "Sort them by the index that they carry, or send one input a request",
-    ),
-    "batch_normalised": (
-        "Scores are normalised within a batch, so that an input's depends on the others.",
-        "Leave that to the trainer: serve the head's output",
-    ),
-    "unrepeatable": (
-        "The same input, sent alone twice, gets different scores.",
-        "Put the network into evaluation mode, model.eval(): dropout draws anew each time. Else "
-        "answers depend on other requests: by a mix-up, a running mean, or replicas that differ",
-    ),
-    "truncation": (
-        "Long inputs are cut, and nothing is said.",
-        "Raise the server's limit (max_length, --max-model-len) to the model's context, and have "
-        "it refuse what is longer",
-    ),
-    "doubled_bos": (
-        "The server puts a second BOS token before the text.",
-        'Send text without its BOS, or with "add_special_tokens": false (raw=true does), or token '
-        "ids",
-    ),
-    "missing_end": (
-        "The tokens that close the response are missing.",
-        "Render with add_generation_prompt=false and continue_final_message=false, and cut no "
-        "special tokens",
-    ),
-    "another_template": (
-        "The server puts tokens into the conversation that the model's template does not write, or "
-        "leaves some out.",
-        "Start it with the model's own template: --chat-template FILE, or send token ids",
-    ),
-    "other_tokens": (
-        "Token ids get the right scores, and conversations do not: the server makes other tokens "
-        "of them, by another template perhaps.",
-        "Start it with the model's own tokenizer and template (--chat-template FILE), or send "
-        "token ids",
-    ),
-    "scale": (
-        "Scores are a linear function of the rewards: their order is right, or turned, their size "
-        "is not.",
-        "Look for a mean and a standard deviation in the served config.json that the head's "
-        "output is divided by",
-    ),
-    "lower_precision": (
-        "The network runs in a lower precision.",
-        "Start the server with --dtype float32, or check against the same precision: "
-        "model.dtype=bfloat16",
-    ),
-    "small_difference": (
-        "Differences as small as those of a lower precision; what they come from cannot be told.",
-        "Start the server in the model's precision, --dtype float32, and check again",
-    ),
-    "unknown": (
-        "Not the model's rewards, and nothing known here explains them.",
-        "The rows below say which inputs differ. Compare weights, revision and tokenizer of the "
-        "served model with model=…; an earlier checkpoint shows with base=DIR_OR_ID. 'newly "
-        "initialized' in the server's log is a head drawn at random",
-    ),
-}
-"""By name: what it is, and what to do about it."""
+FAULTS: dict[str, dict[str, str]] = NAMED["served"]
+"""By name: what it is, and what to do about it (mend)."""
 
 
 class Part(NamedTuple):

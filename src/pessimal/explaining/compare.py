@@ -12,7 +12,7 @@ import pandas as pd
 from pessimal.explaining.analyses.agreement import contested, model_agreement
 from pessimal.explaining.analyses.flips import NULLS, attribute_flip_rates, flip_rates, null_makers
 from pessimal.explaining.analyses.metrics import metrics
-from pessimal.explaining.analyses.slopes import slopes
+from pessimal.explaining.analyses.slopes import flips_beyond_words, slopes
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.explain import CONTROLS
 from pessimal.explaining.outcomes import KEY, against_polarity
@@ -26,6 +26,7 @@ from pessimal.explaining.results import (
     slopes_result,
 )
 from pessimal.plots import Forest, Heatmap
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Result, weight_of
 from pessimal.texts import literal, signed
 
@@ -57,6 +58,7 @@ def compared_results(
     names = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
     published = outcomes[against_polarity(outcomes)]
     rates = attribute_flip_rates(outcomes, permutations=options.permutations, **options.bootstrap)
+    rates = flips_beyond_words(rates, outcomes)
     fitted = slopes(outcomes, confidence=options.confidence)
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
     return [
@@ -110,17 +112,27 @@ def _flip_rate_result(
         )
         piece = shown[rows].assign(perturber=perturber)
         pieces.append(piece.sort_values("row", key=order.get_indexer))
-    top = rates[rates["row"] == order[0]]
+    holds = rates[rates["beyond_q"] <= LEVEL]
+    first = next(row for row in order if row in set(holds["row"]) or holds.empty)
+    top = rates[rates["row"] == first]
     low, high = top.loc[top["flip_rate"].idxmin()], top.loc[top["flip_rate"].idxmax()]
     span = "" if len(top) == 1 else f", {names[low['model']]}'s least ({low['flip_rate']:.0%})"
-    ends = high[["flip_low", "flip_high", "flip_q"]]
+    ends = high[["flip_low", "flip_high", "beyond_q"]]
     estimate = estimated("flip rate", high["flip_rate"], high["n"], "edits", ends)
+    headline = (
+        f"Edits against liking {first} flip {names[high['model']]}'s preference most often "
+        f"({high['flip_rate']:.0%}){span}."
+    )
+    if holds.empty and estimate.p is not None:
+        headline = (
+            "No attribute found whose edits flip more than placebo edits and prices of words; "
+            f"most, against liking {first}: {names[high['model']]} {high['flip_rate']:.0%}."
+        )
     untested = "There are no placebo edits of the same kind, so nothing is tested."
     return Result(
         "sensitivity",
         table,
-        headline=f"Edits against liking {order[0]} flip {names[high['model']]}'s preference most "
-        f"often ({high['flip_rate']:.0%}){span}.",
+        headline=headline,
         plot=Heatmap(
             data=pd.concat(pieces),
             row="row",
@@ -133,7 +145,7 @@ def _flip_rate_result(
         weight=weight_of(high["flip_rate"], estimate.p),
         estimate=estimate,
         effect=FLIP_RATE,
-        notes=() if table["flip_q"].notna().any() else (untested,),
+        notes=() if table["beyond_q"].notna().any() else (untested,),
         summary=summary,
     )
 

@@ -22,7 +22,13 @@ from pessimal.explaining.analyses.flips import (
 )
 from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.analyses.single import n_words, single_slopes
-from pessimal.explaining.analyses.slopes import LEAST, LENGTH, OTHERS, slopes
+from pessimal.explaining.analyses.slopes import (
+    LEAST,
+    LENGTH,
+    OTHERS,
+    flips_beyond_words,
+    slopes,
+)
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.edits.differences import described
 from pessimal.explaining.explain import CONTROLS, Explained
@@ -45,7 +51,7 @@ SLOPE = Effect(
     **_OF_EDITS,
 )
 FLIP_RATE = Effect(
-    "flip_rate", "flip rate", "flip_low", "flip_high", "flip_q", symbol="flip rate", **_OF_EDITS
+    "flip_rate", "flip rate", "flip_low", "flip_high", "beyond_q", symbol="flip rate", **_OF_EDITS
 )
 """Beside the rate of placebo edits, where there are any."""
 DISTANCES = ("syntactic", "semantic")
@@ -87,6 +93,7 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     table, confidence = explained.table, options.confidence
     published = table[against_polarity(table)]
     rates = attribute_flip_rates(table, permutations=options.permutations, **options.bootstrap)
+    rates = flips_beyond_words(rates, table)
     fitted = slopes(table, confidence=confidence)
     forest = Forest.of(
         SLOPE,
@@ -195,7 +202,7 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     rates = table[(table["perturber"] == explained.perturber) & ~table["attribute"].isin(CONTROLS)]
     rates = rates.dropna(subset=["flip_rate"])
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    holds, tested = rates[rates["flip_q"] <= LEVEL], rates["flip_q"].notna().any()
+    holds, tested = rates[rates["beyond_q"] <= LEVEL], rates["beyond_q"].notna().any()
     among = holds if len(holds) else rates
     about = among[among["attribute"] == named] if named in set(among["attribute"]) else among
     top = about.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable").iloc[0]
@@ -211,13 +218,13 @@ def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) ->
     ]
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
-    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["flip_q"]])
+    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["beyond_q"]])
     if not tested:
         clauses[0] = f"Seen, not tested: e{clauses[0][1:]}"
     elif holds.empty:
         clauses = [
-            f"No attribute found whose edits flip more preferences than placebo edits do "
-            f"({null_rate:.0%})",
+            f"No attribute found whose edits flip more than placebo edits ({null_rate:.0%}) and "
+            f"prices of words (up to {top['words_within']:.0%})",
             f"most, against {liking}: {top['flip_rate']:.0%}",
         ]
     largest = rates.groupby("attribute")["flip_rate"].max()

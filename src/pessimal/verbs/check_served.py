@@ -113,7 +113,7 @@ def show(found: Diagnosis, *, title: str) -> None:
     console = SafeConsole(highlight=False, markup=False, emoji=False, width=WIDTH)
     console.print(Text(title, style="bold green" if found.harmless else "bold red"))
     for part in found.faults:
-        what, mend = FAULTS[part.fault]
+        what, mend = FAULTS[part.fault].values()
         console.print(f"{what} {mend}.")
     console.print(
         f"Largest difference from the model's own rewards {found.own_difference:.2g}; their "

@@ -37,7 +37,8 @@ RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n"
 RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high"]
 RETURNED += ["change", "change_low", "change_high", "size", "size_low", "size_high"]
 RETURNED += ["flip_rank", "flip_first", "change_rank", "change_first"]
-RETURNED += ["pairs", "flip_excess", "flip_p", "flip_q", "change_excess", "change_p", "change_q"]
+RETURNED += ["pairs", "flip_excess", "flip_excess_low", "flip_excess_high", "flip_p", "flip_q"]
+RETURNED += ["change_excess", "change_p", "change_q"]
 SHARES = ["n", "comparisons", "share", "low", "high"]
 EDITS = ("all", "complied", "not complied", "not judged")
 NULLS = {"rules": "placebo"}
@@ -85,7 +86,8 @@ def attribute_flip_rates(
     *Against the placebo*: within each response in which both have valid edits, the attribute's mean
     less the placebo's; averaged over the responses of a comparison, then over comparisons: the
     excess. Its p flips the sign of each comparison: one-sided for flips, two-sided for the change;
-    exact up to `permutations` patterns, else (k + 1) / (permutations + 1). Assumed: without an
+    exact up to `permutations` patterns, else (k + 1) / (permutations + 1). The excess of flips has
+    a bootstrap interval. Assumed: without an
     effect a comparison's difference is as likely to have the other sign. q: Benjamini and Hochberg
     over all rows of one model and perturber (tests share the placebo, which ties them together
     positively; the procedure holds for that). Placebos of another kind than the edits test nothing
@@ -118,6 +120,8 @@ def attribute_flip_rates(
                 clusters=clusters,
                 permutations=permutations,
                 seed=seed,
+                weights=weights,
+                confidence=confidence,
             )
             polar = against_polarity(edits)
             piece = pd.concat(
@@ -233,7 +237,14 @@ def _first(replicates: np.ndarray) -> np.ndarray:
 
 
 def _tested(
-    rows: pd.DataFrame, *, null: np.ndarray, clusters: Sequence[str], permutations: int, seed: int
+    rows: pd.DataFrame,
+    *,
+    null: np.ndarray,
+    clusters: Sequence[str],
+    permutations: int,
+    seed: int,
+    weights: np.ndarray,
+    confidence: float,
 ) -> dict[str, float]:
     """One attribute's edits against the placebo's (see `_by_response`), comparison by
     comparison."""
@@ -246,9 +257,14 @@ def _tested(
     sums_of_pairs = np.where(both, difference, 0).sum(axis=2)[:, paired]
     flips, change = sums_of_pairs / both.sum(axis=1)[paired]
     test = partial(sign_flip, permutations=permutations, seed=seed)
+    low, high = ratio_interval(
+        flips, np.ones(len(flips)), weights[:, paired], confidence=confidence
+    )
     return {
         "pairs": int(paired.sum()),
         "flip_excess": float(flips.mean()) if len(flips) else np.nan,
+        "flip_excess_low": low,
+        "flip_excess_high": high,
         "flip_p": test(flips, two_sided=False),
         "change_excess": float(change.mean()) if len(change) else np.nan,
         "change_p": test(change, two_sided=True),

@@ -13,12 +13,12 @@ import pandas as pd
 from scipy import stats
 from scipy.sparse import csr_array
 
-from pessimal.analyses.regression import heads_beyond
+from pessimal.analyses.regression import heads_beyond, likeliest
 from pessimal.errors import TableError
 from pessimal.explaining.analyses.flips import MOVED
 from pessimal.explaining.analyses.intervals import cluster_index
 from pessimal.explaining.edits.distances import tokens
-from pessimal.explaining.outcomes import CHOSEN, valid_rows
+from pessimal.explaining.outcomes import CHOSEN, against_polarity, valid_rows
 from pessimal.statistics import benjamini_hochberg
 
 RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "held", "slope", "slope_low"]
@@ -33,6 +33,8 @@ ROUNDING = 1e-9
 WORDS = 2000
 """Of more words that edits add or take, their changes in number are projected to so many, by one
 random matrix."""
+DRAWS = 1000
+"""Of random prices of words."""
 
 
 def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -91,6 +93,49 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=RETURNED)
 
 
+def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Flip rates (`flips.attribute_flip_rates`), each held against prices of words drawn at random.
+
+    Edits along an attribute are larger than placebo edits, so a reward with a price for every word
+    flips more by them, whatever the attribute. The prices are normal, with what is left over; both
+    are as large as fits all edits of this model and perturber, whose mean change is kept.
+
+    Returns:
+        `rates` with random_words (share of `DRAWS` random prices under which these edits flip as
+        often), words_within (95 % of them flip at most so much) and beyond_q (the larger of flip_p
+        and random_words, corrected as flip_q is); NaN where flip_p is.
+
+    Source: ours.
+    """
+    found = rates.assign(random_words=np.nan, words_within=np.nan)
+    for (model, perturber), edits in valid_rows(table).groupby(["model", "perturber"], sort=False):
+        of_these = (found["model"] == model) & (found["perturber"] == perturber)
+        tested = found.index[of_these & found["flip_p"].notna()]
+        if not len(tested):
+            continue
+        sign, polar = _sign(edits), against_polarity(edits)
+        change = sign * edits["change_in_sd"].to_numpy(dtype=float)
+        words = changed_words(edits[["original", "edited"]])
+        fit, _ = likeliest(np.ones((len(edits), 1)), change[:, None], words[:, None])
+        rng = np.random.default_rng(0)
+        random = words @ rng.normal(0, np.sqrt(fit.variance[0]), (words.shape[1], DRAWS))
+        random += rng.normal(change.mean(), np.sqrt(fit.noise[0]), random.shape)
+        sd = edits["change"].abs().sum() / edits["change_in_sd"].abs().sum()
+        margins = edits["margin"].to_numpy(dtype=float) / sd
+        flips = margins[:, None] + sign[:, None] * random < 0  # (edits, draws)
+        for row in found.loc[tested].itertuples():
+            own = (edits["attribute"] == row.attribute) & (polar == (row.which_is == "better"))
+            drawn = flips[own.to_numpy()].mean(axis=0)
+            beyond = (1 + (drawn >= row.flip_rate).sum()) / (1 + DRAWS)
+            found.loc[row.Index, "random_words"] = beyond
+            found.loc[row.Index, "words_within"] = np.quantile(drawn, 0.95)
+    both = found[["flip_p", "random_words"]].max(axis=1, skipna=False)
+    corrected = both.groupby([found["model"], found["perturber"]]).transform(
+        lambda p: benjamini_hochberg(p.to_numpy(dtype=float))
+    )
+    return found.assign(beyond_q=corrected)
+
+
 def detectors(table: pd.DataFrame) -> list[str]:
     """Attributes that some edit moved, in the table's order. TableError where the table has no such
     column."""
@@ -106,9 +151,7 @@ def detectors(table: pd.DataFrame) -> list[str]:
 def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
     names = detectors(rows)
     moved = rows[[MOVED + name for name in names]].fillna(0.0).to_numpy(dtype=float)
-    # The margin falls where the preferred response loses, or the other gains.
-    sign = np.where(rows["side"] == CHOSEN, 1.0, -1.0)
-    change = sign * rows["change_in_sd"].to_numpy(dtype=float)
+    change = _sign(rows) * rows["change_in_sd"].to_numpy(dtype=float)
     clusters = sorted(set(rows["comparison"]))
     n, c, k = len(rows), len(clusters), len(names)
     counts = {"n": n, "comparisons": c}
@@ -158,6 +201,11 @@ def _fitted(rows: pd.DataFrame, confidence: float) -> list[dict]:
         inflation=inflation,
     )
     return table.to_dict("records")
+
+
+def _sign(rows: pd.DataFrame) -> np.ndarray:
+    """The margin falls where the preferred response loses, or the other gains."""
+    return np.where(rows["side"] == CHOSEN, 1.0, -1.0)
 
 
 def changed_words(texts: pd.DataFrame) -> np.ndarray:
