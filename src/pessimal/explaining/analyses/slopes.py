@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats
 from scipy.sparse import csr_array
 
-from pessimal.analyses.regression import heads_beyond, likeliest
+from pessimal.analyses.regression import heads_beyond, taste
 from pessimal.errors import TableError
 from pessimal.explaining.analyses.flips import MOVED
 from pessimal.explaining.analyses.intervals import cluster_index
@@ -116,7 +116,7 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
         sign, polar = _sign(edits), against_polarity(edits)
         change = sign * edits["change_in_sd"].to_numpy(dtype=float)
         words = changed_words(edits[["original", "edited"]])
-        fit, _ = likeliest(np.ones((len(edits), 1)), change[:, None], words[:, None])
+        fit = taste(np.ones((len(edits), 1)), change[:, None], words)
         rng = np.random.default_rng(0)
         random = words @ rng.normal(0, np.sqrt(fit.variance[0]), (words.shape[1], DRAWS))
         random += rng.normal(change.mean(), np.sqrt(fit.noise[0]), random.shape)
