@@ -40,12 +40,11 @@ def registry(tmp_path) -> Registry:
             },
         )
     for n in (1, 2):
-        registry.publish(
+        Registry(registry.root, config={"seed": n}).publish(
             "comparison",
             "both",
             fill(f"tables {n}"),
             inputs=["score-table/m--best:v0"],
-            config={"seed": n},
             summary={"models": n},
         )
     return registry

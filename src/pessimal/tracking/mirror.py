@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -245,7 +244,9 @@ def _finish(
             except CommError:
                 missing.append(reference)
 
-    end = partial(run.finish, exit_code=exit_code)
+    def end() -> None:
+        run.finish(exit_code=exit_code)
+
     sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
     for seconds, call, what in [*sent, (reserve + 1, end, "finishing the run")]:
         try:
