@@ -76,8 +76,8 @@ def contains(text: str, truth: str) -> bool:
         quantity = _QUANTITY.fullmatch(truth)
         value = value_of(quantity[1]) if quantity else None
     if value is None:
-        bare = re.sub(r"\W", "", wanted)
-        return bool(bare) and re.sub(r"\W", "", plain) == bare
+        bare, given = (re.sub(r"\W|\b0+(?=\d)", "", one) for one in (wanted, plain))
+        return bool(bare) and given == bare
     same = {value, value * 100, value / 100, -value}
     plain = plain.replace("⁄", "/")
     if any(value_of(found.group()) in same for found in _NUMBER.finditer(plain)):
@@ -283,7 +283,8 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     for text in (f"{truth}7", f"9{truth}", f"9{truth}7", f"{truth}x", f"{truth}0"):
         yield "answer_within_another", text
     for step in (Fraction(1, 10**4), Fraction(1, 1000), Fraction(1, 100), Fraction(2, 5)):
-        for near in (value + step, value - step, value * (1 + step)):
+        away = step * max(1, abs(value))
+        for near in (value + away, value - away):
             yield "near", f"{float(near):.10g}"
     if 0 < abs(value) < Fraction(1, 10):
         yield "near", "0"
