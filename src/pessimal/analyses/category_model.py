@@ -291,15 +291,8 @@ def model_contrasts(
             cell = table[(table["framing"] == framing) & (table["category"] == category)]
             ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
             for reference, model in combinations(ranks, 2):
-                apart = (
-                    (ranks[model] - ranks[reference])
-                    .groupby(lambda prompt: prompt.split("_")[0])
-                    .mean()
-                    .to_numpy()
-                )
-                n, estimate = len(apart), float(apart.mean())
-                se = float(stats.sem(apart)) if n > 1 else np.nan
-                reach = stats.t.ppf((1 + confidence) / 2, n - 1) * se if n > 1 else np.nan
+                of_units = (ranks[model] - ranks[reference]).groupby(lambda key: key.split("_")[0])
+                apart = Lineages.of(of_units.mean(), None)  # each unit one of its own
                 rows.append(
                     {
                         "category": category,
@@ -307,14 +300,8 @@ def model_contrasts(
                         "model": model,
                         "reference": reference,
                         "n": len(ranks),
-                        "units": n,
-                        "estimate": estimate,
-                        "se": se,
-                        "low": estimate - reach,
-                        "high": estimate + reach,
-                        "p": 2 * stats.t.sf(abs(estimate) / se, n - 1)
-                        if n > 1 and se > 0
-                        else np.nan,
+                        "units": len(apart.means),
+                        **pooled_interval([apart], confidence)._asdict(),
                         "welch_p": _welch(ranks[model].to_numpy(), ranks[reference].to_numpy()),
                     }
                 )
