@@ -98,7 +98,7 @@ class SearchContext:
         """Of search.slot=edit: what the ids of a response stand for."""
         if spec.slot is Slot.edit and spec.answer:
             self.edits = Edits(_ids_of(spec.answer, pairs), size)
-        whole = self.edits and self.edits.apply
+        whole = self.edits.apply if self.edits else None
         self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs), whole)
         self.scorer = functools.cache(self._scorer)
         """The scorer of one prompt in one precision, kept."""

@@ -6,6 +6,7 @@ Knows a search's context. Does not know how a response was found.
 
 import json
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from pessimal.conversation import MARK, Asked, filled
+from pessimal.conversation import MARK, Asked, Context, filled
 from pessimal.plots import Forest
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.common_prefix import ResponseScorer
@@ -41,7 +42,7 @@ def in_contexts(context: SearchContext, text: str) -> pd.DataFrame:
     spec, sign = context.spec, context.spec.goal.sign
     parts = {SEARCHED: context.prompts, HELD_OUT: context.held_out}
     asked = [(part, key, one) for part, some in parts.items() for key, one in some.items()]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"context": key, "part": part, "conversation": json.dumps(_turns(one, MARK))}
         for part, key, one in asked
     ]
@@ -138,7 +139,7 @@ def rarity(context: SearchContext, text: str, *, token: int, single: Tensor | No
         return pd.DataFrame() if exact is None else exact
     rows, scorer, causal = [], None, policy.network().to(context.device).causal
     for key, prompt in context.prompts.items():
-        assert not hasattr(prompt, "at")  # a context has a slot
+        assert not isinstance(prompt, Context)  # which has a slot
         options = {"n": context.answers, "tokens": context.spec.length, "seed": context.seed}
         written = answers_of(policy, causal, prompt, progress=False, **options).rows
         some = [filled(prompt, one) for one in (text, *written["text"])]

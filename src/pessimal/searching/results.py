@@ -679,7 +679,9 @@ MAKERS = {
     "contexts": lambda table, _, result: contexts_result(
         table, sign=result.sign, survives=bool(result.tables["sequences"]["survives"][0])
     ),
-    "rarity": lambda table, _, result: rarity_result(table, result.context.policy.name),
+    "rarity": lambda table, _, result: rarity_result(
+        table, result.context.policy.name if result.context.policy else ""
+    ),
     "front": _front_result,
     "top_pairs": lambda table, *_: _result("top_pairs", table, plot=TokenTable(shown=20)),
     "bottom_pairs": lambda table, *_: _result("bottom_pairs", table, plot=TokenTable(shown=20)),

@@ -118,7 +118,7 @@ class SearchConfig(PromptedConfig):
         """The policy as a model. ConfigError where there is none of this name."""
         from pessimal.rewards.named import spec_of  # which composes configurations
 
-        return self.policy and spec_of(self.policy, kind=Kind.log_probability)
+        return spec_of(self.policy, kind=Kind.log_probability) if self.policy else None
 
     @property
     def prompt_keys(self) -> list[str]:
