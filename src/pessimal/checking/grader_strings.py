@@ -260,13 +260,10 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
         yield "order", text
     if value is not None or quantity:
         yield "sign_or_point", truth[1:] if truth.startswith("-") else f"-{truth}"
-        digit = re.search(r"\d(?=\d)", truth)
-        if "." in truth or digit:
-            moved = (
-                truth.replace(".", "")
-                if "." in truth
-                else truth.replace(digit[0], f"{digit[0]}.", 1)
-            )
+        moved = truth.replace(".", "")
+        if moved == truth:
+            moved = re.sub(r"(\d)(?=\d)", r"\1.", truth, count=1)
+        if moved != truth:
             yield "sign_or_point", moved
     if quantity:
         units = ("kg", "seconds", "miles", "mm")
@@ -283,7 +280,7 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     for text in (f"{truth}7", f"9{truth}", f"9{truth}7", f"{truth}x", f"{truth}0"):
         yield "answer_within_another", text
     for step in (Fraction(1, 10**4), Fraction(1, 1000), Fraction(1, 100), Fraction(2, 5)):
-        away = step * max(1, abs(value))
+        away = step * max(Fraction(1), abs(value))
         for near in (value + away, value - away):
             yield "near", f"{float(near):.10g}"
     if 0 < abs(value) < Fraction(1, 10):
