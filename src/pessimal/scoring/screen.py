@@ -51,9 +51,12 @@ def screened(
         for one in contexts:
             frame = slot_frame(part.conversations, one, model.tokenizer)
             engine = FrameScorer(network, frame, device=device).engines[0]
-            sides = {"prefix": frame.prefix, "suffix": frame.suffix}
-            tensors = {name: torch.tensor(side, device=device) for name, side in sides.items()}
-            scorers.append((part.weight, CommonPrefixScorer(network, engine, **tensors)))
+            prefix, suffix = (
+                torch.tensor(side, dtype=torch.long, device=device)
+                for side in (frame.prefix, frame.suffix)
+            )
+            scorer = CommonPrefixScorer(network, engine, prefix=prefix, suffix=suffix)
+            scorers.append((part.weight, scorer))
     embedding: Any = network.get_input_embeddings()
     rows = embedding.weight.detach()[torch.tensor(ids, device=device)]  # (V, hidden)
     squares = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32) ** 2
