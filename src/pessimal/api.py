@@ -489,10 +489,12 @@ def search(
     from pessimal.searching.run import search as search_one
 
     network = require_network(_reward_of(model), "search", "gradient")
-    if contexts is None:
-        asked, aside = named_prompts(prompts), named_prompts(held_out) if held_out else {}
-    else:
+    asked: Mapping[str, Any] = {}
+    aside: Mapping[str, Any] = {}
+    if contexts is not None:
         asked, aside = halves(read_contexts(str(contexts), options.get("slot")))
+    else:
+        asked, aside = named_prompts(prompts), named_prompts(held_out) if held_out else {}
     return search_one(
         network,
         asked,

@@ -167,7 +167,7 @@ def census(
 
     def ask(*, bar: bool) -> None:
         """What is new among the probes of each task."""
-        jobs = []
+        jobs: list[Job] = []
         for number, (task, so_far) in enumerate(zip(tasks, given, strict=True)):
             jobs += _jobs(number, task.probes, len(so_far))
             so_far += [math.nan] * (len(task.probes) - len(so_far))
@@ -385,9 +385,9 @@ def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) ->
     cases: dict[str, list[tuple[bool, str, int]]] = defaultdict(list)
     for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
         right = [(at, probe) for at, probe in enumerate(task.probes) if probe.kind == RIGHT]
-        some = any(one[at] for at, _ in right)
-        cases[UNREAD].append((some, task.truth, number))
-        for at, probe in right if some else ():
+        is_read = any(one[at] for at, _ in right)
+        cases[UNREAD].append((is_read, task.truth, number))
+        for at, probe in right if is_read else ():
             cases[probe.format.partition(": ")[0]].append((one[at], probe.text, number))
     rows = []
     for form, some in cases.items():

@@ -69,10 +69,10 @@ class Edits:
                 before[place - n].append(token)
         edited: list[int] = []
         at = []
-        for put_in, token in zip(before, [*answer, None], strict=True):
+        for put_in, here in zip(before, [*([token] for token in answer), []], strict=True):
             edited += put_in
             at.append(len(edited))
-            edited += [] if token is None else [token]
+            edited += here
         return tuple(edited), at[:-1]
 
 

@@ -108,7 +108,7 @@ def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool) -> Result
             xlabel=f"change of the reward, over {over}",
         ),
         weight=weight_of(1.0 if part == HELD_OUT else 0.5),
-        estimate=Estimate("mean change, reward", mean, n, "contexts", *ends, null=0.0),
+        estimate=Estimate("mean change, reward", mean, n, "contexts", ends[0], ends[1], null=0.0),
         notes=() if survives else (other,),
         summary={"contexts_moved": moved, "contexts_n": n, "contexts_part": part},
     )

@@ -106,7 +106,7 @@ class FluentObjective:
         reward, likely = (
             one.values(responses, anchor=anchor) for one in (self.reward, self.policy)
         )
-        known, front = self.front, []
+        known, front = self.front, self.front[:0]
         fresh = zip(reward.tolist(), likely.tolist(), map(tuple, responses.tolist()), strict=True)
         for row in sorted({*known, *fresh}, key=lambda row: (-row[0], -row[1])):
             if not front or row[1] > front[-1][1]:

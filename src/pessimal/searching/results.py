@@ -4,7 +4,7 @@ Does not know registries or W&B; the verb adds other lengths to `growth`.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -283,8 +283,9 @@ def _levels(result: SearchResult) -> pd.DataFrame:
     """The best of each length that the beam went through, from the best single token on, and of
     this search."""
     sign, single = result.sign, result.problem.single
-    known = single is not None and not result.context.fluent
-    rows = [(1, sign * float(single.max()), "scan", "", "")] if known else []
+    rows = []
+    if single is not None and not result.context.fluent:
+        rows.append((1, sign * float(single.max()), "scan", "", ""))
     for stage in result.stages.done:
         if stage.name == "beam":
             best = enumerate(stage.details["best"][1:], start=2)
@@ -667,7 +668,7 @@ def _front_result(table: pd.DataFrame, _tables: Tables, result: SearchResult) ->
     )
 
 
-MAKERS = {
+MAKERS: dict[str, Callable[..., Result]] = {
     "sequences": _response,
     "ladder": _checks,
     "neighbours": _neighbours,

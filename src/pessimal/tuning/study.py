@@ -25,6 +25,7 @@ import numpy as np
 import optuna
 from filelock import FileLock, Timeout
 from optuna.distributions import (
+    BaseDistribution,
     CategoricalDistribution,
     FloatDistribution,
     IntDistribution,
@@ -445,7 +446,7 @@ def _ask(study: optuna.Study, spec: StudySpec) -> Trial:
     study.sampler = TPESampler(seed=int(drawn[0]), multivariate=True, group=True)
     defaults = attributes.get(DEFAULTS, {})
     inside = {n: v for n, v in space.items() if n not in defaults or _contains(v, defaults[n])}
-    return study.ask(inside)
+    return study.ask(dict[str, BaseDistribution](inside))
 
 
 def _contains(values: Distribution, value: Any) -> bool:

@@ -38,8 +38,9 @@ def run(config: CompareConfig) -> None:
     registry = registry_of(config)
     files: dict[str, str] = {}
     skipped: dict[str, str] = {}
+    labels: dict[str, str] = {}
     if config.searches:
-        searches, labels = chosen_searches(config, registry), {}
+        searches = chosen_searches(config, registry)
         results = compare_searches(searches, config, registry)
         inputs = [manifest.reference for _, manifest in searches]
         counts = {"searches": len(searches)}

@@ -96,9 +96,9 @@ def _scored(model: Reward, folder: Path, manifest: Manifest) -> list[dict]:
             some = [put(text) for text in (summary["best_text"], *control)]
             scorer = text_scorer(model, some[:8], device=torch.device("cpu"))
             found, *others = scorer.rewards(some)
-            others = np.array(others)[np.isfinite(others)]
-            z = sign * (found - others.mean()) / others.std(ddof=1)
-            standings.append((found, z, float((sign * (found - others) > 0).mean())))
+            read = np.array(others)[np.isfinite(others)]
+            z = sign * (found - read.mean()) / read.std(ddof=1)
+            standings.append((found, z, float((sign * (found - read) > 0).mean())))
         reward, z, above = np.mean(standings, axis=0)
         rows.append(
             {"search": manifest.name, "model": model.name, "part": part}

@@ -166,7 +166,8 @@ def _asked(
         return asked, held_out, None
     slot = config.search.slot and config.search.slot.value
     found = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
-    asked, held_out = halves(found)
+    one, other = halves(found)
+    asked, held_out = {**one}, {**other}
     return asked, held_out, f"{Path(config.contexts).stem}-{len(asked)}"
 
 
