@@ -2,7 +2,7 @@
 
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -97,7 +97,10 @@ def test_columns_of_an_audit_are_described():
 
     table = described_tables.vocabulary()[0]
     alike = changes.resemblance([table], [table])
+    said = {"answers": {"mean": 0.9, "least": 0.4, "instead": "Well"}}
     made = [
+        verdicts.answers([replace(table, measured=said)]),
+        changes.place([table], {"other": [table]}),
         one_word.one_word([table]),
         verdicts.ceiling(Bounds(-4.0, 4.0, "a norm"), table),
         verdicts.audit_result(verdicts.verdicts({}), "m"),

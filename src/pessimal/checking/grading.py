@@ -351,6 +351,11 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         found["near"] = [
             case for case in found["near"] if tasks[case[1]].truth.casefold() not in case[0]
         ]
+    # A string that another fault explains is none for want of an answer.
+    explained = {
+        case[:2] for fault, cases in found.items() if fault != "no_answer" for case in cases
+    }
+    found["no_answer"] = [case for case in found["no_answer"] if case[:2] not in explained]
     rows = []
     for fault, cases in found.items():
         if not cases:

@@ -64,6 +64,8 @@ DEFAULTS, SEARCHES, ERROR = "defaults", "searches", "error"
 RETRIES = 3
 # Failures in a row after which a worker ends: one may be an accident, three are not.
 PATIENCE = 3
+# What every SQLite file begins with.
+SQLITE = b"SQLite format 3\0"
 # Seconds between looks at the trials of other workers.
 WAIT = 1.0
 
@@ -207,7 +209,11 @@ def database(storage: str) -> Path:
         )
     file = Path(os.path.abspath(os.path.expanduser(path)))
     if os.path.exists(file):  # before a lock is made beside it
-        existing_file("tuning.storage", str(file))
+        with existing_file("tuning.storage", str(file)).open("rb") as begun:
+            if begun.read(len(SQLITE)) not in (b"", SQLITE):
+                raise InputError(
+                    f"tuning.storage={storage!r} is no SQLite file: give a study's, or a new name"
+                )
     return file
 
 

@@ -23,7 +23,6 @@ from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
-from pessimal.verbs.compare_searches import chosen_searches, compare_searches
 from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
 
 log = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ def run(config: CompareConfig) -> None:
     skipped: dict[str, str] = {}
     labels: dict[str, str] = {}
     if config.searches:
+        from pessimal.verbs.compare_searches import chosen_searches, compare_searches  # torch
+
         searches = chosen_searches(config, registry)
         results = compare_searches(searches, config, registry)
         inputs = [manifest.reference for _, manifest in searches]
