@@ -118,10 +118,9 @@ def test_lineage_goes_to_the_version_of_the_registry(fake, publish, task, warnin
                 mirror.artifact(folder, manifest, {})
     with task(mode="online") as search:  # it knows its inputs only when it has found them
         search.artifact(*publish("search-result", "s", inputs=["score-table/m--greatest:v0"]), {})
-    with task(
-        mode="online", inputs=["score-table/m--greatest:v2", "score-table/gone:v0"]
-    ) as mirror:
-        pass
+    inputs = ["score-table/m--greatest:v2", "score-table/gone:v0"]
+    with task(mode="online") as mirror:
+        mirror.artifact(*publish("comparison", "c", inputs=inputs), {})
     project = project_of(fake)
     third = project.find("m--greatest:registry-v2")
     assert (third.version, third.used_by) == (1, [mirror.run_id])
