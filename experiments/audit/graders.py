@@ -11,14 +11,6 @@ import json
 import sys
 from pathlib import Path
 
-NUMBERS = {
-    "What is 6 times 7?": "42",
-    "How many cents are 12 dollars and 34 cents?": "1234",
-    "What is 25 divided by 4?": "6.25",
-    "What is 1 divided by 3, as a fraction?": "1/3",
-    "What is 5 less than 2?": "-3",
-    "How many wheels have three cars and a bicycle?": "14",
-}
 TOKENS = 500
 
 
@@ -43,6 +35,9 @@ def think_format_reward(completions: list, **columns) -> list:
 def main(root: str) -> None:
     import wordfreq
     from runner import audit, audited
+
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "graders"))
+    from real import NUMBERS
 
     audit.grading.tokens_of = lambda reward: wordfreq.top_n_list("en", TOKENS)
     for grader in (math_verify, accuracy_reward, think_format_reward):

@@ -199,7 +199,7 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
     [
         ({"path": "a/b", "chat": True}, r"model\.chat=true"),
         ({"recipe": Recipe(), "kind": Kind.log_probability}, "reward models"),
-        ({"path": "a/b", "kind": Kind.log_probability, "output": 0}, r"model\.output"),
+        ({"path": "a/b", "kind": Kind.log_probability, "output": 0}, r"model\.output=0"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, message):

@@ -40,5 +40,5 @@ def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_
 
 
 def test_only_a_reward_model_gives_costs(tiny_checkpoint):
-    with pytest.raises(ConfigError, match=r"model\.negate"):
+    with pytest.raises(ConfigError, match=r"model\.negate=true"):
         ModelSpec(path=str(tiny_checkpoint), kind=Kind.log_probability, negate=True)

@@ -559,8 +559,11 @@ class ModelSpec:
         if self.kind is not Kind.endpoint:
             of_heads["output"] = self.output
         if given := [name for name, value in of_heads.items() if value is not None]:
+            value = of_heads[given[0]]
+            value = "true" if value is True else value
             raise ConfigError(
-                f"model.{given[0]} is for reward models, not model.kind={kind}: leave it out"
+                f"model.{given[0]}={value} is for reward models, not model.kind={kind}: "
+                "leave it out"
             )
         if self.recipe is not None:
             raise ConfigError(

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pessimal.searching.exact import changed
+from pessimal.searching.exact import changed, improve
 from pessimal.searching.gcg import Visited, random_responses, sample, unseen
 from pessimal.searching.objective import EvaluationCounter
 from pessimal.searching.round_trip import Retokenizes, best_retokenizing
@@ -110,19 +110,22 @@ def coordinate_ascent(
             others = tokens[tokens != response[position]]
             if len(others) > counter.left:
                 others = others[torch.randperm(len(others), generator=generator)[: counter.left]]
-            responses = changed(response, position, others)
-            values = counter.values(responses, anchor=response) if len(others) else torch.empty(0)
-            best = best_retokenizing(
-                values,
-                responses.__getitem__,
-                count=1,
-                retokenizes=retokenizes,
+            fresh, best = improve(
+                counter,
+                response,
+                position,
+                others,
                 above=value + tolerance,
+                retokenizes=retokenizes,
             )
             unchanged += 1
             if len(best):
                 # Every token of this position has been tried beside the others as they stand now.
-                response, value, unchanged = responses[best[0]], float(values[best[0]]), 1
+                [response], [value] = (
+                    changed(response, position, others[best]),
+                    fresh[best].tolist(),
+                )
+                unchanged = 1
             position = (position + 1) % length
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pessimal.searching.exact import changed
+from pessimal.searching.exact import changed, improve
 from pessimal.searching.gcg import (
     Momentum,
     Visited,
@@ -28,7 +28,7 @@ from pessimal.searching.gcg import (
     unseen,
 )
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter, Point
-from pessimal.searching.round_trip import Retokenizes, best_retokenizing
+from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import SearchSpec
 
 SWEEPS, GRADIENT, RANDOM = "sweeps", "gradient", "random changes"
@@ -259,19 +259,13 @@ def passes(
                 break
             among = {"current": response, "allowed": allowed}
             tokens = top_tokens(slope, k=share, **among)[position]
-        neighbours = changed(response, position, tokens)
-        fresh = counter.values(neighbours, anchor=response)
-        values[position, tokens], values[position, response[position]] = fresh, value
-        best = best_retokenizing(
-            fresh,
-            neighbours.__getitem__,
-            count=1,
-            retokenizes=retokenizes,
-            above=value + tolerance,
+        fresh, best = improve(
+            counter, response, position, tokens, above=value + tolerance, retokenizes=retokenizes
         )
+        values[position, tokens], values[position, response[position]] = fresh, value
         unchanged += 1
         if len(best):
-            [response], [value] = neighbours[best], fresh[best].tolist()
+            [response], [value] = changed(response, position, tokens[best]), fresh[best].tolist()
             kept = values[position].clone()
             values.fill_(-torch.inf)
             values[position] = kept

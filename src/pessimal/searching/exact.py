@@ -291,6 +291,25 @@ def changed(response: Tensor, position: int, tokens: Tensor) -> Tensor:
     return responses
 
 
+def improve(
+    counter: EvaluationCounter,
+    response: Tensor,
+    position: int,
+    tokens: Tensor,
+    *,
+    above: float,
+    retokenizes: Retokenizes | None,
+) -> tuple[Tensor, Tensor]:
+    """Values (A,) of a response with each of `tokens` (A,) at one position, and the row (1,) of the
+    best over `above` that retokenizes; no row (0,) where none is."""
+    responses = changed(response, position, tokens)
+    values = counter.values(responses, anchor=response) if len(tokens) else torch.empty(0)
+    best = best_retokenizing(
+        values, responses.__getitem__, count=1, retokenizes=retokenizes, above=above
+    )
+    return values, best
+
+
 # --- The 1-opt certificate: no single change, to any allowed token at any position, improves a
 # response.
 
