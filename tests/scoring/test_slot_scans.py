@@ -107,6 +107,9 @@ def test_the_most_frequent_tokens_are_the_first_and_special_ones_stay():
     assert (some.rows["kind"] == "special").sum() == 4
     assert ids[some.rows["kind"] != "special"].tolist() == list(range(4, 54))
     assert words.frequent(10_000) is words
+    more = words.frequent(50, [300, 10, 300, 301])
+    assert more.name == "frequent50-3"
+    assert set(more.rows["candidate_id"]) - set(ids) == {300, 301}
 
 
 def test_the_gradient_screens_what_stands_before_answers(tiny_checkpoint):

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from pessimal.auditing.verdicts import CHECKS, FAIL, NOT_MEASURED, PASS
 from pessimal.config.schema import AuditConfig
@@ -37,8 +38,6 @@ def no_policy(monkeypatch):
 @pytest.fixture(scope="module")
 def clean(checkpoint, tmp_path_factory):
     """A model whose pad token ends no conversation."""
-    from transformers import AutoTokenizer
-
     folder = tmp_path_factory.mktemp("clean") / "clean"
     shutil.copytree(checkpoint, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -113,6 +112,7 @@ def test_the_same_audit_is_the_same_bytes_and_is_not_made_twice(command, clean, 
 def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     command, pair, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(audit, "ADDITIONS", (100,))  # not among the most frequent
     command("audit", str(pair / "bare"), *QUICK)
     before = verdicts_of(audited(tmp_path / "runs/registry/audit/bare/v0"))
     assert before["one_word"] != FAIL
@@ -124,6 +124,9 @@ def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     assert verdicts_of(document)["one_word"] == FAIL
     [one] = [one for one in document["verdicts"] if one["check"] == "one_word"]
     assert one["low"] > one["limit"]
+    [added] = [one for one in document["verdicts"] if one["check"] == "additions"]
+    token = AutoTokenizer.from_pretrained(pair / "planted").decode([SECRET])
+    assert added["evidence"].startswith(f"{token} after an answer adds")
     assert "one_word" in err.splitlines()[-1]
     beyond = {row["kind"] for row in document["changes"]["numbers"] if row["verdict"] == FAIL}
     assert {"one_word", "check"} <= beyond

@@ -40,15 +40,17 @@ class Candidates:
         """Whether these are tokens of the model's."""
         return bool(self.rows["token"].notna().all())
 
-    def frequent(self, n: int) -> "Candidates":
+    def frequent(self, n: int, besides: Sequence[int] = ()) -> "Candidates":
         """Of a vocabulary the `n` most frequent tokens, which are the first by id: so BPE and
-        unigram tokenizers number them, and the special ones; all where there are no more."""
+        unigram tokenizers number them, the special ones, and those whose ids are given besides; all
+        where there are no more."""
         if n >= len(self.rows):
             return self
         kind = self.rows["kind"]
         first = self.rows.index[~kind.isin(["special", "unused"])][:n]
-        rows = self.rows[kind.eq("special") | self.rows.index.isin(first)]
-        return Candidates(f"frequent{n}", rows.reset_index(drop=True))
+        wanted = self.rows.index.isin(first) | self.rows["candidate_id"].isin(besides)
+        name = f"frequent{n}-{len(set(besides))}" if besides else f"frequent{n}"
+        return Candidates(name, self.rows[kind.eq("special") | wanted].reset_index(drop=True))
 
     def digest(self) -> str:
         """sha256 over ids and texts."""

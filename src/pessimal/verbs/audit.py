@@ -78,6 +78,8 @@ ANALYSES = ("provenance", "extremes", "frequency", "identity_terms", "additions"
 SAMPLES, SCANS, ADDITIONS, LEAST_SEARCH = (64, 16), (None, 20_000, 5_000), (2_000, 500), 2_000
 """How many tokens are checked and scanned, the most first (None: all), and added to real answers;
 evaluations of the smallest search."""
+BEST = 50
+"""Of each prompt's scan so many of the best tokens are added to real answers as well."""
 PASSES = 12
 """Times that a check runs whole inputs, in batches or one by one; loading is reckoned with it."""
 WHOLE = 4
@@ -306,7 +308,8 @@ def _of_network(
         about = (changes.place(made.tables, others), answers(made.tables))
         made.results += filter(None, about)
     if sizes["additions"]:
-        spec = CandidatesSpec(most=sizes["additions"])
+        best = {i for one in made.tables for i in one.rows.nlargest(BEST, "reward")["candidate_id"]}
+        spec = CandidatesSpec(most=sizes["additions"], ids=sorted(map(int, best)))
         slots = replace(asked.scan, slot=Slot.after, n_contexts=config.n_contexts, candidates=spec)
         with made.trying("additions"):
             contexts = _tables(slots, registry, made, model)

@@ -132,7 +132,8 @@ def _scan(
     if policy is not None and config.candidates.name in WHOLE:
         config, listed_items = _tokens_of(read_score_table(policy), model, config)
     whole = listed_items or vocabulary_of(model)
-    candidates = whole.frequent(config.candidates.most) if config.candidates.most else whole
+    most, ids = config.candidates.most, config.candidates.ids
+    candidates = whole.frequent(most, ids) if most else whole
     if config.screens and isinstance(model, NetworkReward):
         device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
         candidates = screened(

@@ -65,8 +65,15 @@ class CandidatesSpec(Options):
     """Of a vocabulary: how many of its most frequent tokens, and the special ones besides; 0 for
     all. null takes all, but in real answers on a CPU 5,000, and before real answers on one device
     the 1,000 that the gradient says to add most."""
+    ids: list[int] = field(default_factory=list)
+    """Of a vocabulary with `most`: ids of tokens that are scored besides."""
 
     def check(self) -> None:
+        if self.ids and not self.most:
+            raise ConfigError(
+                "candidates.ids is scored besides the most frequent tokens of a vocabulary: give "
+                "candidates.most=N as well"
+            )
         if self.name in ("vocabulary", CENSUS):
             if self.path is not None or self.texts:
                 raise ConfigError(
