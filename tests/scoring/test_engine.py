@@ -12,6 +12,7 @@ from transformers.models.gpt_oss import GptOssConfig
 from transformers.models.nemotron import NemotronConfig
 from transformers.models.qwen2_moe import Qwen2MoeConfig
 
+from pessimal.errors import FrameError
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs
@@ -24,6 +25,12 @@ from tolerance import close, slack, varied
 def framed(frame, responses: torch.Tensor) -> torch.Tensor:
     """Responses (n, length) with the frame's suffix behind them: what stands after the prefix."""
     return torch.cat([responses, torch.tensor(frame.suffix).expand(len(responses), -1)], dim=1)
+
+
+def test_ids_without_an_embedding_are_named(model, frame):
+    network = made(*DECODERS["qwen2"], max(frame.prefix))
+    with pytest.raises(FrameError, match=f"id {max(frame.prefix)}.*do not belong together"):
+        FrameScorer(network, frame, device=CPU)
 
 
 def drawn(most: int, length: int, n: int = 16) -> torch.Tensor:

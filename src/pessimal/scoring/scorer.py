@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pessimal.errors import UserError
+from pessimal.errors import FrameError, UserError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.ceiling import Bounds, weighted_sum
 from pessimal.rewards.frame import Frame
@@ -50,6 +50,15 @@ class FrameScorer:
 
     @torch.no_grad()
     def __init__(self, network: RewardNetwork, frame: Frame, *, device: torch.device):
+        """FrameError where the template writes ids that the network has no embedding of."""
+        rows = getattr(network.get_input_embeddings(), "num_embeddings", None)
+        highest = max((*frame.prefix, *frame.suffix), default=0)
+        if rows is not None and highest >= rows:
+            raise FrameError(
+                f"the chat template writes the token id {highest}, and the network's embedding has "
+                f"{rows} rows: tokenizer and weights do not belong together. Put the tokenizer that "
+                "it was trained with into its folder"
+            )
         self.network, self.frame, self.device = network, frame, device
         self.trust: Trust | None = None
         """Result of `establish_trust`."""
