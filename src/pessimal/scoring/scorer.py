@@ -56,8 +56,8 @@ class FrameScorer:
         if rows is not None and highest >= rows:
             raise FrameError(
                 f"the chat template writes the token id {highest}, and the network's embedding has "
-                f"{rows} rows: tokenizer and weights do not belong together. Put the tokenizer that "
-                "it was trained with into its folder"
+                f"{rows} rows: tokenizer and weights do not belong together. Put the tokenizer "
+                "that it was trained with into its folder"
             )
         self.network, self.frame, self.device = network, frame, device
         self.trust: Trust | None = None
