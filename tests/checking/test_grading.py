@@ -8,7 +8,7 @@ import unseen_graders
 
 from pessimal import census
 from pessimal.checking import grading
-from pessimal.checking.grader_strings import common_strings, contains
+from pessimal.checking.grader_strings import common_strings, contains, value_of
 from pessimal.errors import ConfigError
 from pessimal.rewards.tasks import truth_of
 
@@ -187,10 +187,30 @@ def test_numbers_are_asked_in_the_formats_that_a_grader_reads(tmp_path):
         ("PARIS!", "Paris", True),
         ("Parisian", "Paris", False),
         ("five", "5", True),
+        ("3, 72", "72.0", True),
+        ("2, 3", "23", False),
     ],
 )
 def test_what_counts_as_an_answer(text, truth, inside):
     assert contains(text, truth) is inside
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,234,567", 1234567),
+        ("1 234", 1234),
+        ("1,00,000", 100_000),
+        ("- 5", -5),
+        ("$1,234.50", 1234.5),
+        ("3 / 4", 0.75),
+        ("2, 3", None),
+        ("12,34", None),
+        ("1 2/3", None),
+    ],
+)
+def test_what_parts_thousands_is_no_list(text, value):
+    assert value_of(text) == value
 
 
 def test_where_the_true_answer_stands():

@@ -132,8 +132,8 @@ def lives(folder: Path, arguments: list[str], *, worker: int, workers: int) -> l
     return made
 
 
-def run(folder: Path, commands: dict[str, list[str]], workers: int) -> dict[str, list[dict]]:
-    """All lives by command, from workers that run beside each other."""
+def run(folder: Path, arguments: list[str], workers: int) -> list[dict]:
+    """All lives of a command, from workers that run beside each other."""
     torch.set_num_threads(1)
     children = []
     for worker in range(workers):
@@ -141,10 +141,7 @@ def run(folder: Path, commands: dict[str, list[str]], workers: int) -> dict[str,
         if not child:
             code = 1
             try:
-                found = {
-                    name: lives(folder / name, arguments, worker=worker, workers=workers)
-                    for name, arguments in commands.items()
-                }
+                found = lives(folder / "lives", arguments, worker=worker, workers=workers)
                 (folder / f"{worker}.json").write_text(json.dumps(found))
                 code = 0
             finally:
@@ -154,9 +151,9 @@ def run(folder: Path, commands: dict[str, list[str]], workers: int) -> dict[str,
     if any(codes):
         raise RuntimeError("a worker failed")
     parts = [json.loads((folder / f"{worker}.json").read_text()) for worker in range(workers)]
-    return {name: [life for part in parts for life in part[name]] for name in commands}
+    return [life for part in parts for life in part]
 
 
 if __name__ == "__main__":
     plan = json.loads(Path(sys.argv[1]).read_text())
-    print(json.dumps(run(Path(plan["folder"]), plan["commands"], plan["workers"])))
+    print(json.dumps(run(Path(plan["folder"]), plan["arguments"], plan["workers"])))

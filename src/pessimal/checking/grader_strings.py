@@ -27,6 +27,8 @@ DESPITE = frozenset(
 )
 """Faults that a string shows though the answer stands in it."""
 _NUMBER = re.compile(r"[-+]?\d[\d,_ ]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+(?:\.\d+)?)?|[-+]?\.\d+")
+# Between groups of three digits, or of two before one of three; and behind a sign.
+_PARTED = re.compile(r"(?<=\d)[,_ ](?=(?:\d\d[,_ ])*\d{3}(?!\d))|(?<=^[-+]) ")
 _QUANTITY = re.compile(r"([-+]?[\d.,]+)\s+(\S*[^\W\d]\S*)")
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _WORDS = (
@@ -51,10 +53,10 @@ class Probe(NamedTuple):
 
 @cache
 def value_of(text: str) -> Fraction | None:
-    """The number that a text is, without commas, percent and dollar signs; None where it is
-    none."""
+    """The number that a text is, without percent and dollar signs and what parts thousands (or
+    lakhs); None where it is none, as of a list."""
     bare = unicodedata.normalize("NFKC", text).replace("⁄", "/").strip(" $%.\n")
-    bare = re.sub(r"[,_ ]", "", bare)
+    bare = _PARTED.sub("", bare.replace(" /", "/").replace("/ ", "/"))
     top, _, bottom = bare.partition("/")
     try:
         return Fraction(top) / (Fraction(bottom) if bottom else 1) if len(bare) < 60 else None
@@ -80,7 +82,8 @@ def contains(text: str, truth: str) -> bool:
         return bool(bare) and given == bare
     same = {value, value * 100, value / 100, -value}
     plain = plain.replace("⁄", "/")
-    if any(value_of(found.group()) in same for found in _NUMBER.finditer(plain)):
+    written = {found for one in _NUMBER.findall(plain) for found in (one, *re.split("[, ]+", one))}
+    if any(value_of(found) in same for found in written):
         return True
     whole = int(value) if value.denominator == 1 and 0 <= value <= 20 else None
     return whole is not None and _WORDS.split()[whole] in plain
