@@ -319,9 +319,6 @@ class TextLikelihood:
     def gradient(self, response: Tensor) -> Tensor:
         return torch.zeros(len(response), self.rows)
 
-    def following(self, beginnings: Tensor) -> Tensor:
-        raise NotImplementedError("texts follow no tokens")
-
 
 class TrialContext:
     """One gradient search after the other at a fixed budget, in units that prompts share."""

@@ -97,6 +97,3 @@ class EditObjective:
     def gradient(self, response: Tensor) -> Tensor:
         [answer] = self.edits.apply(response[None])
         return self.edits.slope(self.objective.gradient(torch.tensor(answer)), response)
-
-    def following(self, beginnings: Tensor) -> Tensor:
-        raise NotImplementedError("changes of an answer follow nothing")

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -40,9 +40,12 @@ class Objective(Protocol):
     def gradient(self, response: Tensor) -> Tensor:
         """d value / d one-hot (L, V) float32 at one `response` (L,), on whatever device."""
 
+
+class TokenSum(Objective, Protocol):
+    """A sum of log-probabilities of tokens, the higher the better."""
+
     def following(self, beginnings: Tensor) -> Tensor:
-        """What every token (n, rows) float64 adds behind each of `beginnings` (n, T), of an
-        objective that is a sum of log-probabilities."""
+        """What every token (n, rows) float64 adds behind each of `beginnings` (n, T)."""
 
 
 class RewardObjective:
@@ -119,9 +122,6 @@ class FluentObjective:
         rows = min(slope.shape[1] for slope in slopes)
         return slopes[0][:, :rows] + self.share * slopes[1][:, :rows]
 
-    def following(self, beginnings: Tensor) -> Tensor:
-        raise NotImplementedError("a reward does not add up token by token")
-
 
 class Journal:
     """An objective whose values are kept in a file as they are made: whoever asks again in the same
@@ -160,11 +160,11 @@ class Journal:
 
     @property
     def follows(self) -> bool:
-        """Whether the objective has `following`."""
+        """Whether the objective is a `TokenSum`."""
         return getattr(self.objective, "follows", False)
 
     def following(self, beginnings: Tensor) -> Tensor:
-        return self.objective.following(beginnings)
+        return cast(TokenSum, self.objective).following(beginnings)
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class EvaluationCounter:
     def following(self, beginnings: Tensor) -> Tensor:
         """The objective's `following`, counted as one evaluation a beginning."""
         self.count(len(beginnings))
-        return self.objective.following(beginnings)
+        return cast(TokenSum, self.objective).following(beginnings)
 
     def count(self, evaluations: int) -> None:
         """So many more were made; BudgetExceededError where fewer are left."""
