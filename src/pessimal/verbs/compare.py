@@ -1,7 +1,7 @@
 """`pessimal compare`: score tables in, one comparison out."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class Choice:
     sets: list[str]
     mode: Mode | None
 
-    def among(self, models: Iterable[str]) -> "Choice":
+    def among(self, models: Collection[str]) -> "Choice":
         """The same, with models as those that are there are called."""
         return replace(self, models=answering_to(self.models, models))
 
@@ -166,7 +166,7 @@ def named(paths: Sequence[str], choice: Choice) -> Chosen:
         files |= dict.fromkeys(file.resolve() for file in below)
     shared = SharedColumns()
     tables: Chosen = [(shared.of(read_score_table(file)), None) for file in files]
-    choice = choice.among(table.provenance.model for table, _ in tables)
+    choice = choice.among({table.provenance.model for table, _ in tables})
     where = "the tables named"
     _check_there(choice, [asdict(table.provenance) for table, _ in tables], where=where)
     return _chosen(choice, tables, where)
@@ -176,7 +176,7 @@ def registered(registry: Registry, choice: Choice) -> Chosen:
     """The registry's tables that are asked for, verified, with their references."""
     current = _current(registry)
     summaries = [manifest.summary for _, manifest in current]  # spares opening the others
-    choice = choice.among(summary["model"] for summary in summaries)
+    choice = choice.among({summary["model"] for summary in summaries})
     _check_there(choice, summaries, where=str(registry.root))
     shared = SharedColumns()
     tables: Chosen = []
