@@ -22,7 +22,7 @@ from pessimal.searching.elsewhere import contexts_result, rarity
 from pessimal.searching.provenance import identify
 from pessimal.searching.run import run, search
 from pessimal.searching.spec import Goal, Method, SearchSpec, Slot
-from tiny_language_models import network
+from tiny_language_models import checkpoint, network
 from tolerance import close
 
 PROMPT, ANSWER = "What is war?", "love is good"
@@ -175,6 +175,27 @@ def test_fluent_is_the_reward_and_a_share_of_the_log_probability(model, policy, 
     assert len(front) > 1
     [result] = [one for one in found.results if one.name == "front"]
     assert result.plot is not None
+
+
+def test_a_policy_of_other_tokens_is_asked_the_text(model, words, full, tmp_path):
+    file, ids = words
+    folder = checkpoint(tmp_path / "other")
+    other = open_model(ModelSpec(path=str(folder), kind=Kind.log_probability, chat=False), folder)
+    assert other.tokenizer.get_vocab() != model.tokenizer.get_vocab()
+    options = {"allowed_path": file, "evaluations": 3000, "baselines": 0}
+    found = search(model, LONE, length=2, fluency=0.5, policy=other, **options)
+    every = list(itertools.product(ids, repeat=2))
+    texts = [found.context.round_trip.text_of(torch.tensor([pair]))[0] for pair in every]
+    assert None not in texts
+    once = list(dict.fromkeys(texts))
+    [table] = pessimal.scan(other, LONE, candidates=once, mode="text", progress=False)
+    likely = table.rows.set_index("text")["reward"].loc[texts].to_numpy()
+    rewards = full([model.frame(PROMPT).around(list(pair)) for pair in every])
+    best = (rewards + 0.5 * likely).argmax()
+    row = found.tables["sequences"].iloc[0]
+    assert found.response == every[best]
+    assert close(row["reward"], rewards[best])
+    assert close(row["log_probability"], likely[best], size=100.0)
 
 
 def test_fluency_without_a_policy_is_refused(model):
