@@ -61,6 +61,9 @@ def test_likeliest_token_and_turning_point_are_the_headline():
     grid = [(at.kl, at.q @ elo["elo"]) for at in before.tilts]
     highest = max(grid, key=lambda pair: pair[1])[0]
     assert highest / 2 <= turn <= highest * 2
+    said = {result.name: result.headline for result in results}
+    assert said["forecast_gold"].startswith(f"people's Elo turns at a KL of {turn:.1f} (r on")
+    assert f"w{reward.argmax()} goes from 0.3% to" in said["forecast_tokens"]
 
 
 def test_mitigation_that_substitutes_one_bias_for_another_shows_it():

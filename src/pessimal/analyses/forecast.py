@@ -5,7 +5,7 @@ drawn from it, as far as these reach.
 Says nothing of what a training that stops short of its optimum does.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -478,10 +478,18 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
             method="forecast",
             share=0.5,
         )
-    if (gold := _beside_gold(path, moves)) is not None:
+    if (gold := _beside_gold(path, moves, tables.labels)) is not None:
         yield gold
-    shown = TokenTable(value="gain", ends=("gain most", "lose most"))
-    yield Result("forecast_tokens", tokens, plot=shown, method="forecast")
+    most = tokens.loc[tokens["gain"].idxmax()]
+    yield Result(
+        "forecast_tokens",
+        tokens,
+        f"At a KL of {most['kl']:g}, {literal(most['text'])} goes from {100 * most['before']:.1f}% "
+        f"to {100 * most['after']:.1f}% of the answers to {most['prompt']}, for "
+        f"{tables.labels[most['model']]}.",
+        plot=TokenTable(value="gain", ends=("gain most", "lose most")),
+        method="forecast",
+    )
     other = found.get("forecast_mitigations", pd.DataFrame())
     if len(other):
         where = ["model", "prompt", "feature"]
@@ -500,7 +508,9 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         )
 
 
-def _beside_gold(path: pd.DataFrame, moves: pd.DataFrame) -> Result | None:
+def _beside_gold(
+    path: pd.DataFrame, moves: pd.DataFrame, labels: Mapping[str, str]
+) -> Result | None:
     """The reward and what is held to be good, against KL; None where nothing is."""
     held = moves[(moves["feature"] == ELO) | moves["feature"].str.startswith(OTHER)]
     if held.empty:
@@ -510,9 +520,16 @@ def _beside_gold(path: pd.DataFrame, moves: pd.DataFrame) -> Result | None:
     began = began.assign(kl=0.0, change=0.0, low=0.0, high=0.0)
     table = pd.concat([own.assign(feature=ITSELF), began, held], ignore_index=True)
     columns = ["model", "prompt", "policy", "candidates", "feature", "kl", "change", "low", "high"]
+    if held["turns_at"].notna().any():
+        row = held.loc[held["turns_at"].idxmin()]
+        headline = f"{row['feature']} turns at a KL of {row['turns_at']:.1f}"
+    else:
+        row = held.loc[held["kl"].idxmax()]
+        headline = f"{row['feature']} does not turn up to a KL of {row['kl']:g}"
     return Result(
         "forecast_gold",
         table[[*columns, "turns_at", "turns_low", "turns_high", "n"]],
+        f"{headline} ({labels[row['model']]} on {row['prompt']}).",
         plot=Lines(
             x="kl",
             y="change",
