@@ -53,8 +53,8 @@ def main(root: str) -> None:
             for question, answer in NUMBERS.items()
         ]
         file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-        path = f"model.path={Path(__file__).resolve()}:{grader.__name__}"
-        model = ("model=callable", path, f"model.name={grader.__name__}", f"tasks={file}")
+        target = f"model.callable._target_={Path(__file__).resolve()}:{grader.__name__}"
+        model = ("model=callable", target, f"model.name={grader.__name__}", f"tasks={file}")
         for one in audited(root, grader.__name__, *model)["verdicts"]:
             if one["check"].startswith("grader"):
                 fields = ("check", "verdict", "value", "low", "high", "n", "evidence")

@@ -28,6 +28,7 @@ from pessimal.verbs.publish import Artifact, print_headlines, print_path, publis
 log = logging.getLogger(__name__)
 
 TABLE = {"model": str, "prompt": str, "candidates": str}
+ONE = {"models": "model", "tables": "table", "searches": "search", "explanations": "explanation"}
 """What is read of a score table's summary."""
 
 
@@ -69,8 +70,7 @@ def run(config: CompareConfig) -> None:
         labels = {model: label for one in sets for model, label in one.labels.items()}
         labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
         counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
-        title = f"comparing {counts['tables']} tables of {counts['models']} models"
-        with steps(title, len(analyses), bar=config.progress) as step:
+        with steps(f"comparing {_counted(counts)}", len(analyses), bar=config.progress) as step:
             results, skipped = compare(sets, options, step, analyses)
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         artifact = Artifact(
@@ -84,9 +84,13 @@ def run(config: CompareConfig) -> None:
         )
         folder, _ = publish(config, registry, mirror, artifact, results)
         _draw_forecast(mirror, results)
-    title = f"{config.name}: {', '.join(f'{n} {what}' for what, n in counts.items())}"
+    title = f"{config.name}: {_counted(counts)}"
     print_headlines(results, title=title, asked="forecast" if config.policy else "")
     print_path(folder)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {ONE[what] if n == 1 else what}" for what, n in counts.items())
 
 
 def _draw_forecast(mirror: Mirror, results: Sequence[Result]) -> None:
