@@ -203,7 +203,7 @@ def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataF
     return pd.concat(pieces)
 
 
-def exam(folder: Path, runs: int, only: str) -> None:
+def exam(folder: Path, runs: int, only: str, space: str) -> None:
     words = Words(folder)
     covariates = words.zipf.to_frame("zipf").assign(afinn=words.afinn.reindex(words.words))
     matches = match_identity(words.axes, covariates, topics=TOPICS, meanings=minilm.meanings)
@@ -216,12 +216,14 @@ def exam(folder: Path, runs: int, only: str) -> None:
             ("meanings", Heads(MEANING, {}, minilm.meanings)),
             ("states", on_states),
         ):
+            if space not in name:
+                continue
             found = one_run(words, rewards, heads, matches)
             passed = found.groupby("test", sort=False)[["p", "random_head"]]
             shares = passed.agg(lambda p: float((p <= 0.05).mean()))
             shares.columns = ["p", name]
             rows.append(shares.stack().rename(null))
-        print(pd.concat(rows[-2:]).round(3).to_string(), flush=True)
+        print(pd.concat([one for one in rows if one.name == null]).round(3).to_string(), flush=True)
     wide = pd.DataFrame(
         {
             null: pd.concat([one for one in rows if one.name == null])
@@ -323,11 +325,12 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--only", default="", help="nulls whose names hold this")
+    parser.add_argument("--space", default="", help="meanings or states alone, of the exam")
     chosen = parser.parse_args()
     if chosen.what == "states":
         store(chosen.folder)
     elif chosen.what == "exam":
-        exam(chosen.folder, chosen.runs, chosen.only)
+        exam(chosen.folder, chosen.runs, chosen.only, chosen.space)
     elif chosen.what == "coverage":
         coverage(chosen.folder, chosen.runs)
     elif chosen.what == "spaces":
