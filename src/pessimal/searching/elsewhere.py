@@ -175,7 +175,7 @@ def rarity_result(table: pd.DataFrame, policy: str) -> Result:
     """How many answers of the policy one would need for one that is as good."""
     rarest = table.loc[table["best_of"].idxmax()]
     exact, best_of = rarest["way"] == "exact", float(rarest["best_of"])
-    n = significant(best_of, digits=3)
+    n = significant(np.ceil(best_of), digits=3)
     return Result(
         "rarity",
         table,

@@ -99,6 +99,7 @@ class SearchResult:
         """The best that any response of any length can have; infinite where no bound is known."""
         self.tables["sequences"] = _sequences(self)
         self.text = self.tables["sequences"]["text"][0]
+        self.stages.on_begin("tables")
         for name, make in TABLES.items():
             self.tables[name] = make(self)
 
