@@ -2,6 +2,8 @@
 models."""
 
 import json
+import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from pessimal.conversation import Turn
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
+from pessimal.tracking.registry import Registry
 
 SMALL = ("tracking=off", "trainer.threads=1", "progress=false", "search.baselines=0")
 FEW = (*SMALL, "search.evaluations=200", "search.length=1")
@@ -65,7 +68,7 @@ def test_what_does_not_go_together_is_refused_before_a_model_is_opened(search, o
     assert says in err
 
 
-def test_what_searches_found_is_scored_by_other_models(command, search, tiny_checkpoint):
+def test_what_searches_found_is_scored_by_other_models(command, search, tiny_checkpoint, tmp_path):
     folder = search("held_out=[worst]", "model.name=tiny")
     summary = json.loads((folder / "manifest.json").read_text())["summary"]
     asked = ("compare", "searches=[all]", f"models=[{tiny_checkpoint}]", *SMALL[:1])
@@ -84,6 +87,16 @@ def test_what_searches_found_is_scored_by_other_models(command, search, tiny_che
     assert row["reward"] == pytest.approx(found, abs=1e-4)
     assert row["z"] == pytest.approx((found - np.mean(others)) / np.std(others, ddof=1), rel=1e-3)
     assert row["above"] == (found > np.array(others)).mean()
+    # One that `train` made has a name that only the registry knows.
+    Registry(tmp_path / "runs/registry").publish(
+        *("reward-model", "trained"), partial(shutil.copytree, tiny_checkpoint, dirs_exist_ok=True)
+    )
+    code, out, err = command(*asked[:2], "models=[trained]", *SMALL[:1], "progress=false")
+    assert code == 0, err
+    assert "Loading weights" not in err
+    again = pd.read_parquet(Path(out.strip().splitlines()[-1]) / "tables" / "transfer.parquet")
+    assert again["model"].tolist() == ["trained"] * 2
+    assert again["reward"].equals(table["reward"])
     code, _, err = command(*asked[:1], "searches=[nothing]", *SMALL[:1])
     assert code == 2
     assert "there are: " in err

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import torch
 from pessimal.catalogue import answers
 from pessimal.config.schema import CompareConfig
 from pessimal.conversation import MARK, Conversation, Turn
-from pessimal.errors import InputError, UserError
+from pessimal.errors import ConfigError, InputError, UserError
 from pessimal.plots import Heatmap
-from pessimal.progress import steps
+from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward
 from pessimal.rewards.named import answering_to, spec_of
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.searching.spec import Goal
@@ -61,17 +63,21 @@ def chosen_searches(config: CompareConfig, registry: Registry) -> Chosen:
 
 def compare_searches(chosen: Chosen, config: CompareConfig, registry: Registry) -> list[Result]:
     """What each search found, put where it stood, by each model of `config.models`, or by all that
-    the registry has searches and scores of."""
+    the registry has searches and scores of; one that is no model by its name is that which was
+    trained under it."""
+    quiet_libraries()
     made = registry.manifests("search-result", needs=SEARCH)
     made += registry.manifests("score-table", needs={"model": str})
     known = dict.fromkeys(manifest.summary["model"] for _, manifest in made)
     asked = answering_to(config.models, known) or list(known)
+    trained = {manifest.name: folder for folder, manifest in registry.latest("reward-model")}
     rows = []
     with steps("searches by other models", len(asked), bar=config.progress) as step:
         for name in asked:
             step(name)
             try:
-                model = opened(spec_of(name), cache=config.paths.cache, progress=config.progress)
+                spec = _spec_of(name, trained)
+                model = opened(spec, cache=config.paths.cache, progress=config.progress)
             except UserError as error:
                 if config.models:
                     raise
@@ -80,6 +86,15 @@ def compare_searches(chosen: Chosen, config: CompareConfig, registry: Registry) 
             for folder, manifest in chosen:
                 rows += _scored(model, folder, manifest)
     return [transfer(pd.DataFrame(rows))]
+
+
+def _spec_of(name: str, trained: Mapping[str, Path]) -> ModelSpec:
+    try:
+        return spec_of(name)
+    except ConfigError:
+        if name not in trained:
+            raise
+        return spec_of(str(trained[name]), name=name)
 
 
 def _scored(model: Reward, folder: Path, manifest: Manifest) -> list[dict]:
