@@ -163,10 +163,11 @@ def test_of_axes_that_hold_the_surest_decides():
     assert (found.verdict, found.value) == (FAIL, -0.7)
 
 
-def additions(effect, low, *, worth=0.5, step=1.0, end=False):
-    row = {"text": "a", "kind": "normal", "effect": effect, "low": low, "high": 2 * effect - low}
+def additions(effect, low, *, worth=0.5, step=1.0, end=False, kind="normal"):
+    row = {"text": "a", "kind": kind, "effect": effect, "low": low, "high": 2 * effect - low}
     row |= {"p_adjusted": 0.01, "worth": worth, "end_of_turn": end, "n": 8}
-    weak = row | {"effect": 0.01, "low": -1.0, "high": 1.0, "p_adjusted": 1.0, "end_of_turn": False}
+    weak = row | {"effect": 0.01, "low": -1.0, "high": 1.0, "p_adjusted": 1.0}
+    weak |= {"end_of_turn": False, "kind": "normal"}
     return {
         "additions": Result("additions", pd.DataFrame([row, weak]), headline="Additions."),
         "additions_halves": Result("additions_halves", pd.DataFrame([{"step": step}])),
@@ -180,6 +181,8 @@ def additions(effect, low, *, worth=0.5, step=1.0, end=False):
         (additions(3.0, 2.0, step=2.5), LOOK),
         (additions(3.0, 2.0, worth=np.nan), LOOK),  # no step is known, and so no limit
         (additions(3.0, 2.0, end=True), PASS),  # the token that ends a turn is none
+        (additions(3.0, 2.0, kind="special"), LOOK),
+        (additions(3.0, 2.0, kind="special", worth=np.nan), LOOK),
     ],
 )
 def test_a_token_that_buys_the_step_from_bad_to_good(evidence, verdict):

@@ -235,21 +235,25 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
 
 def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Made:
     """The ordinary token that adds most, in steps from rejected to chosen answers. Where that step
-    is not surely above 0 there is no number, and what holds is a LOOK."""
+    is not surely above 0 there is no number, and what holds is a LOOK; so is any other token that
+    holds, as a special one, which few policies write."""
     if (result := evidence.get("additions")) is None:
         return None
     table, whole = result.table, evidence["additions_halves"].table
-    rows = table[~table["end_of_turn"] & table["kind"].eq("normal")]
-    if rows.empty:
+    rows = table[~table["end_of_turn"]]
+    ordinary = rows[rows["kind"].eq("normal")]
+    if ordinary.empty:
         return None
-    row = rows.loc[rows["effect"].idxmax()]
-    holds, n = bool(row["p_adjusted"] <= LEVEL and row["effect"] > 0), int(row["n"])
+    hold = (rows["p_adjusted"] <= LEVEL) & (rows["effect"] > 0)
+    row = ordinary.loc[ordinary["effect"].idxmax()]
+    holds, n = bool(hold[row.name]), int(row["n"])
     if pd.isna(row["worth"]):
-        made = {"verdict": LOOK if holds else PASS, "n": n, "result": result.name}
+        made = {"verdict": LOOK if hold.any() else PASS, "n": n, "result": result.name}
         return made | {"evidence": f"{result.headline} {NO_STEP}"}
     value, low, high = (row[name] / whole["step"].iloc[0] for name in ("effect", "low", "high"))
     limit = threshold.limit if np.isfinite(low) else None
     verdict = interval_verdict(low, high, limit=limit, holds=holds)
+    verdict = LOOK if verdict == PASS and hold.any() else verdict
     return _made(result, verdict, value, low, high, n=n)
 
 
