@@ -216,6 +216,17 @@ def test_doubled_bos_is_found_and_what_mode_paper_does_is_said(tiny, frame):
     assert "as mode=text does" in rows["bos_paper"].note, "this tokenizer adds none by itself"
 
 
+def test_a_bos_that_opens_every_turn_is_not_doubled(tiny):
+    """As ChatML's <|im_start|> is in SmolLM2's tokenizer."""
+    opening = tiny.tokenizer.convert_ids_to_tokens(tiny.frame("Why?").prefix[0])
+    tiny.tokenizer.bos_token = opening
+    tiny.tokenizer.chat_template = (
+        "{% for m in messages %}" + opening + "{{ m['content'] | trim }}{% endfor %}"
+    )
+    rows, _ = suite(tiny, tiny.frame("Why?"))
+    assert (rows["bos"].passed, rows["bos"].measured) == (True, 1)
+
+
 def test_texts_that_change_what_stands_around_them_are_counted(tiny, frame):
     before = tiny.tokenizer.chat_template
     tiny.tokenizer.chat_template = (

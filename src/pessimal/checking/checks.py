@@ -43,7 +43,7 @@ WHAT = (
         "rewards.",
         "ceiling": "No reward lies beyond what the head can give.",
         "head": "The head, as pessimal reads it, gives the model's own reward.",
-        "bos": "A conversation has one BOS token, or none where the tokenizer adds none.",
+        "bos": "A conversation begins with one BOS token, or none where the tokenizer adds none.",
         "bos_paper": "BOS tokens of a conversation in the published procedure (mode=paper).",
         "frame": "The ids before and after a response are the same for any text.",
         "survives": "Share of tokens that decoding, template and tokenizer give back as "
@@ -208,10 +208,9 @@ def round_trip(
 
 
 def _beginnings(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> int:
-    """BOS ids in a conversation; only those it begins with where the same token also ends turns."""
+    """BOS ids that a conversation begins with; the same token may open or end turns (SmolLM2's
+    does)."""
     bos = tokenizer.bos_token_id
-    if bos != tokenizer.eos_token_id:
-        return list(ids).count(bos)
     return next((i for i, token in enumerate(ids) if token != bos), len(ids))
 
 
