@@ -1,6 +1,6 @@
 """Do verdicts depend on what should not matter? Audits of the same models again and again.
 
-    python experiments/audit/stability.py RUNS REPEATS
+    python experiments/audit/stability.py RUNS REPEATS [MODEL …]
 
 Varied: the precision of the network (float32, bfloat16), the batch size and the number of threads
 of a scan, each scanned anew; and for every repeat the seed of resampling and of the responses that
@@ -67,9 +67,9 @@ def verdicts_of(reward, prompt, tables, *, seed: int) -> dict[str, str]:
     return {one.check: one.verdict for one in found if one.verdict != NOT_MEASURED}
 
 
-def main(root: str, repeats: str) -> None:
+def main(root: str, repeats: str, *models: str) -> None:
     rows, seed = [], 0
-    for model in MODELS:
+    for model in models or MODELS:
         for name, options in SETTINGS.items():
             reward, prompt, tables = scans(Path(root).resolve(), name, model, options)
             for _ in range(int(repeats)):
