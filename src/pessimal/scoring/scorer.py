@@ -44,6 +44,14 @@ from pessimal.scoring.trust import (
 log = logging.getLogger(__name__)
 
 
+def _embedded(network: RewardNetwork) -> int | None:
+    """Ids that have an embedding; None where a network's own code does not say which it is."""
+    try:
+        return getattr(network.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:
+        return None
+
+
 class FrameScorer:
     """Scores inputs of one network inside one frame, by the fastest engine that gives the model's
     own rewards."""
@@ -51,7 +59,7 @@ class FrameScorer:
     @torch.no_grad()
     def __init__(self, network: RewardNetwork, frame: Frame, *, device: torch.device):
         """FrameError where the template writes ids that the network has no embedding of."""
-        rows = getattr(network.get_input_embeddings(), "num_embeddings", None)
+        rows = _embedded(network)
         highest = max((*frame.prefix, *frame.suffix), default=0)
         if rows is not None and highest >= rows:
             raise FrameError(
