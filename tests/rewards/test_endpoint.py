@@ -156,7 +156,7 @@ def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path):
     begun = threading.Barrier(3)
 
     def slow(n, body):
-        begun.wait(10)
+        begun.wait(60)
         time.sleep(0.3)
 
     def interrupt():
