@@ -160,7 +160,7 @@ def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path):
         time.sleep(0.3)
 
     def interrupt():
-        begun.wait(10)
+        begun.wait(60)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     server.fault = slow
