@@ -8,7 +8,7 @@ from test_judges import answers as said
 from test_sequences import CPU, folders, implicit  # noqa: F401 (a fixture)
 
 from pessimal.conversation import Context, Turn
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, InputError
 from pessimal.rewards.callable import wrap_callable
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.load import open_model
@@ -110,6 +110,8 @@ def test_the_most_frequent_tokens_are_the_first_and_special_ones_stay():
     more = words.frequent(50, [300, 10, 300, 301])
     assert more.name == "frequent50-3"
     assert set(more.rows["candidate_id"]) - set(ids) == {300, 301}
+    with pytest.raises(InputError, match="no token has the id 10000"):
+        words.frequent(50, [300, 10_000])
 
 
 def test_the_gradient_screens_what_stands_before_answers(tiny_checkpoint):

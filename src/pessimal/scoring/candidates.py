@@ -43,7 +43,9 @@ class Candidates:
     def frequent(self, n: int, besides: Sequence[int] = ()) -> "Candidates":
         """Of a vocabulary the `n` most frequent tokens, which are the first by id: so BPE and
         unigram tokenizers number them, the special ones, and those whose ids are given besides; all
-        where there are no more."""
+        where there are no more. InputError where an id is of no token."""
+        if unknown := sorted(set(besides).difference(self.rows["candidate_id"])):
+            raise InputError(f"candidates.ids: no token has the id {unknown[0]}")
         if n >= len(self.rows):
             return self
         kind = self.rows["kind"]
