@@ -480,13 +480,13 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         )
     if (gold := _beside_gold(path, moves, tables.labels)) is not None:
         yield gold
-    most = tokens.loc[tokens["gain"].idxmax()]
+    one = tokens.loc[tokens["gain"].idxmax()]
     yield Result(
         "forecast_tokens",
         tokens,
-        f"At a KL of {most['kl']:g}, {literal(most['text'])} goes from {100 * most['before']:.1f}% "
-        f"to {100 * most['after']:.1f}% of the answers to {most['prompt']}, for "
-        f"{tables.labels[most['model']]}.",
+        f"At a KL of {one['kl']:g}, {literal(one['text'])} goes from {100 * one['before']:.1f}% "
+        f"to {100 * one['after']:.1f}% of the answers to {one['prompt']}, for "
+        f"{tables.labels[one['model']]}.",
         plot=TokenTable(value="gain", ends=("gain most", "lose most")),
         method="forecast",
     )

@@ -44,14 +44,6 @@ from pessimal.scoring.trust import (
 log = logging.getLogger(__name__)
 
 
-def _embedded(network: RewardNetwork) -> int | None:
-    """Ids that have an embedding; None where a network's own code does not say which it is."""
-    try:
-        return getattr(network.get_input_embeddings(), "num_embeddings", None)
-    except NotImplementedError:
-        return None
-
-
 class FrameScorer:
     """Scores inputs of one network inside one frame, by the fastest engine that gives the model's
     own rewards."""
@@ -59,9 +51,9 @@ class FrameScorer:
     @torch.no_grad()
     def __init__(self, network: RewardNetwork, frame: Frame, *, device: torch.device):
         """FrameError where the template writes ids that the network has no embedding of."""
-        rows = _embedded(network)
+        rows = network.config.get_text_config().vocab_size
         highest = max((*frame.prefix, *frame.suffix), default=0)
-        if rows is not None and highest >= rows:
+        if highest >= rows:
             raise FrameError(
                 f"the chat template writes the token id {highest}, and the network's embedding has "
                 f"{rows} rows: tokenizer and weights do not belong together. Put the tokenizer "

@@ -121,10 +121,7 @@ def coordinate_ascent(
             unchanged += 1
             if len(best):
                 # Every token of this position has been tried beside the others as they stand now.
-                [response], [value] = (
-                    changed(response, position, others[best]),
-                    fresh[best].tolist(),
-                )
+                response, value = changed(response, position, others[best])[0], float(fresh[best])
                 unchanged = 1
             position = (position + 1) % length
 
