@@ -190,6 +190,17 @@ def test_search_finds_the_best_pair_of_a_short_list(loaded, tmp_path):
     assert found.results[0].headline
 
 
+def test_choices_are_their_words(loaded):
+    options = {"length": 3, "evaluations": 400, "baselines": 0, "allowed": ["words"]}
+    untried = pessimal.search(loaded, certificate="none", **options)
+    assert untried.verdict == "not tried"
+    assert pessimal.search(loaded, certificate="rest", **options).verdict != "not tried"
+    with pytest.raises(ConfigError, match=r"search\.certificate='rests'.*Did you mean 'rest'"):
+        pessimal.search(loaded, certificate="rests", **options)
+    with pytest.raises(ConfigError, match=r"search\.allowed='word'.*no_special, ascii, words"):
+        pessimal.search(loaded, **options | {"allowed": ["word"]})
+
+
 def test_one_pair_is_explained(loaded):
     texts = ("Name a thing.", "Love is a very good and very kind thing.", "War is a very big evil.")
     results = pessimal.explain(loaded, *texts)

@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
+from enum import Enum
 from functools import cache, partial
 from pathlib import Path
 from types import UnionType
@@ -47,8 +48,8 @@ class NotBlank:
 
 @dataclass(eq=False)
 class Options:
-    """Base of every class of options: checks each field against its annotation, then what `check`
-    adds."""
+    """Base of every class of options: takes the words of an enum for its members, checks each field
+    against its annotation, then what `check` adds."""
 
     _prefix: ClassVar[str] = ""
     """What is typed before the fields' names, such as `trainer`."""
@@ -61,7 +62,9 @@ class Options:
                 and f"{prefix}{field.name}={field.default}"
             )
             example = f"; type for example {usual}" if usual else ""
-            check_value(prefix + field.name, getattr(self, field.name), hints[field.name], example)
+            name, hint = prefix + field.name, hints[field.name]
+            setattr(self, field.name, _with_members(name, getattr(self, field.name), hint))
+            check_value(name, getattr(self, field.name), hint, example)
         self.check()
 
     def check(self) -> None:
@@ -101,6 +104,23 @@ def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:
     elif origin is dict and isinstance(value, dict):
         for key, entry in value.items():
             check_value(f"{name}.{key}", entry, inner[1])
+
+
+def _with_members(name: str, value: Any, hint: Any) -> Any:
+    """The value, its words as members where the annotation is of an enum, or a list of such;
+    ConfigError for a word that is none."""
+    inner = typing.get_args(hint)
+    if isinstance(value, list) and inner:
+        return [_with_members(name, one, inner[0]) for one in value]
+    for one in inner or (hint,):
+        if isinstance(value, str) and isinstance(one, type) and issubclass(one, Enum):
+            words = [str(member.value) for member in one]
+            if value not in words:
+                guess = did_you_mean(value, words)
+                needs = f"but one of {', '.join(words)} is needed.{guess}".removesuffix(".")
+                raise ConfigError(f"{name}={value!r}, {needs}")
+            return one(value)
+    return value
 
 
 def rules(hint: Any) -> list:

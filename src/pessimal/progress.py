@@ -20,8 +20,9 @@ from pessimal.texts import readable
 
 log = logging.getLogger(__name__)
 
-EVERY = 5
-"""Seconds between two lines of progress where there is no terminal, or no bar."""
+EVERY, SELDOM = 5, 30
+"""Seconds between two lines of progress where there is no terminal, or no bar: a tenth of what has
+passed, within these."""
 WIDTH = 110
 """Of a table where there is no terminal."""
 
@@ -155,8 +156,9 @@ def beating(line: Callable[[float], None], *, first: float | None = None) -> Ite
     def beat() -> None:
         wait = EVERY if first is None else first
         while not ended.wait(wait):
-            line(time.monotonic() - begun)
-            wait = EVERY
+            lasts = time.monotonic() - begun
+            line(lasts)
+            wait = min(max(EVERY, lasts / 10), SELDOM)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

@@ -8,6 +8,7 @@ import torch
 
 import pessimal
 import tiny_language_models
+from pessimal.rewards.spec import ImplicitSpec
 from pessimal.searching.checks import ALL_SCORED, HOLDS
 from pessimal.searching.spec import Filter
 
@@ -45,6 +46,43 @@ def test_a_search_for_log_probability_proves_its_answer(model, mode):
     assert tuple(every[values.argmax()].tolist()) == found.response
     assert found.reward == pytest.approx(float(values.max()), abs=1e-4)
     assert found.evaluations < 500
+
+
+@pytest.fixture(scope="module")
+def implicit(folder, tmp_path_factory):
+    other = tiny_language_models.checkpoint(
+        tmp_path_factory.mktemp("tiny") / "other", template=tiny_language_models.CHAT, seed=1
+    )
+    spec = ImplicitSpec(reference=str(other), beta=2.0, closing=False)
+    return pessimal.load(str(folder), kind="implicit", implicit=spec)
+
+
+@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+@pytest.mark.parametrize("mode", ["ids", "text"])
+@pytest.mark.parametrize("kind", ["implicit", "log_probability"])
+def test_all_pairs_of_a_sum_over_tokens_cost_one_forward_a_first_token(
+    request, model, kind, mode, goal
+):
+    model = model if kind == "log_probability" else request.getfixturevalue("implicit")
+    found = pessimal.search(
+        model, "greatest", evaluations=500, mode=mode, goal=goal, certificate="none", **OPTIONS
+    )
+    tokens = found.context.allowed.nonzero()[:, 0].tolist()
+    assert len(tokens) ** 2 > 500 > found.evaluations
+    assert found.exact
+    assert proof(found)["verdict"] == HOLDS
+    assert "forwards rule out" in proof(found)["measured"]
+    every = torch.tensor(list(itertools.product(tokens, repeat=2)))
+    if mode == "text":
+        every = every[found.context.retokenizes(every)]
+    values = found.objective.values(every)
+    assert tuple(every[values.argmax()].tolist()) == found.response
+    assert found.sign * found.reward == pytest.approx(float(values.max()), abs=1e-4)
+
+
+def test_three_tokens_of_a_difference_are_not_proven(implicit):
+    found = pessimal.search(implicit, "greatest", evaluations=500, **OPTIONS | {"length": 3})
+    assert not found.exact
 
 
 def test_a_budget_that_proves_nothing_falls_back_and_says_so(model, caplog):

@@ -104,6 +104,11 @@ class CommonPrefixScorer:
         """Whether a reward is the sum of the tokens' log-probabilities, which `following` gives."""
         return isinstance(self.engine, SharedSequence | FullSequence) and not len(self.suffix)
 
+    @property
+    def falls(self) -> bool:
+        """Whether, then, no token adds more than 0."""
+        return self.follows
+
     @torch.no_grad()
     def following(self, beginnings: Tensor) -> Tensor:
         """Log-probabilities (n, rows) float32 of every token behind each of `beginnings` (n, T)."""
@@ -269,10 +274,18 @@ class ResponseScorer(CommonPrefixScorer):
 class SummedScorer:
     """The weighted sum of several scorers of responses, as one."""
 
-    follows = False
-
     def __init__(self, terms: Sequence[tuple[float, ResponseScorer]]):
         self.terms = list(terms)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the reward is a sum over tokens, which `following` gives."""
+        return all(scorer.follows for _, scorer in self.terms)
+
+    @property
+    def falls(self) -> bool:
+        """Whether, then, no token adds more than 0."""
+        return all(scorer.falls and weight >= 0 for weight, scorer in self.terms)
 
     @property
     def trust(self) -> Trust | None:
@@ -291,10 +304,17 @@ class SummedScorer:
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)
 
+    def following(self, beginnings: Tensor) -> Tensor:
+        """What every token (n, rows) adds behind each of `beginnings` (n, T)."""
+        return self._by_token([scorer.following(beginnings) for _, scorer in self.terms])
+
     def gradient(self, response: Tensor) -> Tensor:
-        slopes = [scorer.gradient(response) for _, scorer in self.terms]
-        rows = min(slope.shape[1] for slope in slopes)
-        return self._sum(slope[:, :rows] for slope in slopes)
+        return self._by_token([scorer.gradient(response) for _, scorer in self.terms])
+
+    def _by_token(self, tables: list[Tensor]) -> Tensor:
+        """The weighted sum of tables (n, rows of each network), of the tokens that all have."""
+        rows = min(table.shape[1] for table in tables)
+        return self._sum(table[:, :rows] for table in tables)
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         return self._sum(scorer.own_rewards(responses) for _, scorer in self.terms)

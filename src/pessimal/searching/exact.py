@@ -8,6 +8,7 @@ found, so a result from elsewhere can be certified.
 import heapq
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +30,8 @@ _AT_ONCE = 2048
 # rounds. Begun at both places, and gone on with the best partner of each; begun at one place alone,
 # the same evaluations missed the best pair in one of four cases (`experiments/LOG.md`).
 WIDTH = 8
+# First tokens whose pairs are summed at once.
+_FIRSTS = 64
 # Beginnings that best-first search runs at once; and how far rounding may move a log-probability.
 _BEGINNINGS, _ROUNDING = 16, 1e-5
 
@@ -60,14 +63,47 @@ def every_response(
         fixed = torch.tensor(beginning, dtype=torch.long).expand(len(tails), -1)
         responses = torch.cat([fixed, tails], dim=1)
         fresh = counter.values(responses, anchor=responses[0])
-        above = float(values[-1]) if len(values) == keep else -torch.inf
-        best = best_retokenizing(
-            fresh, responses.__getitem__, count=keep, retokenizes=retokenizes, above=above
-        )
-        top, values = torch.cat([top, responses[best]]), torch.cat([values, fresh[best]])
-        order = values.argsort(descending=True, stable=True)[:keep]
-        top, values = top[order], values[order]
+        top, values = _merged((top, values), fresh, responses.__getitem__, keep, retokenizes)
     return top, values
+
+
+def summed_pairs(
+    counter: EvaluationCounter,
+    *,
+    allowed: Tensor,
+    retokenizes: Retokenizes | None = None,
+    keep: int = 16,
+) -> Ranked:
+    """The `keep` best of all responses of two allowed tokens, where the value is a sum over tokens
+    (`TokenSum`): A + 1 evaluations in place of A², and an exact optimum up to rounding."""
+    tokens = allowed.nonzero()[:, 0]  # (A,)
+    alone = counter.following(torch.empty(1, 0, dtype=torch.long))[0]  # (V,)
+    best = torch.empty(0, 2, dtype=torch.long), torch.empty(0, dtype=torch.float64)
+    for firsts in tokens.split(_FIRSTS):
+        totals = alone[firsts, None] + counter.following(firsts[:, None])[:, : len(allowed)]
+        totals = totals.masked_fill(~allowed, -math.inf).flatten()
+        made = partial(_continued, firsts[:, None], len(allowed))
+        best = _merged(best, totals, made, keep, retokenizes)
+    return best
+
+
+def _merged(
+    known: Ranked,
+    values: Tensor,
+    responses: Callable[[Tensor], Tensor],
+    keep: int,
+    retokenizes: Retokenizes | None,
+    *,
+    above: float = -math.inf,
+) -> Ranked:
+    """The `keep` best of those that are known and of others over `above`, whose rows `responses`
+    gives."""
+    if len(known[1]) == keep:
+        above = max(above, float(known[1][-1]))
+    best = best_retokenizing(values, responses, count=keep, retokenizes=retokenizes, above=above)
+    top, every = torch.cat([known[0], responses(best)]), torch.cat([known[1], values[best]])
+    order = every.argsort(descending=True, stable=True)[:keep]
+    return top[order], every[order]
 
 
 def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
@@ -239,13 +275,10 @@ def most_probable(
                 for total, token in pairs:
                     heapq.heappush(waiting, (-total, (*beginning, token)))
             continue
-        made, fresh = partial(_continued, begun, len(allowed)), totals.flatten()
-        best = best_retokenizing(
-            fresh, made, count=keep, retokenizes=retokenizes, above=known - slack
+        made, best = partial(_continued, begun, len(allowed)), (responses, values)
+        responses, values = _merged(
+            best, totals.flatten(), made, keep, retokenizes, above=known - slack
         )
-        responses, values = torch.cat([responses, made(best)]), torch.cat([values, fresh[best]])
-        order = values.argsort(descending=True, stable=True)[:keep]
-        responses, values = responses[order], values[order]
         known = max([known, *values[:1].tolist()])
     proven = len(values) > 0 and not (waiting and -waiting[0][0] > known - slack)
     near = values >= known - slack

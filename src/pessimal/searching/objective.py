@@ -42,7 +42,12 @@ class Objective(Protocol):
 
 
 class TokenSum(Objective, Protocol):
-    """A sum of log-probabilities of tokens, the higher the better."""
+    """A sum over tokens, of log-probabilities or of differences of such."""
+
+    follows: bool
+    """Whether it is one."""
+    falls: bool
+    """Whether no token adds more than 0."""
 
     def following(self, beginnings: Tensor) -> Tensor:
         """What every token (n, rows) float64 adds behind each of `beginnings` (n, T)."""
@@ -74,19 +79,19 @@ class RewardObjective:
 
     @property
     def follows(self) -> bool:
-        """Whether values are sums of log-probabilities of tokens, the higher the better, so that
-        `following` gives them."""
-        return self.sign > 0 and all(prompt.follows for prompt in self.prompts)
+        """Whether values are sums over tokens, which `following` gives."""
+        return all(prompt.follows for prompt in self.prompts)
+
+    @property
+    def falls(self) -> bool:
+        """Whether no token adds more than 0: log-probabilities, the higher the better."""
+        return self.sign > 0 and all(prompt.falls for prompt in self.prompts)
 
     def following(self, beginnings: Tensor) -> Tensor:
         """What every token (n, rows) float64 adds behind each of `beginnings` (n, T); one
         evaluation each."""
-        assert self.follows
-        each = [
-            prompt.following(beginnings).double().cpu()  # type: ignore[union-attr]
-            for prompt in self.prompts
-        ]
-        return torch.stack(each).mean(dim=0)
+        each = [prompt.following(beginnings).double().cpu() for prompt in self.prompts]
+        return self.sign * torch.stack(each).mean(dim=0)
 
     def gradient(self, response: Tensor) -> Tensor:
         each = [prompt.gradient(response) for prompt in self.prompts]
@@ -162,6 +167,11 @@ class Journal:
     def follows(self) -> bool:
         """Whether the objective is a `TokenSum`."""
         return getattr(self.objective, "follows", False)
+
+    @property
+    def falls(self) -> bool:
+        """Whether it is one of which no token adds more than 0."""
+        return getattr(self.objective, "falls", False)
 
     def following(self, beginnings: Tensor) -> Tensor:
         return cast(TokenSum, self.objective).following(beginnings)

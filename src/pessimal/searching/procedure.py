@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -24,9 +24,9 @@ from pessimal.searching.baselines import (
     random_changes,
 )
 from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, WAYS, climb
-from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs
+from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs, summed_pairs
 from pessimal.searching.gcg import starts
-from pessimal.searching.objective import EvaluationCounter, Objective, Point
+from pessimal.searching.objective import EvaluationCounter, Objective, Point, TokenSum
 from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import Certify, SearchSpec
 
@@ -43,7 +43,8 @@ _PAIRS_SHARE, _BEAM_SHARE, _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 10, 1 / 3, 1 /
 # And the proof of what is most probable: each of its forwards costs less than a response, but gives
 # a whole vocabulary's probabilities.
 _PROOF_SHARE = 1 / 10
-MOST_PROBABLE = "most probable"
+MOST_PROBABLE, SUMMED = "most probable", "every pair, summed"
+_PAIRS_KEPT = 16  # of all, scored again
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,11 @@ class Stages:
         return next((stage for stage in self.done if stage.name == name), None)
 
     @property
+    def proof(self) -> Stage | None:
+        """The stage that proved which responses are the best of all, where one did."""
+        return next((stage for stage in self.done if stage.details.get("proven")), None)
+
+    @property
     def evaluations(self) -> int:
         """Of the search so far, certificate included."""
         return self.counter.used
@@ -307,16 +313,17 @@ def _climb(
     return finals + [Final(point, SWEEPS, label, n) for n, point in enumerate(done.ends)]
 
 
-def proven_most_probable(stages: Stages, problem: Problem) -> list[Final]:
-    """The most probable responses, where the reward is a log-probability, all are not tried anyway,
-    and a share of the budget proves that there are none better; none otherwise, which is said."""
-    objective = stages.objective
-    if problem.responses <= stages.total or not getattr(objective, "follows", False):
+def proven_by_sums(stages: Stages, problem: Problem, given: Plan) -> list[Final]:
+    """The best responses, proven, where the reward is a sum over tokens and all responses are not
+    tried anyway: of log-probabilities where a share of the budget proves the most probable; of two
+    tokens where the budget pays for all first ones. None otherwise, which is said."""
+    if given.every or not getattr(stages.objective, "follows", False):
         return []
+    objective = cast(TokenSum, stages.objective)
+    limit = stages.total - given.certificate
 
-    def work(counter: EvaluationCounter) -> list[Point]:
-        most = int(_PROOF_SHARE * counter.left)
-        alone = EvaluationCounter(objective, budget=most)
+    def likeliest(counter: EvaluationCounter) -> list[Point]:
+        alone = EvaluationCounter(objective, budget=int(_PROOF_SHARE * counter.left))
         found = most_probable(
             alone, length=problem.length, tolerance=problem.tolerance, **problem.among
         )
@@ -324,14 +331,23 @@ def proven_most_probable(stages: Stages, problem: Problem) -> list[Final]:
         counter.details |= {"forwards": found.forwards, "proven": found.proven}
         return _points(counter, found.responses, counter.values(found.responses))
 
-    stage = stages.run(MOST_PROBABLE, START, work)
-    if not stage.details["proven"]:
+    def paired(counter: EvaluationCounter) -> list[Point]:
+        responses, _ = summed_pairs(counter, keep=_PAIRS_KEPT, **problem.among)
+        counter.details |= {"forwards": problem.tokens + 1, "proven": len(responses) > 0}
+        return _points(counter, responses, counter.values(responses))
+
+    if objective.falls:
+        stage = stages.run(MOST_PROBABLE, START, likeliest, limit=limit)
+        if stage.details["proven"]:
+            return [Final(point, stage.name, stage.name) for point in stage.finals]
         log.info(
             "%d forwards do not prove which response is the most probable: the search goes on",
             stage.details["forwards"],
         )
-        return []
-    return [Final(point, MOST_PROBABLE, MOST_PROBABLE) for point in stage.finals]
+    if problem.length == 2 and stages.evaluations + problem.tokens + 1 + _PAIRS_KEPT <= limit:
+        stage = stages.run(SUMMED, START, paired, limit=limit)
+        return [Final(point, stage.name, stage.name) for point in stage.finals]
+    return []
 
 
 def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:

@@ -26,7 +26,6 @@ from pessimal.searching.objective import GRADIENT_COST, FluentObjective, Objecti
 from pessimal.searching.procedure import (
     BASELINE,
     BASELINES,
-    MOST_PROBABLE,
     ONE_TOKEN,
     SEARCH,
     START,
@@ -127,7 +126,6 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
     baselines = [stage for stage in stages.done if stage.phase == BASELINE]
     pairs, sweeps = stages.named("pairs"), stages.named(SWEEPS)
-    proof = stages.named(MOST_PROBABLE)
     plain = result.context.named_slot is None and result.context.fluent is None
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
@@ -137,7 +135,7 @@ def checklist(result: SearchResult) -> pd.DataFrame:
             pairs=problem.length == 2 and plain,
             needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
             pruned=pairs.details["tried"] if pairs else None,
-            forwards=proof.details["forwards"] if proof and proof.details["proven"] else None,
+            forwards=stages.proof.details["forwards"] if stages.proof else None,
         ),
         checks.one_opt(
             certificate.verdict,

@@ -34,7 +34,6 @@ from pessimal.searching.objective import (
 from pessimal.searching.procedure import (
     BASELINES,
     CERTIFICATE,
-    MOST_PROBABLE,
     START,
     Final,
     Plan,
@@ -44,12 +43,12 @@ from pessimal.searching.procedure import (
     best_of_each,
     one_token,
     plan,
-    proven_most_probable,
+    proven_by_sums,
 )
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult, responses_of
 from pessimal.searching.round_trip import best_retokenizing
-from pessimal.searching.spec import Certify, Goal, SearchSpec, Slot
+from pessimal.searching.spec import Certify, SearchSpec
 from pessimal.texts import duration
 
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
@@ -73,8 +72,6 @@ def search(
     own = {one.name for one in fields(SearchSpec)}
     given = {name: value for name, value in options.items() if name in own and value is not None}
     about = {name: value for name, value in options.items() if name not in own}
-    for name, kind in {"goal": Goal, "slot": Slot}.items():
-        given |= {name: kind(given[name])} if name in given else {}
     spec = SearchSpec(**given)
     return run(SearchContext(model, prompts, spec, mode=Mode(mode), **about))
 
@@ -175,7 +172,7 @@ def run(
         tokens = _best_tokens(problem, single, n=spec.restarts)
         points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
         finals = [Final(one, "scan", "scan") for one in points]
-    elif proven := proven_most_probable(stages, problem):
+    elif proven := proven_by_sums(stages, problem, given):
         finals, everything = proven, True
     else:
         finals = search_by_stages(stages, problem, spec, given, seed=seed)
@@ -313,8 +310,7 @@ def _concluded(
     noise, _ = context.noise(Dtype.float32, at=start)
     known = problem.length == 1 and in_float32 is None and problem.single is not None
     response, values = start, torch.empty(0)
-    proof = None if in_float32 else stages.named(MOST_PROBABLE)
-    best_of_all = bool(proof and proof.details["proven"])  # and there is nothing left to try
+    best_of_all = not in_float32 and bool(stages.proof)  # there is nothing left to try
 
     def work(counter: EvaluationCounter) -> list[Point]:
         nonlocal response, values
