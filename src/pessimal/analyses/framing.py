@@ -184,22 +184,26 @@ def heads_reversing(pair: pd.DataFrame, heads: Heads) -> tuple[float, float]:
     random = np.random.default_rng(0)
     chosen = random.permutation(len(present))[:WORDS]
     own = (1 - kendalltau(*pair.to_numpy()[present].T).statistic) / 2
-    found = []
+    drawn, unlikely = [], []
     for spaces in zip(*(np.moveaxis(one[present], 1, 0) for one in states), strict=True):
         directions = random.standard_normal((spaces[0].shape[1], HEADS))
-        drawn, unlikely = [], 0.0
+        of_prompts, of_space = [], 0.0
         for rows, rewards in zip(spaces, pair.to_numpy(dtype=float)[present].T, strict=True):
             liking = taste(np.ones((len(rows), 1)), rewards[:, None], rows)
-            unlikely += liking.unlikely[0]
+            of_space += liking.unlikely[0]
             noise = random.standard_normal((len(chosen), HEADS))
             moved = np.sqrt(liking.variance) * (rows - rows.mean(axis=0))[chosen] @ directions
-            drawn.append(moved + np.sqrt(liking.noise) * noise)
-        pairs = zip(*(one.T for one in drawn), strict=True)
-        reversal = np.array([(1 - kendalltau(x, y).statistic) / 2 for x, y in pairs])
-        away = (own - reversal.mean()) / (reversal.std(ddof=1) * np.sqrt(1 + 1 / HEADS))
-        found.append((unlikely, float(t.sf(away, HEADS - 1)), float(reversal.mean())))
-    most = min(found)[0] + RULED_OUT
-    _, share, mean = max((one for one in found if one[0] <= most), key=itemgetter(1))
+            of_prompts.append(moved + np.sqrt(liking.noise) * noise)
+        drawn.append(of_prompts)
+        unlikely.append(of_space)
+    found = []
+    for of_prompts, of_space in zip(drawn, unlikely, strict=True):
+        if of_space <= min(unlikely) + RULED_OUT:
+            pairs = zip(*(one.T for one in of_prompts), strict=True)
+            reversal = np.array([(1 - kendalltau(x, y).statistic) / 2 for x, y in pairs])
+            away = (own - reversal.mean()) / (reversal.std(ddof=1) * np.sqrt(1 + 1 / HEADS))
+            found.append((float(t.sf(away, HEADS - 1)), float(reversal.mean())))
+    share, mean = max(found, key=itemgetter(0))
     return mean, share
 
 
