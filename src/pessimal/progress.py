@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.segment import Segment
 
 from pessimal.errors import bounded
-from pessimal.texts import readable
+from pessimal.texts import readable, speed
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Counter:
     def _show(self) -> None:
         if self.total is not None:
             self.total = max(self.total, self.done)
-        rate = f"{self.rate:,.0f} {self.unit}/s" if self.unit else ""
+        rate = f"{speed(self.rate)} {self.unit}/s" if self.unit else ""
         left = timedelta(seconds=round(self.left)) if self.left is not None else ""
         said: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
         self.bar.update(self.task, completed=self.done, total=self.total, **said)
@@ -87,7 +87,7 @@ class Counter:
         what = f"{self.label}, {self.name}" if self.name else self.label
         of = "" if self.total is None else f" of {self.total:,}"
         unit = f" {self.unit}" if self.unit else ""
-        rate = f", {self.rate:,.0f}{unit}/s" if unit and self.done > self.before else ""
+        rate = f", {speed(self.rate)}{unit}/s" if unit and self.done > self.before else ""
         left = "" if self.left is None else f", {self.left:,.0f} s left"
         log.info("%s: %s%s%s%s%s", what, f"{self.done:,}", of, unit, rate, left)
 

@@ -88,6 +88,11 @@ def number(value: float | None) -> str:
     return signed(value) if plain else significant(value)
 
 
+def speed(rate: float) -> str:
+    """Units a second: whole ones from ten on."""
+    return f"{rate:,.0f}" if rate >= 10 else significant(rate, digits=2)
+
+
 def interval(value: float, low: float | None, high: float | None) -> str:
     """A number and its interval, where it has one: `0.79 [0.79, 0.80]`."""
     ends = "" if low is None or high is None or low != low else f" [{number(low)}, {number(high)}]"

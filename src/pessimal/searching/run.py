@@ -49,7 +49,7 @@ from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult, responses_of
 from pessimal.searching.round_trip import best_retokenizing
 from pessimal.searching.spec import Certify, SearchSpec
-from pessimal.texts import duration
+from pessimal.texts import duration, speed
 
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
 # more of these, and the gradient at the result.
@@ -278,7 +278,7 @@ def _cost(
     more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
     everything = total + len(BASELINES) * baseline
     cost = f"At most {total:,} evaluations ({named}){more}{unrun}"
-    return f"{cost}: about {duration(everything / rate)} at {rate:,.0f} a second.", everything
+    return f"{cost}: about {duration(everything / rate)} at {speed(rate)} a second.", everything
 
 
 def _best_tokens(problem: Problem, values: Tensor, *, n: int) -> list[int]:
