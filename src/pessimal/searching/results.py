@@ -35,7 +35,7 @@ from pessimal.searching.procedure import (
 )
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
-from pessimal.texts import literal, significant
+from pessimal.texts import literal, signed, significant
 
 if TYPE_CHECKING:
     from pessimal.searching.context import SearchContext
@@ -429,7 +429,7 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
     share, reached = float(winner["ceiling_share"]), ""
     if np.isfinite(share):
         summary |= {"ceiling": float(winner["ceiling"]), "ceiling_share": share}
-        reached = f", {share:.0%} of its ceiling"
+        reached = f", {signed(share, 'z.0%')} of its ceiling"
     if "neighbours" in tables:
         summary["smallest_margin"] = float(tables["neighbours"]["margin"].min())
     ahead = ahead_of(tables, result)
