@@ -127,7 +127,7 @@ def measure(case: str, budget: int, seeds: range) -> tuple[float, float]:
     spread = float(np.ptp(every)) or 1.0
     short = (max(means[way] for way in SINGLE) - means["search"]) / spread
     above = (means["search"] - means["plain sweeps"]) / spread
-    cells = "".join(f"{mean:11.4f}" for mean in means.values())
+    cells = "".join(f"{mean:13.4f}" for mean in means.values())
     print(f"{case:24}{cells} | {short:+6.2f} {above:+6.2f} | {time.monotonic() - began:4.0f} s")
     sys.stdout.flush()
     return short, above
@@ -142,7 +142,7 @@ def main() -> None:
     print(
         f"{budget:,} evaluations each, seeds {seeds.start} to {seeds.stop - 1}; mean best reward, with the goal's sign"
     )
-    named = "".join(f"{way:>12}"[-11:] for way in ("search", *WAYS))
+    named = "".join(f"{way:>13}" for way in ("search", *WAYS))
     print(f"{'':24}{named} |  short above")
     table = np.array([measure(case, budget, seeds) for case in cases])
     print(
