@@ -15,7 +15,7 @@ ELO ?= ../shared/data/eloeverything/greatest_one_word.csv
 BIG_TWO ?= ../shared/data/big_two
 SPACE ?= runs/space
 
-.PHONY: help setup docs quickstart real space test test-slow test-all check bench bench-nanogcg lint format lock clean
+.PHONY: help setup docs quickstart real space test test-slow test-all check bench bench-nanogcg bench-search lint format lock clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -114,6 +114,11 @@ bench: $(READY) ## Measure speed, ratios side by side in one process
 bench-nanogcg: $(READY) ## Measure a search step beside the released nanoGCG, which gets an environment of its own
 	$(call install,.venv-nanogcg,experiments/speed/nanogcg_requirements.txt)
 	.venv-nanogcg/bin/python experiments/speed/nanogcg_yardstick.py $(BIN)/python
+
+bench-search: $(READY) ## Compare what search finds with the released nanoGCG and TROPT at equal forwards, each in an environment of its own
+	$(call install,.venv-nanogcg,experiments/speed/nanogcg_requirements.txt)
+	$(call install,.venv-tropt,experiments/speed/tropt_requirements.txt)
+	OMP_NUM_THREADS=1 $(BIN)/python experiments/longer_answers/others.py .venv-nanogcg/bin/python .venv-tropt/bin/python
 
 lint: $(READY) ## Check style, types, and that every import points down
 	$(BIN)/ruff check .
