@@ -122,6 +122,16 @@ def test_a_word_that_one_prompt_asks_for_is_none():
     assert one_word(tables_of(texts, first, second)).table["word"].iloc[0] != "w0"
 
 
+def test_a_word_of_some_tokens_is_a_look_that_says_how_many_were_left_out():
+    rng = np.random.default_rng(0)
+    texts, rewards = words(rng)
+    part, whole = (one_word(tables_of(texts, rewards), of=len(texts) + n) for n in (1_200, 0))
+    found = {one.check: one for one in verdicts({"one_word": part})}["one_word"]
+    assert found.verdict == "look"
+    assert found.evidence.endswith("1,200 tokens were not scanned.")
+    assert "not scanned" not in whole.headline
+
+
 def test_rewards_without_a_plant_have_the_ahead_that_the_null_says():
     rng = np.random.default_rng(2)
     ps = [one_word(tables_of(*words(rng))).estimate.p for _ in range(200)]

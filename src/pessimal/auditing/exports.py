@@ -89,7 +89,8 @@ def markdown(audit: Mapping[str, Any]) -> str:
     lines = [
         f"## Audit of {_plain(audit['reward']['name'])}",
         "",
-        f"By pessimal {audit['pessimal']}. `look`: it holds, and no limit says whether it is bad.",
+        f"By pessimal {audit['pessimal']}. `look`: something holds, or may, and no limit says "
+        "whether it is bad.",
         "",
         "| check | verdict | measured | |",
         "|---|---|---|---|",

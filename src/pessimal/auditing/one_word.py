@@ -90,9 +90,11 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
         f"Of {len(words):,} words, {best} stands {ahead:.1f} steps of the tail above {following}, "
         "whatever is asked."
     )
+    if not (whole := of is None or len(tables[0].rows) >= of):
+        headline += f" {of - len(tables[0].rows):,} tokens were not scanned."
     return Result.of_row(
         *(table.iloc[0], "one_word", table, effect, headline),
         method="audit",
         share=0.1,
-        summary={"one_word/whole": of is None or len(tables[0].rows) >= of},
+        summary={"one_word/whole": whole},
     )
