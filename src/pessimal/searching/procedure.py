@@ -337,7 +337,7 @@ def proven_by_sums(stages: Stages, problem: Problem, given: Plan) -> list[Final]
         return _points(counter, responses, counter.values(responses))
 
     if objective.falls:
-        stage = stages.run(MOST_PROBABLE, START, likeliest, limit=limit)
+        stage = stages.run(MOST_PROBABLE, START, likeliest)
         if stage.details["proven"]:
             return [Final(point, stage.name, stage.name) for point in stage.finals]
         log.info(
