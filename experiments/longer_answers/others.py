@@ -24,12 +24,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from stages import PROMPTS, model_of
+from stages import context_of
 
 from pessimal.searching.context import SearchContext
 from pessimal.searching.objective import GRADIENT_COST
 from pessimal.searching.run import run
-from pessimal.searching.spec import Goal, SearchSpec
 
 CASES = (
     *("plain-bpe-0,4,optimal", "plain-bpe-0,4,pessimal"),
@@ -51,13 +50,6 @@ class Found(NamedTuple):
     way: str
     budget: int
     reward: float
-
-
-def context_of(case: str, budget: int, seed: int = 0) -> SearchContext:
-    """The search of a case."""
-    name, length, goal = case.split(",")
-    options = {"length": int(length), "goal": Goal(goal), "evaluations": budget, "baselines": 0}
-    return SearchContext(model_of(name), PROMPTS, SearchSpec(**options), seed=seed)
 
 
 def lay_out(case: str, folder: Path) -> SearchContext:

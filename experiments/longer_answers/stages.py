@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -87,8 +88,9 @@ SINGLE = {
 WAYS = {**SINGLE, "plain sweeps": plain_sweeps}
 
 
+@cache
 def model_of(name: str) -> NetworkReward:
-    """A reward by its name."""
+    """A reward by its name, made once."""
     if name not in ("llama", "gpt2"):
         return pessimal.load(name, cache=CACHE)
     tokenizer = pessimal.load("plain-bpe-0", cache=CACHE).tokenizer
@@ -105,15 +107,20 @@ def model_of(name: str) -> NetworkReward:
     return pessimal.reward(network.eval(), tokenizer, name=name)
 
 
+def context_of(case: str, budget: int, seed: int = 0) -> SearchContext:
+    """The search of a case."""
+    name, length, goal = case.split(",")
+    options = {"length": int(length), "goal": Goal(goal), "evaluations": budget, "baselines": 0}
+    return SearchContext(model_of(name), PROMPTS, SearchSpec(**options), seed=seed)
+
+
 def measure(case: str, budget: int, seeds: range) -> tuple[float, float]:
     """Print one case; how far the search is below the best single way, and above plain sweeps."""
-    name, length, goal = case.split(",")
-    model = model_of(name)
-    options = {"length": int(length), "goal": Goal(goal), "evaluations": budget, "baselines": 0}
+    model_of(case.partition(",")[0])  # is not part of the time
     ends: dict[str, list[float]] = {way: [] for way in ("search", *WAYS)}
     began = time.monotonic()
     for seed in seeds:
-        context = SearchContext(model, PROMPTS, SearchSpec(**options), seed=seed)
+        context = context_of(case, budget, seed)
         found = run(context)
         assert found.evaluations <= budget
         ends["search"].append(found.sign * found.reward)
