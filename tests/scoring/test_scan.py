@@ -134,6 +134,7 @@ def test_progress_is_reported_in_lines_where_there_is_no_terminal_and_nothing_ab
 ):
     caplog.set_level("INFO", logger="pessimal")
     monkeypatch.setattr("pessimal.progress.EVERY", 0.001)
+    monkeypatch.setattr("pessimal.progress.SELDOM", 0.001)
     scanned(model, words, tmp_path)
     lines = [line for line in caplog.messages if "candidates/s" in line]
     assert lines
