@@ -10,7 +10,7 @@ import pessimal
 import tiny_language_models
 from pessimal.rewards.spec import ImplicitSpec
 from pessimal.searching.checks import ALL_SCORED, HOLDS
-from pessimal.searching.spec import Filter
+from pessimal.searching.spec import LEAST, Filter
 
 OPTIONS = {"length": 2, "baselines": 0, "allowed": [Filter.words]}
 
@@ -46,6 +46,15 @@ def test_a_search_for_log_probability_proves_its_answer(model, mode):
     assert tuple(every[values.argmax()].tolist()) == found.response
     assert found.reward == pytest.approx(float(values.max()), abs=1e-4)
     assert found.evaluations < 500
+
+
+@pytest.mark.parametrize("certificate", ["rest", "none"])
+def test_the_smallest_budgets_pay_for_a_search_to_its_end(model, certificate):
+    for evaluations in (LEAST, 32, 33, 34):
+        options = {"length": 16, "baselines": 0, "certificate": certificate}
+        found = pessimal.search(model, "greatest", evaluations=evaluations, **options)
+        assert len(found.response) == 16
+        assert found.evaluations <= evaluations
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def test_where_all_responses_are_affordable_all_are_tried_and_nothing_else(quadr
         ("rest", 3 * 1597, 1597),  # a third pays for all
         ("rest", 4000, 200),
         ("full", 4000, 1597),
-        ("none", 4000, 0),
+        ("none", 4000, 1),  # the result itself
     ],
 )
 def test_the_certificate_is_kept_its_part(quadratic, certificate, total, kept):

@@ -107,12 +107,13 @@ class Plan(NamedTuple):
 
 def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
     """What `total` evaluations pay for, of which the certificate's part is kept to the end."""
-    kept = 0
+    kept = all_changes = 1  # the result's own value
     if spec.certificate is not Certify.none:
-        whole = spec.certificate is Certify.full or problem.changes <= _WHOLE_SHARE * total
-        kept = problem.changes if whole else int(_PART_SHARE * total)
-    if problem.responses + (problem.changes if kept else 0) <= total:
-        return Plan(every=True, certificate=problem.changes if kept else 0)
+        all_changes = problem.changes
+        whole = spec.certificate is Certify.full or all_changes <= _WHOLE_SHARE * total
+        kept = all_changes if whole else max(1, int(_PART_SHARE * total))
+    if problem.responses + all_changes <= total:
+        return Plan(every=True, certificate=all_changes)
     look, width = None, 0
     if problem.single is not None:
         if problem.length == 2 and spec.pairs:
