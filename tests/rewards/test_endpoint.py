@@ -151,7 +151,15 @@ def test_what_was_timed_is_not_asked_again(server):
     assert reported == dict(enumerate(got))
 
 
-def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises KeyboardInterrupt, in a job of the background too, which begins without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path, interruptible):
     """The interrupt comes while two requests are being answered."""
     begun = threading.Barrier(3)
 
