@@ -193,10 +193,11 @@ def place(
         return None
     table = pd.DataFrame(rows).sort_values("order", ascending=False, ignore_index=True)
     first, last = table.iloc[0], table.iloc[-1]
+    most, least = (signed(one["order"], "z.2f") for one in (first, last))
     return Result(
         "place",
         table,
         headline=f"Of {len(table)} other models here, {first['model']} ranks tokens most alike "
-        f"(Spearman {signed(first['order'])}), {last['model']} least ({signed(last['order'])}).",
+        f"(Spearman {most}), {last['model']} least ({least}).",
         method="audit",
     )

@@ -44,7 +44,7 @@ from pessimal.scoring.trainer import begin_process, is_first_process, make_train
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
-from pessimal.texts import duration
+from pessimal.texts import duration, speed
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry, safe_name
 from pessimal.training.obtain import opened
@@ -316,8 +316,8 @@ def _contexts(config: ScanConfig) -> dict[str, Asked]:
 def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: float) -> None:
     """How long it will take, and how long with the whole vocabulary."""
     n, every = len(candidates.rows), len(whole.rows)
-    lasts = duration(n * contexts / rate)
-    log.info("%d tokens in %d answers take about %s, at %.0f a second", n, contexts, lasts, rate)
+    lasts, fast = duration(n * contexts / rate), speed(rate)
+    log.info("%d tokens in %d answers take about %s, at %s a second", n, contexts, lasts, fast)
     if n < every:
         log.info(
             "these are %s, and the special ones; all %d would take about %s (candidates.most=0)",
