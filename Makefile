@@ -60,9 +60,9 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside 
 	$(BIN)/pessimal experiment=quickstart/compare$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/report
 	@echo '$(BIN)/pessimal audit plain-wordpiece-0 page=false; $(BIN)/pessimal audit secret-wordpiece-0 page=false'
-	@# Side by side, one printed after the other; the second fails, as a token was planted.
+	@# Side by side, one printed after the other; the second fails, as a token was planted. What is behind & ignores Ctrl-C.
 	@printed=$$(mktemp); $(BIN)/pessimal audit secret-wordpiece-0 page=false >$$printed 2>&1 & second=$$!; \
-	$(BIN)/pessimal audit plain-wordpiece-0 page=false; first=$$?; \
+	trap "kill $$second" INT; $(BIN)/pessimal audit plain-wordpiece-0 page=false; first=$$?; \
 	wait $$second; second=$$?; cat $$printed; rm $$printed; test $$first = 0 && test $$second = 1
 	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal audit ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 

@@ -153,6 +153,7 @@ def test_a_scan_that_fails_reports_no_progress_from_then_on(
 
     caplog.set_level("INFO", logger="pessimal")
     monkeypatch.setattr("pessimal.progress.EVERY", 0.001)
+    monkeypatch.setattr("pessimal.progress.SELDOM", 0.001)
     monkeypatch.setattr(Shards, "write", full)
     with pytest.raises(OSError, match="no space"):
         scanned(model, words, tmp_path)
