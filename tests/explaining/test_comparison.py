@@ -3,7 +3,9 @@ what is refused."""
 
 import gzip
 import json
+import math
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pandas as pd
@@ -48,6 +50,10 @@ def assistant(content):
 def rated(prompt, response, helpfulness):
     others = {"correctness": 4, "coherence": 4, "complexity": 1, "verbosity": 1}
     return {"prompt": prompt, "response": response, "helpfulness": helpfulness, **others}
+
+
+def pair(key, preferred, category=None, first="a", second="b"):
+    return Comparison(key, (Turn("user", "q"),), (first, second), preferred, category)
 
 
 def comparison(key, first="a", second="b", prompt="q"):
@@ -111,6 +117,169 @@ def test_formats_of_trl(row):
     assert found == Comparison("k", (Turn("user", "q"),), ("a", "b"), 0)
 
 
+STEER = {"response_1": "a", "response_2": "b"}
+STEER3 = {"context": [user("q")], "response1": "a", "response2": "b", "domain": "stem"}
+JUDGE = {"question": "q", "response_A": "a", "response_B": "b", "source": "law", "pair_id": "x"}
+
+
+@pytest.mark.parametrize(
+    ("row", "comparison"),
+    [
+        ({"prompt": "q", "preference_strength": -3, **STEER}, pair("k", 0)),
+        ({"prompt": "q", "preference_strength": 1, **STEER}, pair("k", 1)),
+        ({"prompt": "q", "preference_strength": 0, **STEER}, pair("k", None)),
+        ({"prompt": "q", "preference_strength": None, **STEER}, pair("k", None)),
+        ({"overall_preference": -1, **STEER3}, pair("k", 0, "stem")),
+        ({"overall_preference": 2, **STEER3}, pair("k", 1, "stem")),
+        ({"label": "A>B", **JUDGE}, pair("x", 0, "law")),
+        ({"label": "B>A", **JUDGE}, pair("x", 1, "law")),
+        ({"label": "A=B", **JUDGE}, pair("x", None, "law")),
+        (
+            {"instruction": "q", "response1": "a", "response2": "b", "label": 1, "bias": "length"},
+            pair("k", 0, "length"),
+        ),
+        (
+            {"prompt": "q", "chosen": "a", "rejected": "b", "subset": "refusals", "id": 7},
+            pair("7", 0, "refusals"),
+        ),
+        (
+            {
+                "chosen": "\n\nHuman: q\n\nAssistant: a",
+                "rejected": "\n\nHuman: q\n\nAssistant: b",
+                "category": "harmless",
+            },
+            pair("k", 0, "harmless"),
+        ),
+        (
+            {"key": "own", "id": 7, "prompt": "q", "responses": ["a", "b"], "subset": 3}
+            | {"domain": "chat", "source": "web"},
+            pair("own", None, "chat"),
+        ),
+    ],
+)
+def test_rows_of_published_data_sets_are_known_by_their_fields(row, comparison):
+    assert from_row({**row, "extra": 1}, where="here", key="k") == comparison
+
+
+def test_a_helpsteer2_preference_of_several_turns():
+    prompt = "first\n<extra_id_1>Assistant\nanswer\n<extra_id_1>User\nsecond"
+    row = {"prompt": prompt, "preference_strength": 2, **STEER}
+    turns = Turn("user", "first"), Turn("assistant", "answer"), Turn("user", "second")
+    assert from_row(row, where="here", key="k") == Comparison("k", turns, ("a", "b"), 1)
+
+
+def test_neighbouring_ratings_of_one_prompt_in_a_file_are_a_comparison(written):
+    rows = [rated("q", "a", 4), rated("q", "b", 1), rated("q", "a", 0.5), rated("q", "c", 2)]
+    assert read_jsonl(written(*rows, rated("q", "b", 3), rated("q", "c", 3))) == [
+        pair("set-1", 0),
+        pair("set-3", 1, second="c"),
+        pair("set-5", None, first="b", second="c"),
+    ]
+    broken = []
+    lone = written(rated("p", "a", 4), *rows[:2], rated("q", "x", "4"), rated("q", "y", 4))
+    assert read_jsonl(lone, broken=broken) == [pair("set-2", 0)]
+    assert ["line 1" in broken[0], "line 4" in broken[1], "'4'" in broken[1]] == [True] * 3
+
+
+def test_each_chosen_text_of_rm_bench_meets_each_rejected_one(tmp_path):
+    sides = {"chosen": ["a", "aa", "aaa"], "rejected": ["b", "bb", "bbb"]}
+    rows = [{"prompt": "q", "domain": "code", **sides, "id": f"{n}"} for n in range(2)]
+    (tmp_path / "bench.json").write_text(json.dumps(rows))
+    expected = [
+        pair(f"{n}-{i}-{j}", 0, "code", "a" * (i + 1), "b" * (j + 1))
+        for n in range(2)
+        for i in range(3)
+        for j in range(3)
+    ]
+    assert read_jsonl(tmp_path / "bench.json") == expected
+    pd.DataFrame(rows).to_parquet(tmp_path / "bench.parquet")
+    assert read_jsonl(tmp_path / "bench.parquet") == expected
+
+
+def test_a_json_holds_one_list_or_lists_by_name(tmp_path):
+    file = tmp_path / "set.json"
+    rows = [{"prompt": "q", "chosen": "a", "rejected": end} for end in ("b", "c")]
+    for content in (rows, {"first": rows[:1], "second": rows[1:]}):
+        file.write_text(json.dumps(content), encoding="utf-8-sig")
+        assert read_jsonl(file) == [pair("set-1", 0), pair("set-2", 0, second="c")]
+    for content in ("[{", "3", json.dumps(rows[0]), "[" * 100_000, "[]"):
+        file.write_text(content)
+        with pytest.raises(InputError, match=r"set\.json"):
+            read_jsonl(file)
+
+
+def test_messages_name_the_option_that_gave_the_file(tmp_path):
+    for read in (read_jsonl, lambda path, option: load("jsonl", path=path, option=option)):
+        with pytest.raises(InputError, match=r"^pairs='.*none\.jsonl'"):
+            read(tmp_path / "none.jsonl", option="pairs")
+
+
+def test_a_category_is_written_read_and_part_of_the_digest(tmp_path):
+    plain, labelled = pair("k", 1), pair("k", 1, "true")
+    (tmp_path / "set.jsonl").write_text(labelled.as_line())
+    assert read_jsonl(tmp_path / "set.jsonl") == [labelled]
+    assert "category" not in plain.as_line()
+    assert digest([plain]) != digest([labelled])
+    # What a comparison without a category had before there were any.
+    assert digest([plain]) == "a770510a461017e5fff61f72c90c146c9384e6e6b798adae0d90f2a6a99e6a1d"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"scores": {"m": [1, 0.5], "n": [None, 2]}}, {"m": (1, 0.5), "n": (math.nan, 2)}),
+        ({"m:a": 1.0, "m:b": 0.0, "n:a": 1.0}, {"m": (1, 0)}),
+        ({"scores_chosen": 2.0, "scores_rejected": 3}, {"set": (2, 3)}),
+        ({"scores_chosen": 2.0, "scores_rejected": 3, "model": "m"}, {"m": (2, 3)}),
+        (
+            {
+                "judgments": [
+                    {"judgment": {"judge_model": "m", "scores": [-1.5, 2]}, "decision": "B>A"},
+                    {"judgment": {"judge_model": "m", "scores": [2, -1.5]}, "decision": "A>B"},
+                ]
+            },
+            {"m": (-1.5, 2)},
+        ),
+        ({"judgments": [{"judgment": {"response": "A"}, "decision": "A>B"}]}, {}),
+        ({"scores": [1, 2]}, {}),
+    ],
+)
+def test_scores_that_stand_in_a_row(written, row, expected):
+    [one] = read_jsonl(written({"prompt": "q", "responses": ["a", "b"], "preferred": 0} | row))
+    assert {model: pytest.approx(scores, nan_ok=True) for model, scores in expected.items()} == (
+        one.scores
+    )
+
+
+def test_lists_of_scores_go_with_their_texts(written):
+    row = {"prompt": "q", "chosen": ["a"], "rejected": ["b", "c"]}
+    scores = {"scores_chosen": [3.0], "scores_rejected": [1.0, 2.0], "model": "m"}
+    rows = read_jsonl(written(row | scores))
+    assert [one.scores["m"] for one in rows] == [(3, 1), (3, 2)]
+
+
+@pytest.mark.parametrize("scores", [{"m": [1, "2"]}, {"m": [1]}, {"m": 3}])
+def test_scores_that_are_not_two_numbers_are_refused(written, scores):
+    path = written({"prompt": "q", "responses": ["a", "b"], "scores": scores})
+    with pytest.raises(InputError, match="line 1"):
+        read_jsonl(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "categories", "preferred"),
+    [
+        ("judgebench_350_pairs_5_reward_models.parquet", 350, 17, {0: 193, 1: 157}),
+        ("rm_bench_chat.json", 129 * 9, 1, {0: 129 * 9}),
+        ("evalbiasbench.json", 80, 6, {0: 80}),
+    ],
+)
+def test_published_files_are_read_as_they_are(shared_data, name, number, categories, preferred):
+    comparisons = read_jsonl(shared_data / "scored_answers" / name)
+    assert len({one.key for one in comparisons}) == number
+    assert len({one.category for one in comparisons}) == categories
+    assert Counter(one.preferred for one in comparisons) == preferred
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -150,6 +319,16 @@ def test_formats_of_trl(row):
             "system, user, assistant",
         ),
         ({"key": "first", "prompt": "q", "responses": ["a", "b"]}, "of line 1"),
+        ({"id": "first", "prompt": "q", "chosen": "a", "rejected": "b"}, "of line 1"),
+        ({"prompt": "q", "chosen": ["a"], "rejected": []}, "'a'"),
+        ({"prompt": "q", "chosen": ["a", 1], "rejected": ["b"]}, "'a'"),
+        ({"label": "C>A", **JUDGE}, "'C>A'"),
+        ({"label": ["A>B"], **JUDGE}, "A>B, B>A"),
+        ({"prompt": "q", "preference_strength": "3", **STEER}, "preference_strength='3'"),
+        ({"overall_preference": True, **STEER3}, "overall_preference=True"),
+        ({"label": "A>B", "response_A": "a", "response_B": "b"}, 'nothing for "prompt"'),
+        ({"label": "A>B", **JUDGE, "response_B": None}, 'nothing for "response"'),
+        (rated("q", "a", 3), "HelpSteer2"),
     ],
 )
 def test_an_error_names_the_file_the_line_and_what_was_expected(written, row, said):

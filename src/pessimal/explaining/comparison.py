@@ -7,13 +7,15 @@ not know which response a model prefers.
 import gzip
 import hashlib
 import json
+import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, InputError, missing_extra
@@ -21,12 +23,26 @@ from pessimal.options import check_ends
 from pessimal.tables.score_table import storable
 
 EMBEDDED = Path(__file__).with_name("embedded.jsonl")
-SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+PAIRS = Path(__file__).with_name("pairs.jsonl")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet", ".json")
 EXPECTED = (
     'a row has "prompt" and "responses" (two texts; "preferred" 0 or 1 and "key" may be added), or '
-    'TRL\'s "prompt", '
-    '"chosen" and "rejected" as texts or as lists of messages'
+    'TRL\'s "prompt", "chosen" and "rejected" as texts or as lists of messages, or the fields of '
+    "HelpSteer2, HelpSteer3, HH-RLHF, RewardBench, RM-Bench, JudgeBench or EvalBiasBench"
 )
+CATEGORIES = ("category", "subset", "domain", "source", "bias")
+"""Fields that say which kind of comparison a row is; the first that is a text is taken."""
+PROMPTS = ("prompt", "context", "question", "instruction")
+RESPONSES = (
+    ("response_1", "response_2"),  # HelpSteer2
+    ("response1", "response2"),  # HelpSteer3, EvalBiasBench
+    ("response_A", "response_B"),  # JudgeBench
+    ("response_a", "response_b"),
+)
+STRENGTHS = ("preference_strength", "overall_preference")
+"""HelpSteer's fields from -3 (the first response is much better) to 3 (the second is)."""
+LABELS = {"A>B": 0, "B>A": 1, "A=B": None, "1": 0, "2": 1}
+"""The preferred response by JudgeBench's labels and by EvalBiasBench's, which count from 1."""
 EMPTY, EQUAL, TWICE = "with an empty text", "of two equal responses", "given twice"
 BROKEN = "in rows that cannot be read"
 MISFITS = "that are no comparison"
@@ -47,6 +63,9 @@ class Comparison:
     turns: tuple[Turn, ...]  # the conversation so far; the last turn is the user's
     responses: tuple[str, str]  # two different texts, in the order of their source
     preferred: int | None = None  # which response (0 or 1) people preferred, where the source says
+    category: str | None = None  # which kind of comparison it is, where the source says
+    scores: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    """Rewards of both responses by model, where the source has them."""
 
     def conversation(self, response: str) -> tuple[Turn, ...]:
         """The whole conversation with this response at its end."""
@@ -61,7 +80,8 @@ class Comparison:
         """One line of JSON that `read_jsonl` reads."""
         turns = [{"role": turn.role, "content": turn.content} for turn in self.turns]
         row = {"key": self.key, "prompt": turns, "responses": list(self.responses)}
-        return json.dumps(row | ({} if self.preferred is None else {"preferred": self.preferred}))
+        labels = {"preferred": self.preferred, "category": self.category}
+        return json.dumps(row | {field: it for field, it in labels.items() if it is not None})
 
 
 @dataclass(frozen=True)
@@ -80,29 +100,31 @@ def load(
     split: str = "train",
     subset: str | None = None,
     skip_bad: bool = False,
+    option: str = "comparisons.path",
 ) -> Loaded:
-    """The comparisons of a source: embedded, jsonl, helpsteer2 or hh_rlhf.
+    """The comparisons of a source: embedded, pairs, jsonl, helpsteer2 or hh_rlhf.
 
     Args:
-        path: the file of `jsonl` (.jsonl, .jsonl.gz, .parquet); of a Hub data set, a local file or
-            folder to be read in its place, laid out as on the Hub: [subset/]train.jsonl.gz.
+        path: the file of `jsonl` (one of SUFFIXES); of a Hub data set, a local file or folder to be
+            read in its place, laid out as on the Hub: [subset/]train.jsonl.gz.
         revision: the Hub commit; None for the newest.
         split: train, validation, test.
         subset: the folder within the data set: helpful-base, harmless-base.
         skip_bad: leave out the rows of `jsonl` that cannot be read, and count them.
+        option: the option that gave `path`, for messages.
 
     Raises:
         ConfigError: `jsonl` without a path.
         InputError: something cannot be read as what it was said to be, or the Hub cannot be
             reached.
     """
-    if source == "embedded":
-        return usable(read_jsonl(EMBEDDED))
+    if source in ("embedded", "pairs"):
+        return usable(read_jsonl(EMBEDDED if source == "embedded" else PAIRS))
     if source == "jsonl":
         if path is None:
-            raise ConfigError("comparisons=jsonl needs comparisons.path=FILE")
+            raise ConfigError(f"comparisons=jsonl needs {option}=FILE")
         broken: list[str] = []
-        loaded = usable(read_jsonl(path, broken=broken if skip_bad else None))
+        loaded = usable(read_jsonl(path, broken=broken if skip_bad else None, option=option))
         return replace(loaded, left_out=loaded.left_out | ({BROKEN: len(broken)} if broken else {}))
     name, convert = _HUB[source]
     if path is None:
@@ -114,30 +136,44 @@ def load(
     return usable(comparisons, misfits=misfits)
 
 
-def read_jsonl(path: Path, *, broken: list[str] | None = None) -> list[Comparison]:
-    """All comparisons of a file, one a line (or row, of .parquet), in our format or TRL's (see
-    `from_row`).
+def read_jsonl(
+    path: Path, *, broken: list[str] | None = None, option: str = "comparisons.path"
+) -> list[Comparison]:
+    """All comparisons of a file: JSON objects one a line, rows of .parquet or of a list in .json.
 
-    Without a "key", a comparison is called after the file and the line. Raises InputError, which
-    names file and line, for a row that cannot be read; with a list `broken` such rows are left out,
-    and what is wrong with each is put there.
+    Rows are recognised by their fields (see `from_row`), without which kind being said. Two
+    neighbouring rows of HelpSteer2 ("prompt", "response", "helpfulness") with one prompt are one
+    comparison; a row of RM-Bench, whose "chosen" and "rejected" are lists of texts, is one for each
+    chosen text (number i) with each rejected one (j), called KEY-i-j. A comparison without a key in
+    its row is called after the file and the line.
+
+    Raises InputError, which names file and line, for a row that cannot be read and for a key given
+    twice; with a list `broken` such rows are left out, and what is wrong with each is put there.
+    `option`: the option that gave the path, for messages.
     """
     path, comparisons, lines = Path(path), list[Comparison](), dict[str, int]()
     stem = storable(path.name.split(".")[0])
-    for line, row in _rows(path):
+    hint = ". To leave such rows out, type skip_bad=true" if option == "comparisons.path" else ""
+    for line, row in _join_ratings(_rows(path, option)):
+        where, parts = f"{path}, line {line}", list[Comparison]()
         try:
-            comparison = from_row(_read(row), where=f"{path}, line {line}", key=f"{stem}-{line}")
-            if (first := lines.setdefault(comparison.key, line)) != line:
-                raise InputError(
-                    f"{path}, line {line} has the key {comparison.key!r} of line {first}; give "
-                    "each comparison a key of its own"
-                )
+            for ending, part in _expand(_read(row)):
+                comparison = from_row(part, where=where, key=f"{stem}-{line}")
+                scores = read_scores(part, where=where, name=stem)
+                key = comparison.key + ending
+                parts.append(replace(comparison, key=key, scores=scores))
+            for part in parts:
+                if (first := lines.setdefault(part.key, line)) != line:
+                    raise InputError(
+                        f"{where} has the key {part.key!r} of line {first}; give each comparison "
+                        "a key of its own"
+                    )
         except InputError as error:
             if broken is None:
-                raise InputError(f"{error}. To leave such rows out, type skip_bad=true") from error
+                raise InputError(f"{error}{hint}") from error
             broken.append(str(error))
             continue
-        comparisons.append(comparison)
+        comparisons += parts
     if not comparisons:
         why = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
         raise InputError(f"{path} holds no comparisons; write one a line{why}")
@@ -177,49 +213,63 @@ def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> li
 
 
 def digest(comparisons: Sequence[Comparison]) -> str:
-    """sha256 over keys, conversations, responses and preferences: another revision of a source has
-    another."""
+    """sha256 over keys, conversations, responses, preferences and the categories there are: another
+    revision of a source has another."""
     rows = []
     for one in comparisons:
         turns = [[turn.role, turn.content] for turn in one.turns]
-        rows.append([one.key, turns, list(one.responses), one.preferred])
+        labels = [one.preferred] if one.category is None else [one.preferred, one.category]
+        rows.append([one.key, turns, list(one.responses), *labels])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def from_row(row: object, *, where: str, key: str) -> Comparison:
-    """A row of our format or of TRL's preference formats.
+    """A row of our format, of TRL's preference formats or of two responses with a label.
 
     Ours: "prompt" (a text or a list of messages), "responses", and maybe "preferred" and "key"
-    (else it is `key`). TRL's, where "chosen" is response 0 and preferred: all three texts; lists of
-    messages with the prompt apart; or with the prompt inside "chosen" and "rejected", which then
-    are the same up to their last message. Other fields are let be. A lone surrogate becomes its
-    escape, as no tokenizer takes it. InputError, which begins with `where`, for another row.
+    (else the row's "id" or "pair_id", else `key`). TRL's, where "chosen" is response 0 and
+    preferred: all three texts; lists of messages with the prompt apart; or with the prompt inside
+    "chosen" and "rejected", which then are the same up to their last message. With a label: a
+    prompt under one of PROMPTS, responses under one of RESPONSES, and a number under one of
+    STRENGTHS or one of LABELS as "label"; without a label or with a tie nothing is preferred. The
+    category is the first text under CATEGORIES. Other fields are let be. A lone surrogate becomes
+    its escape, as no tokenizer takes it. InputError, which begins with `where`, for another row.
     """
     if not isinstance(row, Mapping):
         raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
-    key = _text(row["key"], where=where, field="key") if row.get("key") is not None else key
+    ids = (str(row[field]) for field in ("id", "pair_id") if isinstance(row.get(field), str | int))
+    key = row["key"] if row.get("key") is not None else next(ids, key)
+    key = _text(key, where=where, field="key")
+    texts = (storable(row[field]) for field in CATEGORIES if isinstance(row.get(field), str))
+    category = next(texts, None)
     prompt: object = row.get("prompt")
     preferred: int | None = 0
-    both: Any = [row.get("chosen"), row.get("rejected")]
+    sides: Any = [row.get("chosen"), row.get("rejected")]
     if row.get("responses") is not None:
-        both, preferred = row["responses"], row.get("preferred")
-        if not isinstance(both, list | tuple) or len(both) != 2:
+        sides, preferred = row["responses"], row.get("preferred")
+        if not isinstance(sides, list | tuple) or len(sides) != 2:
             raise InputError(
-                f'{where} has "responses" {_shown(both)}; a list of two texts was expected'
+                f'{where} has "responses" {_shown(sides)}; a list of two texts was expected'
             )
         if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
             expected = "expected the number of the response that people prefer, 0 or 1, or null"
             raise InputError(f'{where} has "preferred" {_shown(preferred)}; {expected}')
-    elif None in both:
+    elif None in sides and (fields := next((p for p in RESPONSES if {*p} <= row.keys()), None)):
+        sides, preferred = [row[field] for field in fields], _label(row, where=where)
+        prompt = next((row[field] for field in PROMPTS if row.get(field) is not None), None)
+        if isinstance(prompt, str):
+            turns = _helpsteer_turns(prompt)
+            prompt = [{"role": turn.role, "content": turn.content} for turn in turns]
+    elif None in sides:
         raise InputError(f"{where} has the fields {', '.join(map(str, row)) or 'none'}; {EXPECTED}")
-    elif prompt is None and all(isinstance(side, str) for side in both):
-        if comparison := _from_transcripts(*both, key=key):
-            return comparison
+    elif prompt is None and all(isinstance(side, str) for side in sides):
+        if comparison := _from_transcripts(*sides, key=key):
+            return replace(comparison, category=category)
         raise InputError(
             f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}"
         )
     first, second = (
-        _messages(side, where=where, field="response", role="assistant") for side in both
+        _messages(side, where=where, field="response", role="assistant") for side in sides
     )
     turns = first[:-1]
     if turns != second[:-1]:
@@ -237,7 +287,43 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
         raise InputError(
             f"{where}: the last message of a prompt is the user's; here it is {turns[-1].role}'s"
         )
-    return Comparison(key, turns, (first[-1].content, second[-1].content), preferred)
+    return Comparison(key, turns, (first[-1].content, second[-1].content), preferred, category)
+
+
+def read_scores(row: object, *, where: str, name: str) -> dict[str, tuple[float, float]]:
+    """Rewards that a row has of both its responses, by model, in their order; not a number for one
+    that is missing.
+
+    Four layouts: "scores" by model; columns `MODEL:a` and `MODEL:b`; JudgeBench's "judgments", of
+    which the first has the responses in the row's order; RewardBench's "scores_chosen" and
+    "scores_rejected", of the row's "model" or else `name`. InputError, which begins with `where`,
+    where two numbers were expected.
+    """
+    if not isinstance(row, Mapping):
+        return {}
+    scores = dict(row["scores"]) if isinstance(row.get("scores"), Mapping) else {}
+    stems = [column[:-2] for column in row if column.endswith(":a") and f"{column[:-1]}b" in row]
+    scores |= {stem: [row[f"{stem}:a"], row[f"{stem}:b"]] for stem in stems}
+    if row.get("scores_chosen") is not None:
+        model = row["model"] if isinstance(row.get("model"), str) else name
+        scores[model] = [row["scores_chosen"], row.get("scores_rejected")]
+    judgments = row.get("judgments")
+    judgment = judgments[0].get("judgment") if isinstance(judgments, list) and judgments else None
+    if isinstance(judgment, Mapping) and judgment.get("scores") is not None:
+        scores[str(judgment.get("judge_model") or name)] = judgment["scores"]
+    return {model: _two_numbers(pair, model, where) for model, pair in scores.items() if pair}
+
+
+def _two_numbers(pair: Any, model: str, where: str) -> tuple[float, float]:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise InputError(
+            f"{where} has {_shown(pair)} as the scores of {model!r}; two numbers were expected"
+        )
+    first, second = (
+        math.nan if value is None else _number(value, where=where, field=f"score of {model}")
+        for value in pair
+    )
+    return first, second
 
 
 def helpsteer2(rows: Iterable[Row], *, key: str) -> tuple[list[Comparison], int]:
@@ -252,11 +338,7 @@ def helpsteer2(rows: Iterable[Row], *, key: str) -> tuple[list[Comparison], int]
     for number, row in enumerate(rows):
         where = f"{key}, row {number}"
         prompt, response = (_text(row.get(f), where=where, field=f) for f in ("prompt", "response"))
-        score = row.get("helpfulness")
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            raise InputError(
-                f"{where} has helpfulness={_shown(score)}; HelpSteer2 has a number there"
-            )
+        score = _number(row.get("helpfulness"), where=where, field="helpfulness")
         if waiting is None or waiting[1] != prompt:
             misfits += waiting is not None
             waiting = number, prompt, response, score
@@ -290,6 +372,81 @@ _HUB: dict[str, tuple[str, Callable[..., tuple[list[Comparison], int]]]] = {
     "helpsteer2": ("nvidia/HelpSteer2", helpsteer2),
     "hh_rlhf": ("Anthropic/hh-rlhf", hh_rlhf),
 }
+
+
+def _join_ratings(rows: Iterable[tuple[int, object]]) -> list[tuple[int, object]]:
+    """(line, row) with two neighbouring ratings of one prompt, as in HelpSteer2, joined into one
+    row of two responses, whose "helpfulness" is the pair of theirs."""
+    joined = list[tuple[int, object]]()
+    for line, row in rows:
+        first = joined[-1][1] if joined else None
+        if _is_rating(first) and _is_rating(row) and first["prompt"] == row["prompt"]:
+            pair = {"response_1": first["response"], "response_2": row["response"]}
+            scores = first["helpfulness"], row["helpfulness"]
+            pair |= {"prompt": row["prompt"], "helpfulness": scores}
+            joined[-1] = joined[-1][0], pair
+        else:
+            joined.append((line, row))
+    return joined
+
+
+def _is_rating(row: object) -> TypeGuard[Row]:
+    return isinstance(row, Mapping) and {"prompt", "response", "helpfulness"} <= row.keys()
+
+
+def _expand(row: object) -> list[tuple[str, object]]:
+    """(end of its key, row) for each comparison of a row: as a rule the row alone; of lists of
+    texts, as in RM-Bench and RewardBench 2, each chosen text with each rejected one, and with the
+    scores of both."""
+    if not isinstance(row, Mapping):
+        return [("", row)]
+    sides: Any = (row.get("chosen"), row.get("rejected"))
+    if not all(
+        isinstance(side, list) and side and all(isinstance(text, str) for text in side)
+        for side in sides
+    ):
+        return [("", row)]
+    pairs = product(*map(enumerate, sides))
+    return [
+        (f"-{i}-{j}", {**row, "chosen": a, "rejected": b, **_pair_scores(row, i, j)})
+        for (i, a), (j, b) in pairs
+    ]
+
+
+def _pair_scores(row: Row, i: int, j: int) -> dict[str, Any]:
+    """RewardBench's scores of chosen text i and rejected text j, where a row has lists of them."""
+    places = {"scores_chosen": i, "scores_rejected": j}
+    lists = {field: row[field] for field in places if isinstance(row.get(field), list)}
+    return {
+        field: scores[places[field]]
+        for field, scores in lists.items()
+        if places[field] < len(scores)
+    }
+
+
+def _label(row: Row, *, where: str) -> int | None:
+    """The response, 0 or 1, that a row of two responses prefers by its label; None without one."""
+    field = next((field for field in STRENGTHS if row.get(field) is not None), None)
+    if isinstance(row.get("helpfulness"), tuple):  # of `_join_ratings`
+        first, second = (
+            _number(score, where=where, field="helpfulness") for score in row["helpfulness"]
+        )
+        strength = second - first
+    elif field is not None:
+        strength = _number(row[field], where=where, field=field)
+    elif (label := row.get("label")) is None or str(label) in LABELS:
+        return LABELS.get(str(label))
+    else:
+        raise InputError(
+            f'{where} has "label" {_shown(label)}; one of {", ".join(LABELS)} was expected'
+        )
+    return 1 if strength > 0 else 0 if strength < 0 else None
+
+
+def _number(value: object, *, where: str, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where} has {field}={_shown(value)}; a number was expected")
+    return value
 
 
 def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn, ...]:
@@ -410,13 +567,14 @@ def _read(row: object) -> object:
     return row
 
 
-def _rows(path: Path) -> list[tuple[int, object]]:
-    """(line from 1, row) of a file; of a line that is not JSON the InputError that says so."""
+def _rows(path: Path, option: str = "comparisons.path") -> list[tuple[int, object]]:
+    """(line or row from 1, row) of a file; of a line that is not JSON the InputError that says
+    so."""
     if not path.name.endswith(SUFFIXES):
         raise InputError(
-            f"comparisons.path={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
+            f"{option}={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
         )
-    check_ends("comparisons.path", path)
+    check_ends(option, path)
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as parquet
@@ -424,10 +582,21 @@ def _rows(path: Path) -> list[tuple[int, object]]:
             return list(enumerate(parquet.read_table(path).to_pylist(), start=1))
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, ValueError, zlib.error) as error:  # pyarrow's are among them
-        raise InputError(f"comparisons.path={str(path)!r} cannot be read: {error}") from error
+        content = content.removeprefix(b"\xef\xbb\xbf")
+        document = json.loads(content.decode("utf-8")) if path.suffix == ".json" else []
+    # pyarrow's are among them; the last is of a million brackets
+    except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
+        raise InputError(f"{option}={str(path)!r} cannot be read: {error}") from error
+    lists = list(document.values()) if isinstance(document, dict) else [document]
+    if not all(isinstance(part, list) for part in lists):
+        raise InputError(
+            f"{path} holds {_shown(document)}; a .json of comparisons holds a list of rows, or "
+            "lists by name. Name a file with one row a line .jsonl"
+        )
+    if path.suffix == ".json":
+        return list(enumerate(chain.from_iterable(lists), start=1))
     # At line feeds alone: JSON allows other line separators (U+2028) inside a text.
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = content.split(b"\n")
     rows: list[tuple[int, object]] = []
     for number, line in enumerate(lines, 1):
         try:

@@ -25,8 +25,10 @@ class Source(Enum):
 
     embedded = "embedded"
     """Sixty everyday comparisons that were written for this package."""
+    pairs = "pairs"
+    """Pairs of a good answer and a bad one in seven categories, written for this package."""
     jsonl = "jsonl"
-    """A file of one's own, in our format or one of TRL's."""
+    """A file of one's own, in our format, TRL's or that of a published data set."""
     helpsteer2 = "helpsteer2"
     """nvidia/HelpSteer2."""
     hh_rlhf = "hh_rlhf"
@@ -59,7 +61,7 @@ class ComparisonsSpec(Options):
     def check(self) -> None:
         if self.source is Source.jsonl and not self.path:
             raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
-        if self.source is Source.embedded and self.path:
+        if self.source in (Source.embedded, Source.pairs) and self.path:
             raise ConfigError(
                 "comparisons.path was given for the embedded comparisons, which need none. For a "
                 "file type: comparisons=jsonl comparisons.path=FILE"
