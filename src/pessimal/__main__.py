@@ -1,16 +1,18 @@
 """`pessimal VERB KEY=VALUE …`, which `python -m pessimal` is too.
 
-Exit codes: 0 done, 1 failed at work, 2 the user's mistake, which is reported in one piece and
-without a traceback, 130 stopped.
+Exit codes: 0 done, 1 an audit or a strict check fails, 2 the user's mistake, which is reported in
+one piece and without a traceback, 3 an audit without its core checks, 4 work that could not be
+done, 130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 import logging
 import os
 import select
+import signal
 import sys
 import traceback
 
-from pessimal.errors import UserError, WorkError, bounded
+from pessimal.errors import BoundedError, UserError, WorkError, bounded, get_exit_code
 from pessimal.version import __version__
 
 HELP = f"""pessimal {__version__}: shows what a reward model wants.
@@ -57,6 +59,10 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
+class Termination(KeyboardInterrupt):
+    """A SIGTERM, which ends a verb as Ctrl-C does."""
+
+
 def main() -> None:
     """Console entry point; reads sys.argv and exits with the documented code."""
     arguments = sys.argv[1:]
@@ -64,16 +70,17 @@ def main() -> None:
         print(HELP)
         sys.exit(2)
     try:
+        _raise_terminations()
         _run(arguments)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        _stopped()
+    except KeyboardInterrupt as interrupt:
+        _stopped(interrupt)
     except SystemExit as end:
         if isinstance(end.__context__, KeyboardInterrupt):  # which Lightning makes an exit with 1
-            _stopped()
+            _stopped(end.__context__)
         raise
-    except (UserError, WorkError) as error:
-        _refuse(str(error), code=1 if isinstance(error, WorkError) else 2)
+    except BoundedError as error:
+        _refuse(str(error), code=error.exit_code)
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             sys.exit(0)
@@ -84,8 +91,8 @@ def main() -> None:
         if message is None:  # a fault of ours: whole, but for what a terminal would obey
             lines = traceback.format_exc().splitlines()
             print(*map(bounded, lines), sep="\n", file=sys.stderr)
-            sys.exit(1)
-        _refuse(message, code=1 if full else 2)
+            sys.exit(get_exit_code(error))
+        _refuse(message, code=(WorkError if full else UserError).exit_code)
 
 
 def _nobody_reads() -> bool:
@@ -128,15 +135,32 @@ def _run(arguments: list[str]) -> None:
     run_hydra()
 
 
-def _stopped() -> None:
+def _raise_terminations() -> None:
+    """Let the first SIGTERM raise `Termination` in this process; `timeout` sends two, and the
+    second must not disturb what the first ends. Lightning calls this handler after its own, which
+    by itself would only take a note."""
+    process, terminations = os.getpid(), list[int]()
+
+    def terminate(number: int, frame: object) -> None:
+        if os.getpid() != process:  # a fork, whose work is not ours to end in order
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        terminations.append(number)
+        if len(terminations) == 1:
+            raise Termination
+
+    signal.signal(signal.SIGTERM, terminate)
+
+
+def _stopped(interrupt: KeyboardInterrupt) -> None:
     print(
         "\nstopped; what was finished is kept, and the same command goes on from there",
         file=sys.stderr,
     )
-    sys.exit(130)
+    sys.exit(143 if isinstance(interrupt, Termination) else 130)
 
 
-def _refuse(message: str, *, code: int = 2) -> None:
+def _refuse(message: str, *, code: int) -> None:
     print(f"pessimal: {bounded(message)}", file=sys.stderr)
     sys.exit(code)
 

@@ -1,13 +1,15 @@
-"""The mistakes a user can make, one type each.
+"""The mistakes a user can make, one type each, and the other ends of a command.
 
 A message says what was given, what was expected and what to type next. The front door prints it in
-one piece and exits with 2; anything that is not a `UserError` is a failure at work (exit code 1).
+one piece and exits with the `exit_code` of its class: 1 a verdict, 2 the user's mistake, 3 an audit
+without its core checks, 4 work that could not be done.
 """
 
 import difflib
 import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 from pessimal.texts import readable
 
@@ -29,12 +31,17 @@ def bounded(message: str) -> str:
 class BoundedError(Exception):
     """An error whose message is `bounded`."""
 
+    exit_code: ClassVar[int] = 4
+    """The code that a command which raises it exits with."""
+
     def __str__(self) -> str:
         return bounded(super().__str__())
 
 
 class UserError(BoundedError):
     """A mistake the person at the keyboard can mend."""
+
+    exit_code = 2
 
 
 class ConfigError(UserError):
@@ -62,7 +69,26 @@ class MissingExtraError(UserError):
 
 
 class WorkError(BoundedError):
-    """Work that could not be finished for a reason outside the configuration; exit code 1."""
+    """Work that could not be finished for a reason outside the configuration."""
+
+
+class VerdictError(BoundedError):
+    """An audit or a strict check was done, and what it looked at fails."""
+
+    exit_code = 1
+
+
+class IncompleteError(BoundedError):
+    """An audit could not measure its core checks, and so says neither that they pass nor that they
+    fail."""
+
+    exit_code = 3
+
+
+def get_exit_code(error: Exception) -> int:
+    """The code that a command which raises it exits with; for a fault of ours, that of a
+    `WorkError`."""
+    return getattr(error, "exit_code", WorkError.exit_code)
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

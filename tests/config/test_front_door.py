@@ -1,19 +1,23 @@
 """The front door: what is typed, what is answered, what is refused, and that neither waits for
 torch."""
 
+import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import quick_hydra
 from pessimal.__main__ import HELP, main
 from pessimal.cli import run
 from pessimal.cli.arguments import split, with_task
 from pessimal.cli.help import completed, print_help
 from pessimal.config.schema import TASKS
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, IncompleteError, VerdictError, WorkError, get_exit_code
 
 ANSWERED = {
     "help": (["--help"], "pessimal VERB [KEY=VALUE …]"),
@@ -75,9 +79,9 @@ MISTAKES = [
     (["scan", "model.name=模型"], "goes in quotes of its own"),
     (["scan", "trainer.accelerator=gpuu"], "Did you mean 'gpu'?"),
     (["scan", "trainer.devices=0"], "trainer.devices=0"),
-    (["scan", "trainer.num_nodes=2"], "torchrun"),
+    (["scan", "plain-bpe-0", "trainer.num_nodes=2"], "torchrun"),
     (["scan", "paths.root=/dev/null/x"], "cannot be written to"),
-    (["scan", "paths.registry=/dev/null/x"], "cannot be written to"),
+    (["scan", "plain-bpe-0", "paths.registry=/dev/null/x"], "cannot be written to"),
     (["train", "model=auto", "model.path=a/b"], "no recipe"),
     (["check", "dtypes=[bfloat16]"], "dtypes=[float32,bfloat16]"),
     (["check", "trainer.devices=2"], "one device"),
@@ -87,7 +91,7 @@ MISTAKES = [
     (["import"], "format=eloeverything path="),
     (
         ["import", "format=elo", "path=x"],
-        "expected one of [eloeverything, factorial54, vocabulary, checkpoints]",
+        "expected one of [eloeverything, factorial54, vocabulary, checkpoints, pairs]",
     ),
     (["import", "format=eloeverything", "path=none.csv"], "no such file"),
     (["compare"], "Scan or import first"),
@@ -106,9 +110,16 @@ MISTAKES = [
 """Command lines, and what the refusal says."""
 
 RUN_ALL = """
-import contextlib, io, json, sys
+import contextlib, functools, gc, io, json, sys
+from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from pessimal.__main__ import main
+from pessimal.cli import run
+from quick_hydra import quicken
+quicken()
+gc.set_threshold(100_000)
+run.register = functools.cache(run.register)
+Hydra.get_mode = lambda *_, **__: None
 for line in json.loads(sys.stdin.read()):
     GlobalHydra.instance().clear()
     sys.argv[1:] = line
@@ -122,7 +133,7 @@ for line in json.loads(sys.stdin.read()):
     print(json.dumps([code, out.getvalue(), err.getvalue(), [m for m in heavy if m in sys.modules]]))
 """
 """One interpreter for all command lines: what one of them imported stays, so that the last line
-knows of all."""
+knows of all. As in `tests/conftest.py`, no line is composed twice."""
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +163,12 @@ def answers(tmp_path_factory) -> tuple[dict, dict]:
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")},
+        env=os.environ
+        | {
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(folder / "hub"),
+            "PYTHONPATH": os.pathsep.join([str(Path(quick_hydra.__file__).parent), *sys.path]),
+        },
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(lines)
@@ -255,12 +271,24 @@ def test_no_arguments_show_the_help_and_count_as_a_mistake(command):
         assert f"  {verb} " in out
 
 
+@pytest.mark.parametrize("verb", ["audit", "scan"])
+def test_a_verb_that_asks_one_reward_is_given_one(command, verb):
+    code, out, err = command(verb, "prompts=[greatest]")
+    assert (code, out) == (2, "")
+    assert f"pessimal {verb} org/name" in err
+
+
 @pytest.mark.parametrize("verb", TASKS)
 @pytest.mark.parametrize("by_lightning", [False, True])
-def test_ctrl_c_exits_with_130_in_every_verb(verb, by_lightning, monkeypatch, capsys):
+@pytest.mark.parametrize("code", [130, 143])
+def test_ctrl_c_exits_with_130_and_sigterm_with_143_in_every_verb(
+    verb, by_lightning, code, monkeypatch, capsys
+):
     def interrupted(config, **_):
         try:
-            raise KeyboardInterrupt
+            if code == 130:
+                raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGTERM)
         except KeyboardInterrupt:
             if by_lightning:  # which makes an exit with 1 of it
                 sys.exit(1)
@@ -268,10 +296,12 @@ def test_ctrl_c_exits_with_130_in_every_verb(verb, by_lightning, monkeypatch, ca
 
     monkeypatch.setattr(run, "run_hydra", lambda: run.dispatch(TASKS[verb]))
     monkeypatch.setattr(run, "dispatch", interrupted)
-    monkeypatch.setattr(sys, "argv", ["pessimal", verb])
+    monkeypatch.setattr(sys, "argv", ["pessimal", verb, "model=plain-bpe-0"])
+    handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == 130
+    signal.signal(signal.SIGTERM, handler)
+    assert ended.value.code == code
     assert "stopped" in capsys.readouterr().err
 
 
@@ -294,3 +324,51 @@ def test_help_explains_the_options_of_the_kind_that_is_named(model, own, other, 
     assert f"{option[own]}=" in said
     assert option[other] in said, "by its name"
     assert f"{option[other]}=" not in said
+
+
+@pytest.mark.parametrize(
+    ("failures", "code"),
+    [
+        ([WorkError("down"), VerdictError("fails"), RuntimeError("ours")], 1),
+        ([IncompleteError("core"), ConfigError("typo"), VerdictError("fails")], 2),
+        ([WorkError("down"), IncompleteError("core"), OSError(errno.ENOSPC, "full")], 3),
+        ([OSError(errno.ENOSPC, "full"), None, RuntimeError("ours")], 4),
+        ([None, None, None], 0),
+    ],
+)
+def test_a_sweep_does_all_its_jobs_and_exits_with_the_code_of_the_worst(
+    command, monkeypatch, failures, code
+):
+    rest = iter(failures)
+
+    def fail(config, **_):
+        if (failure := next(rest)) is not None:
+            raise failure
+
+    monkeypatch.setattr(run, "dispatch", fail)
+    ended, _, err = command("scan", "plain-bpe-0", "-m", "prompts=greatest,best,worst")
+    assert ended == code
+    assert next(rest, None) is None
+    assert "Traceback" not in err
+    last = err.rpartition("Error executing job with overrides: ")[2]
+    job = next((i for i, f in enumerate(failures) if f and get_exit_code(f) == code), None)
+    assert job is None or f"prompts={['greatest', 'best', 'worst'][job]}" in last
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (VerdictError("fails"), 1),
+        (ConfigError("typo"), 2),
+        (IncompleteError("core"), 3),
+        (WorkError("down"), 4),
+        (OSError(errno.ENOSPC, "full"), 4),
+        (ZeroDivisionError("ours"), 4),
+    ],
+)
+def test_each_end_has_a_code_of_its_own(command, monkeypatch, failure, code):
+    def fail(config, **_):
+        raise failure
+
+    monkeypatch.setattr(run, "dispatch", fail)
+    assert command("scan", "plain-bpe-0")[0] == code

@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards import wires
 from pessimal.rewards.endpoint import open_endpoint, read_answer
+from pessimal.rewards.server import Server
 from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
 from pessimal.rewards.wires import PATHS, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
@@ -414,6 +416,39 @@ def test_a_server_that_is_late_and_one_that_is_not_there(server):
     with pytest.raises(WorkError):
         reward(server, "vllm-classify", words=server.tokenizer).rewards(PAIRS[:1])
     server.url = there
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"])
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_server_that_drips_is_given_up_after_the_timeout(head, retries):
+    """A byte every 50 ms, of the headers or of the body, would take minutes."""
+    ended = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.sendall(head or b"HTTP/1.1 200 OK\r\nx-slow: ")
+            while not ended.wait(0.05):
+                connection.sendall(b"1")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connections.append(listening.accept()[0])
+                threading.Thread(target=drip, args=connections[-1:]).start()
+
+    connections: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server = Server(url, None, 0.5, retries, count=lambda: starts.append(time.monotonic()))
+        starts: list[float] = []
+        with pytest.raises(WorkError, match=r"endpoint\.timeout"):
+            server.post(url, {})
+        seconds = time.monotonic() - starts[-1]
+        ended.set()
+        listening.shutdown(socket.SHUT_RDWR)
+    assert len(connections) == len(starts) == 1 + retries
+    assert 0.4 < seconds < 1.5
 
 
 def test_a_refusal_is_tried_again_when_the_server_says(server):

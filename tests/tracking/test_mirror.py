@@ -23,12 +23,14 @@ def items(record) -> dict:
 
 
 def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(
-    task, recorded, monkeypatch
+    task, recorded, monkeypatch, tmp_path
 ):
     for variable in ("WANDB_NAME", "WANDB_JOB_TYPE", "WANDB_CONSOLE", "WANDB_DISABLE_GIT"):
         monkeypatch.delenv(variable, raising=False)
     with task(config={"code": {"commit": "c"}, "odd": "\ud800"}) as mirror:
         print("seen by the console")
+        (tmp_path / "index.html").write_text("<html><head></head>page</html>")
+        mirror.page("page", tmp_path / "index.html")
         for step in range(3):
             mirror.metrics({"train/step": step, "train/loss": 0.5 / (step + 1)})
         mirror.metrics({"search/evaluations": 7, "search/best": float("inf")})
@@ -46,6 +48,10 @@ def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(
     assert axes["search/*"] == "search/evaluations"
     assert {"scan/*", "tuning/*"} < set(axes)
     points = [items(point) for point in run["history"]]
+    parts = [(list(one.nested_key), one.value_json) for p in run["history"] for one in p.item]
+    [path] = [json.loads(value) for keys, value in parts if keys == ["page", "path"]]
+    [file] = tmp_path.glob(f"wandb/**/{path}")
+    assert file.read_bytes() == (tmp_path / "index.html").read_bytes(), "as it is"
     assert [p["train/loss"] for p in points if "train/loss" in p] == [0.5, 0.25, 0.5 / 3]
     assert points[-1]["search/best"] is None, "JSON has no infinity"
     times = [p["_timestamp"] for p in points]
@@ -99,9 +105,9 @@ def clock(monkeypatch):
     waits, in seconds."""
     waits = []
 
-    def within(seconds, call, *, what):
+    def call_within(seconds, call, *, task):
         waits.append(seconds)
-        raise TimeoutError(what)
+        raise TimeoutError(task)
 
     def begin_run(target, *, mode, patience, **about):
         waits.append(patience / 3)
@@ -110,7 +116,7 @@ def clock(monkeypatch):
         )
 
     monkeypatch.setattr(mirror_module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
-    for fake in (within, begin_run):
+    for fake in (call_within, begin_run):
         monkeypatch.setattr(mirror_module, fake.__name__, fake)
     monkeypatch.setattr(mirror_module, "release", lambda: None)
     monkeypatch.setattr(mirror_module, "STEPS", {})

@@ -365,7 +365,7 @@ def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(
     manifest = fake.world.storage[artifact.manifest]
     fake.world.storage[artifact.manifest] = manifest.replace(b"deep/scores.txt", b"deep/others.txt")
     code, out, err = command("push", *paths)
-    assert code == 1
+    assert code == 4
     assert out.startswith("mismatch")
     assert "deep/others.txt, deep/scores.txt" in out
     assert "score-table/m--greatest:v0" in err
@@ -513,5 +513,5 @@ def test_what_one_pushes_another_compares(fake, command, tmp_path):
     assert agreement["kendall"].tolist() == pytest.approx([1.0, 1.0])
     fake.stop()
     code, _, err = command(*compare, "source=wandb")
-    assert code == 1
+    assert code == 4
     assert "Traceback" not in err

@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,51 @@ def test_scan_killed_before_any_change_to_the_disk_goes_on_to_the_same_bytes(
         assert set(shards_stored(Path(life["folder"])).values()) == {1}, "nothing is stored twice"
 
 
+def children(process: int) -> set[int]:
+    """Ids of the processes that a process has started and that run, at any depth."""
+    listed = Path(f"/proc/{process}/task").glob("*/children")
+    started = {int(child) for file in listed for child in file.read_text().split()}
+    return started.union(*map(children, started))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more", [["tracking=offline"], ["tracking=off", "trainer.devices=2", "trainer.strategy=ddp"]]
+)
+@pytest.mark.parametrize("signals", [1, 2])  # `timeout` sends two
+def test_scan_that_is_terminated_ends_with_its_children_and_goes_on(
+    checkpoint, tmp_path, more, signals
+):
+    arguments = command_line(checkpoint, "prompts=greatest", "states=false", *more, batch_size=1)
+    line = [sys.executable, "-m", "pessimal", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "WANDB_SILENT": "true"}
+    scan = subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    until(lambda: list(tmp_path.glob("runs/cache/scans/**/batch-0*")), scan)
+    started = children(scan.pid)
+    assert started
+    for _ in range(signals):
+        scan.terminate()
+    _, text = scan.communicate(timeout=30)
+    assert scan.returncode == 143
+    assert "the same command goes on from there" in text
+    assert "Traceback" not in text
+    until(lambda: not any(Path(f"/proc/{child}").exists() for child in started))
+    shards = [*tmp_path.glob("runs/cache/scans/**/batch-0*")]
+    assert shards, "what was finished is kept"
+    again = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    published(tmp_path, "lettered--greatest")
+
+
+def until(holds: Callable[[], object], process: subprocess.Popen | None = None) -> None:
+    """Wait until something holds, for a minute at most and while a process lives."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
 def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_path):
     arguments = [
         *command_line(checkpoint, "prompts=greatest", "tracking=off", batch_size=256),
@@ -95,7 +142,7 @@ def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_pat
         patch.setattr(Scanner, "scan", while_another_scans)
         command(*arguments)
     code, _, text = held[0]
-    assert code == 1
+    assert code == 4
     assert "another command is scanning lettered on greatest" in text
     assert "Traceback" not in text
     assert command(*arguments)[0] == 0, "when the other has ended, it is free"

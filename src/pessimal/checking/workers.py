@@ -14,10 +14,11 @@ import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from pathlib import Path
 
 Answer = float | str
 """The reward, or what happened instead: `raises …`, `not finite …`."""
@@ -47,9 +48,16 @@ class _Worker:
     deadline: float = 0.0
 
     def end(self) -> None:
-        """End the process and what it has started."""
+        """End the process and what it has started, in sessions of their own too. Of a process that
+        is dead already only those of its own session are left to be seen."""
+        worker = self.process.pid or 0
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGSTOP)  # so that it starts no more of them
+        for child in _descendants(worker):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid or 0, signal.SIGKILL)
+            os.killpg(worker, signal.SIGKILL)
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -57,7 +65,7 @@ class _Worker:
 
 def answered(
     function: Answers, jobs: Sequence[Job], *, workers: int, seconds: float, memory: int
-) -> Iterator[tuple[Job, list[Answer]]]:
+) -> Generator[tuple[Job, list[Answer]]]:
     """Each job with an answer a string, as they come. A job that ends its process or takes too long
     is halved until one string is left, whose answer is `hangs` or `crashes`. What is not asked has
     NaN.
@@ -105,6 +113,15 @@ def answered(
             worker.end()
 
 
+def _descendants(process: int) -> set[int]:
+    """Processes that a process has started, at any depth."""
+    children = set[int]()
+    with contextlib.suppress(OSError):  # it ends meanwhile
+        for file in Path(f"/proc/{process}/task").glob("*/children"):
+            children |= set(map(int, file.read_text().split()))
+    return children.union(*map(_descendants, children))
+
+
 def _received(worker: _Worker) -> list[Answer] | str:
     try:
         return worker.pipe.recv()
@@ -133,7 +150,9 @@ def _work(function: Answers, pipe: Connection, other: Connection, memory: int) -
     os.setsid()
     other.close()
     # Where the parent is killed, a call that hangs would run on.
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(1, signal.SIGKILL)
+    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: children of its children stay below it
     me, nowhere = os.getpid(), os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

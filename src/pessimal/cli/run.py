@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
@@ -18,16 +19,30 @@ from pessimal.config.compose import build, register
 from pessimal.config.messages import disk_full_message, missing_extra_message
 from pessimal.config.schema import ExplainConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.shared import check_writable
-from pessimal.errors import ConfigError, UserError, WorkError, require
+from pessimal.errors import (
+    BoundedError,
+    ConfigError,
+    IncompleteError,
+    UserError,
+    VerdictError,
+    WorkError,
+    get_exit_code,
+    require,
+)
 from pessimal.progress import working
 from pessimal.rewards.spec import Kind
+
+WORST_FIRST = [error.exit_code for error in (UserError, VerdictError, IncompleteError, WorkError)]
+"""Exit codes of a sweep's jobs, in the order in which one of them is the sweep's."""
 
 
 def run_hydra() -> None:
     """Let Hydra do what `sys.argv` says: run one job or a sweep of them, or print what it is asked
     to.
 
-    Raises the UserError or WorkError of the job, or Hydra's own of the composition.
+    Raises the error of the job, or Hydra's own of the composition; of the jobs of a sweep the
+    first with the worst exit code, once all are done. Of jobs in processes of their own (joblib,
+    submitit) Hydra raises the first that failed.
     """
     if not CONF.is_dir():
         raise ConfigError(f"the configuration folder {CONF} is missing: install pessimal again")
@@ -39,7 +54,7 @@ def run_hydra() -> None:
         # Hydra writes there before we check anything.
         if argument.startswith("paths.root=") and LOOKS not in sys.argv:
             check_writable("paths.root", argument.split("=", 1)[1])
-    mistakes: list[UserError | WorkError] = []
+    failures: list[tuple[list[str], Exception]] = []
 
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
     def job(config: DictConfig) -> object:
@@ -47,18 +62,41 @@ def run_hydra() -> None:
         if sweep:
             _quiet_console()
         try:
-            return dispatch(build(config), sweep=sweep)
-        except (UserError, WorkError, OSError, ModuleNotFoundError) as error:
+            task = build(config)
+            check_reward(task.task, [*HydraConfig.get().overrides.task])
+            return dispatch(task, sweep=sweep)
+        except Exception as error:
             full, missing = disk_full_message(error), missing_extra_message(error)
-            known = WorkError(full) if full else ConfigError(missing) if missing else error
-            if sweep or not isinstance(known, UserError | WorkError):
-                raise known from error  # of a sweep, Hydra then says which job it was
-            mistakes.append(known)
+            failure = WorkError(full) if full else ConfigError(missing) if missing else error
+            failures.append((list(HydraConfig.get().overrides.task), failure))
+            if sweep or not isinstance(failure, BoundedError):
+                raise failure from error  # of a sweep, Hydra then says which job it was
             return None
 
-    job()
-    if mistakes:
-        raise mistakes[0]
+    try:
+        job()
+    except Exception as error:
+        overrides, worst = min(failures, key=_rank, default=([], error))
+        if get_exit_code(worst) == get_exit_code(error):
+            raise
+        print(f"Error executing job with overrides: {overrides}", file=sys.stderr)  # as Hydra does
+        raise worst from error
+    if failures:
+        raise failures[0][1]
+
+
+def _rank(failure: tuple[list[str], Exception]) -> int:
+    return WORST_FIRST.index(get_exit_code(failure[1]))
+
+
+def check_reward(verb: str, overrides: Sequence[str]) -> None:
+    """ConfigError where a verb that asks one reward is given none: the default is for composing."""
+    naming = ("model", "experiment=", "hparams_search=")
+    if verb in ("audit", "scan") and not any(o.lstrip("+~").startswith(naming) for o in overrides):
+        raise ConfigError(
+            f"{verb} needs a reward: a Hub repository, a folder, FILE.py:FUNCTION, http://… or a "
+            f"name of conf/model. Type for example: pessimal {verb} org/name"
+        )
 
 
 def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:

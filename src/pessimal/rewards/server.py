@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event, Lock, Semaphore
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
+from pessimal.deadline import call_within
 from pessimal.errors import ConfigError, ModelError, WorkError
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Server:
     api_key_variable: str | None
     """Environment variable that holds the key; a server on this machine needs none."""
     timeout: float
-    """Seconds that it may be silent in one request."""
+    """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
+    has as many."""
     retries: int
     """How often a failed request is repeated."""
     names: OptionNames = field(default_factory=OptionNames)
@@ -213,7 +215,21 @@ class Server:
 
     @cached_property
     def _client(self) -> "openai.OpenAI":
+        import httpx2
         import openai
+
+        seconds = self.timeout
+
+        class Client(openai.DefaultHttpxClient):
+            """Its own limits are of each read, so that a server that drips would never be given
+            up."""
+
+            def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+                try:
+                    call = partial(super().send, request, **options)
+                    return call_within(seconds, call, task="a request")
+                except TimeoutError as error:
+                    raise httpx2.ReadTimeout(str(error), request=request) from error
 
         transport = {"transport": self.network} if self.network else {}
         return openai.OpenAI(
@@ -222,7 +238,7 @@ class Server:
             base_url=self.address,
             max_retries=self.retries,
             timeout=self.timeout,
-            http_client=openai.DefaultHttpxClient(
+            http_client=Client(
                 event_hooks={"request": [lambda request: self.count()]}, **transport
             ),
         )

@@ -261,7 +261,8 @@ class EndpointSpec:
     concurrency: int = 8
     """Most requests at once."""
     timeout: float = 60.0
-    """Seconds that the server may be silent in one request."""
+    """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
+    has as many."""
     retries: int = 5
     """How often a failed request is repeated, with growing waits."""
     price: float | None = None

@@ -10,13 +10,12 @@ import json
 import math
 import os
 import secrets
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pessimal.deadline import call_within
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.registry import MANIFEST, Manifest
@@ -62,27 +61,6 @@ def settle(folder: Path) -> None:
     os.environ.setdefault("WANDB_SILENT", "true")
     # Else W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-
-
-def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
-    """What `call` returns or raises; TimeoutError naming `what` where that takes longer than
-    `seconds`.
-
-    The client has calls without any limit of time. What does not come back in time goes on in a
-    thread that dies with this process.
-    """
-    future: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True, name=f"wandb {what}").start()
-    if not wait([future], max(seconds, 0.01)).done:
-        raise TimeoutError(f"{what} took longer than {seconds:.0f} seconds")
-    return future.result()
 
 
 def clean(value: Any) -> Any:
@@ -143,7 +121,7 @@ def release(seconds: float = 2.0) -> None:
     import wandb
 
     with contextlib.suppress(Exception, SystemExit):
-        within(seconds, wandb.teardown, what="ending the client")
+        call_within(seconds, wandb.teardown, task="ending the client")
 
 
 def begin_run(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pessimal.deadline import call_within
 from pessimal.tracking.client import (
     PATIENCE,
     Target,
@@ -26,7 +27,6 @@ from pessimal.tracking.client import (
     log_artifact,
     mirrored_reference,
     release,
-    within,
 )
 from pessimal.tracking.registry import Manifest, Registry
 
@@ -76,7 +76,7 @@ class Mirror:
             return
         begin = time.monotonic()
         try:
-            within(self.patience, lambda: call(run), what="the W&B client")
+            call_within(self.patience, lambda: call(run), task="the W&B client")
         except Exception as error:
             if not self._failed:
                 log.warning(
@@ -122,6 +122,16 @@ class Mirror:
             import wandb
 
             run.log({name: wandb.Image(str(path), caption=clean(caption))}, commit=False)
+
+        self.send(call)
+
+    def page(self, name: str, path: Path) -> None:
+        """A page of HTML, which the run shows as it is."""
+
+        def call(run: "wandb.Run") -> None:
+            import wandb
+
+            run.log({name: wandb.Html(str(path), inject=False)})
 
         self.send(call)
 
@@ -250,7 +260,7 @@ def _finish(
     sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
     for seconds, call, what in [*sent, (reserve + 1, end, "finishing the run")]:
         try:
-            within(seconds, call, what=what)
+            call_within(seconds, call, task=what)
         except Exception as error:
             failed.append(error)
     if failed:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pessimal.deadline import call_within
 from pessimal.errors import InputError, WorkError
 from pessimal.tracking.client import (
     Target,
@@ -31,7 +32,6 @@ from pessimal.tracking.client import (
     mirrored_reference,
     recorded_runs,
     settle,
-    within,
 )
 from pessimal.tracking.registry import CONFIG, Manifest, Registry
 
@@ -101,7 +101,7 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     deadline = time.monotonic() + PATIENCE + 10 * len(published) + size / 100_000
 
     def in_time(call: Callable[[], T], what: str) -> T:
-        return within(deadline - time.monotonic(), call, what=what)
+        return call_within(deadline - time.monotonic(), call, task=what)
 
     def ask(some: Sequence[Published]) -> dict[str, str]:
         return {m.reference: verdict(api, folder, m, path=path) for folder, m in some}

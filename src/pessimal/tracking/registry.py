@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from pessimal.errors import InputError
 from pessimal.tables.files import naming, sha256_of
+from pessimal.texts import safe_name
 from pessimal.tracking.checkout import Checkout, checkout
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ CONFIG = "run_config.json"
 """The configuration of the run; not config.json, which a checkpoint has already."""
 STAGING = ".staging-"
 _LOCK = ".lock"
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CHECKSUM = ',\n  "checksum": "'
 
 
@@ -112,18 +111,6 @@ def parse_manifest(file: Path) -> Manifest:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def safe_name(name: str) -> str:
-    """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B
-    allows.
-
-    Where more than slashes and spaces were replaced, six digits of a digest keep different names
-    apart.
-    """
-    safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
-    plain = safe == name.replace("/", "_").replace(" ", "_")
-    return safe if plain else f"{safe}-{_sha256(name)[:6]}"
 
 
 def figures(summary: Mapping[str, Any]) -> dict[str, Any]:

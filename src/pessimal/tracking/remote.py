@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pessimal.deadline import call_within
 from pessimal.errors import InputError
 from pessimal.tables.files import sha256_of
-from pessimal.tracking.client import PATIENCE, connected, mirrored_name, settle, within
+from pessimal.texts import safe_name
+from pessimal.tracking.client import PATIENCE, connected, mirrored_name, settle
 from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import MANIFEST, Manifest, Registry, parse_manifest, safe_name
+from pessimal.tracking.registry import MANIFEST, Manifest, Registry, parse_manifest
 
 if TYPE_CHECKING:
     import wandb
@@ -39,7 +41,7 @@ def fetch_score_tables(
     settle(into.root.parent / "wandb")
     with connected() as api:
         path = f"{entity or api.default_entity}/{project}"
-        tables = within(PATIENCE * 5, lambda: _tables_at(api, path), what="listing the tables")
+        tables = call_within(PATIENCE * 5, lambda: _tables_at(api, path), task="listing the tables")
         about = [(a, a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
         wanted = [
             a for a, m, p in about if (not models or m in models) and (not prompts or p in prompts)
@@ -68,10 +70,10 @@ def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, 
     into.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into.root) as place:
         raw = Path(place) / "raw"
-        within(
+        call_within(
             PATIENCE + artifact.size / _SLOWEST,
             lambda: artifact.download(root=str(raw), skip_cache=True),
-            what=f"downloading {artifact.name}",
+            task=f"downloading {artifact.name}",
         )
         try:
             manifest = parse_manifest(raw / MANIFEST)

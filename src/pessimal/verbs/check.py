@@ -12,7 +12,7 @@ from rich.text import Text
 from pessimal.checking import Check, CheckPlan, Conformance, check
 from pessimal.checking.results import conformance_results, counts_of
 from pessimal.config.schema import CheckConfig
-from pessimal.errors import WorkError
+from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
 from pessimal.rewards.base import require_network
 from pessimal.scoring.trainer import begin_process, make_trainer
@@ -32,7 +32,8 @@ FILE_WIDTH = 100
 def run(config: CheckConfig) -> None:
     """Ask everything, publish a `conformance` artifact, print the table.
 
-    Raises WorkError where a check fails and `strict` is on; the artifact is published all the same.
+    Raises VerdictError where a check fails and `strict` is on; the artifact is published all the
+    same.
     With `url` it is a server that is checked (`check_served`), with `loop` a trainer's loop
     (`check_loop`).
     """
@@ -73,7 +74,7 @@ def run(config: CheckConfig) -> None:
     print_path(folder)
     if found.failed and config.strict:
         names = ", ".join(check.check for check in found.failed)
-        raise WorkError(
+        raise VerdictError(
             f"{len(found.failed)} of the checks of {model.name} failed: {names}. The table above "
             f"says what that means (kept in {folder}); without strict=true the exit code is 0"
         )

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from pessimal.catalogue import is_named
 from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
 from pessimal.config.schema import CheckConfig
-from pessimal.errors import WorkError
+from pessimal.errors import VerdictError
 from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
@@ -30,7 +30,8 @@ TOKENIZER = ("*.json", "*.txt", "*.model", "*.jinja")
 def run(config: CheckConfig) -> None:
     """Compare, publish a `conformance` artifact, print what differs.
 
-    Raises WorkError where anything does and `strict` is on; the artifact is published all the same.
+    Raises VerdictError where anything does and `strict` is on; the artifact is published all the
+    same.
     """
     found, model = looped(config)
     assert config.loop is not None
@@ -50,7 +51,7 @@ def run(config: CheckConfig) -> None:
         show(found, title=results[0].headline)
     print_path(published)
     if config.strict and found.different:
-        raise WorkError(
+        raise VerdictError(
             f"{model.name} reads something else in {len(found.different)} conversations: "
             f"{', '.join(found.counts)} (kept in {published}); without strict=true the exit code "
             "is 0"

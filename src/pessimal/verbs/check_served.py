@@ -11,7 +11,7 @@ from pessimal.checking.served import Diagnosis, diagnose
 from pessimal.checking.served_checks import checks_of
 from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
-from pessimal.errors import WorkError
+from pessimal.errors import VerdictError
 from pessimal.progress import Counter, SafeConsole, counted, quiet_libraries
 from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.frame import messages_of
@@ -29,7 +29,7 @@ STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
 def run(config: CheckConfig) -> None:
     """Ask the server, publish a `conformance` artifact, print the diagnosis.
 
-    Raises WorkError where the model is not served right and `strict` is on; the artifact is
+    Raises VerdictError where the model is not served right and `strict` is on; the artifact is
     published all the same.
     """
     found, model, wire = served(config)
@@ -50,7 +50,7 @@ def run(config: CheckConfig) -> None:
     print_path(folder)
     if config.strict and not found.harmless:
         names = ", ".join(part.fault for part in found.faults)
-        raise WorkError(
+        raise VerdictError(
             f"{model.name} is not served right: {names} (kept in {folder}); without strict=true "
             "the exit code is 0"
         )

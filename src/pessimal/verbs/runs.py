@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from pessimal.config.schema import RunsAction, RunsConfig, RunsFormat
-from pessimal.errors import InputError, WorkError, did_you_mean
+from pessimal.errors import InputError, VerdictError, did_you_mean
 from pessimal.tracking.integrity import damages
 from pessimal.tracking.registry import Manifest, Registry, figures
 from pessimal.verbs.printing import (
@@ -46,7 +46,7 @@ def run(config: RunsConfig) -> None:
     Raises:
         InputError: there is no registry, or nothing of a name, type, model, prompt, figure or table
             that is asked for.
-        WorkError: `verify` found damage.
+        VerdictError: `verify` found damage.
     """
     registry = Registry(Path(config.paths.registry))
     if not registry.root.is_dir():
@@ -246,7 +246,7 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
         lines = [f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in found]
         write_out("\n".join(lines))
     if found:
-        raise WorkError(
+        raise VerdictError(
             f"{checked} were checked: {len(found)} things are not as they were published (listed "
             "above)"
         )
