@@ -22,7 +22,6 @@ from pessimal.tuning.study import database
 
 SOON = 60
 """Seconds, on a machine with other work; alone each takes less than half."""
-ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 ESCAPES = "\x1b[31mred\x1b]0;title\x07"
 
 
@@ -61,10 +60,7 @@ def with_template(folder: Path, template: str) -> Path:
 
 
 @pytest.mark.slow
-def test_a_template_that_loops_and_one_that_raises_escapes(changed, tmp_path):
-    code, said = typed(*scan(with_template(changed, ENDLESS)), folder=tmp_path)
-    assert code == 2
-    assert "did not end within" in said
+def test_a_template_that_raises_escapes(changed, tmp_path):
     raising = "{{ raise_exception('" + ESCAPES + "x' * 9000) }}"
     code, said = typed(*scan(with_template(changed, raising)), folder=tmp_path)
     assert code == 2

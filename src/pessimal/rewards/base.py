@@ -65,6 +65,17 @@ class Reward(ABC):
         return None
 
     @property
+    def core_checks(self) -> tuple[str, ...]:
+        """Checks without which an audit of it is incomplete."""
+        return ("prefers", "one_word", "additions")
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether `digests` cover all that its rewards depend on, so that a result may be shown
+        again."""
+        return True
+
+    @property
     def digests(self) -> dict[str, str]:
         """What pins its rewards down, apart from precision and prompt, by the names of the fields
         of `ModelProvenance`."""
@@ -86,6 +97,11 @@ class NetworkReward(Reward):
     """Its terms; mostly one, of weight 1."""
     outputs: tuple[tuple[str, int | None], ...] = field(default=(), kw_only=True)
     """Name and number of each output, where every one is scanned (model.output=all)."""
+
+    @property
+    def core_checks(self) -> tuple[str, ...]:
+        """Checks without which an audit of it is incomplete."""
+        return ("read", *super().core_checks)
 
     @property
     def revision(self) -> str | None:

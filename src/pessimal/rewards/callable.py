@@ -8,7 +8,6 @@ import functools
 import hashlib
 import importlib.util
 import inspect
-import json
 import logging
 import pkgutil
 import sys
@@ -35,6 +34,7 @@ from pessimal.rewards.shapes import (
     rewards_of,
     shape_of,
 )
+from pessimal.rewards.sources import Sources, sources_of
 from pessimal.rewards.spec import Kind, ModelSpec, Shape
 from pessimal.rewards.tasks import Task, read_tasks
 from pessimal.tables import ModelDescription
@@ -59,6 +59,20 @@ class CallableReward(TextReward):
     shape: Shape
     tasks: Mapping[Conversation, Task]
     """By what they ask."""
+    pinned: bool
+    """Whether the digest covers the user's code (`sources_of`)."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the digest covers all that decides a reward: only then may a result be shown
+        again in place of another call. Never of a function that was given in memory."""
+        return self.pinned
+
+    @property
+    def core_checks(self) -> tuple[str, ...]:
+        """Checks without which an audit of it is incomplete; a grader has tasks."""
+        graded = ("grader_calls", "grader_pays", "grader_misses")
+        return graded if self.tasks else super().core_checks
 
     def rewards(
         self,
@@ -130,8 +144,10 @@ def open_callable(
             f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION, or module.function of an "
             "installed module; arguments are +model.callable.NAME=VALUE"
         ) from error
-    held = Path(file).expanduser().read_bytes() if file else b""
-    return _reward(spec, function, target, arguments, tokenizer, held=held)
+    module = sys.modules.get(getattr(target, "__module__", None) or "")
+    own = Path(file or getattr(module, "__file__", None) or "").expanduser()
+    sources = sources_of(own.resolve()) if own.suffix == ".py" else None
+    return _reward(spec, function, target, arguments, tokenizer, sources)
 
 
 def wrap_callable(
@@ -219,8 +235,7 @@ def _reward(
     target: Any,
     arguments: Mapping[str, Any],
     tokenizer: "PreTrainedTokenizerBase | None",
-    *,
-    held: bytes = b"",
+    sources: Sources | None = None,
 ) -> CallableReward:
     if not callable(function) and callable(getattr(function, "score", None)):
         function = function.score
@@ -242,8 +257,8 @@ def _reward(
     log.info("%s is called as model.shape=%s: %s", spec.name, shape.value, HOW[shape])
     tasks = () if spec.tasks is None else read_tasks(spec.tasks)
     decides = [arguments, shape.value, spec.messages, spec.chat, [task.digest for task in tasks]]
-    settings = json.dumps(decides, sort_keys=True, default=_type_name)
-    source = f"{_source(target)}\n{settings}".encode() + held
+    settings = _text_of(decides)
+    source = f"{_source(target)}\n{settings}\n{sources and sources.digest}".encode()
     return CallableReward(
         spec=spec,
         weights_digest=hashlib.sha256(source).hexdigest(),
@@ -252,6 +267,7 @@ def _reward(
         function=function,
         shape=shape,
         tasks={task.turns: task for task in tasks},
+        pinned=sources is not None and sources.is_pinned,
     )
 
 
@@ -293,10 +309,17 @@ def _source(target: Any) -> str:
     if not is_code:
         held = getattr(target, "__dict__", {})
     plain = {name: value for name, value in held.items() if isinstance(value, _PLAIN)}
-    return f"{source}\n{json.dumps(plain, sort_keys=True, default=_type_name)}"
+    return f"{source}\n{_text_of(plain)}"
 
 
-def _type_name(value: Any) -> str:
-    """A value that JSON has no form for, without the address in memory that differs from run to
-    run."""
+def _text_of(value: Any) -> str:
+    """A value as text: the same for equal plain values, and without the addresses in memory of
+    others, which differ from run to run."""
+    if isinstance(value, dict):
+        pairs = sorted((_text_of(key), _text_of(one)) for key, one in value.items())
+        return f"{{{', '.join(map(': '.join, pairs))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text_of, value))}]"
+    if isinstance(value, _PLAIN):
+        return repr(value)
     return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -111,6 +111,12 @@ class EndpointReward(TextReward):
     """Conversations a request."""
     answers: AnswerShare = field(default_factory=AnswerShare)
     """Of a judge; else of no question."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """False: a server may give other rewards at any time."""
+        return False
+
     timed: dict[Conversation, float] = field(default_factory=dict)
     """Rewards of the batch that was timed, until they are asked for."""
 

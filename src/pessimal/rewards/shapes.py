@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import math
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -509,6 +510,9 @@ def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop
+
+
+os.register_at_fork(after_in_child=_loop.cache_clear)  # whose thread a child does not have
 
 
 def _is_task(function: Any) -> bool:

@@ -27,6 +27,11 @@ class SumReward(Reward):
 
     terms: tuple[tuple[float, Reward], ...]
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the digests of every term cover all that its rewards depend on."""
+        return all(reward.is_pinned for _, reward in self.terms)
+
 
 def sum_of(
     terms: Sequence[tuple[float, Reward]],
