@@ -4,6 +4,7 @@ and sentences.
 Knows characters; knows nothing of fonts or figures.
 """
 
+import hashlib
 import math
 import re
 import unicodedata
@@ -24,6 +25,21 @@ _ABBREVIATION = re.compile(
 )
 # 'vitamin C.' and 'in 12.' end a sentence all the same.
 _CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def safe_name(name: str) -> str:
+    """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B
+    allows.
+
+    Where more than slashes and spaces were replaced, six digits of a digest keep different names
+    apart.
+    """
+    safe = _UNSAFE.sub("_", name).strip("._") or "unnamed"
+    plain = safe == name.replace("/", "_").replace(" ", "_")
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return safe if plain else f"{safe}-{digest[:6]}"
 
 
 def duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ import torch
 
 from pessimal.conversation import Conversation
 from pessimal.errors import ModelError
+from pessimal.progress import Counter
 from pessimal.rewards.base import Conversations, NetworkReward, Report, Reward, TextReward
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Encoded
@@ -31,6 +33,7 @@ from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
 from pessimal.scoring.sequence import FullSequence
 from pessimal.scoring.trust import SAMPLE, Trust, largest_difference, nearest, numerical_noise
+from pessimal.texts import safe_name
 
 log = logging.getLogger(__name__)
 
@@ -388,6 +391,34 @@ class KeptRewards:
             self._stored |= dict(zip(names, rewards.tolist(), strict=True))
             self.n_scored += len(names)
         return np.array([self._stored[key] for key in keys], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Scorers:
+    """Makes what scores a model's texts, on one device; rewards are kept on disk as they come where
+    a folder is given."""
+
+    texts: Sequence[Conversation]
+    """Conversations to check a scorer on; the first are taken."""
+    device: torch.device
+    batch_size: int | None
+    folder: Path | None
+    counter: Counter
+
+    def make_scorer(self, model: Reward, *, sample: int = 4) -> tuple[TextScorer, KeptRewards]:
+        """The scorer of a model, checked on a sample of conversations; and the same with what it
+        gives kept."""
+        scorer = text_scorer(
+            model,
+            self.texts[:sample],
+            device=self.device,
+            batch_size=self.batch_size,
+            kept=self.folder,
+        )
+        scored_by = [of_model(model), scorer.path, scorer.device.type]
+        name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
+        file = self.folder and self.folder / f"{safe_name(model.name)}-{name}.jsonl"
+        return scorer, KeptRewards(scorer, file, self.counter.advance)
 
 
 def _key(conversation: Conversation) -> str:

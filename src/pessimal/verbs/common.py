@@ -15,6 +15,7 @@ from pessimal.config.plain import asked, config_hash, plain
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
 from pessimal.progress import working
 from pessimal.rewards.spec import Kind
+from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
 from pessimal.tracking.client import Target
@@ -22,6 +23,8 @@ from pessimal.tracking.mirror import Mirror, open_mirror
 from pessimal.tracking.registry import Manifest, Registry
 
 if TYPE_CHECKING:
+    import torch
+
     from pessimal.rewards.base import Reward
 
 log = logging.getLogger(__name__)
@@ -80,6 +83,19 @@ def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
     hydra = HydraConfig.get()
     overrides = [o for o in hydra.overrides.task if not o.lstrip("+~").startswith(_NOT_ASKED)]
     return f"{config.task} {Path(hydra.sweep.dir).name.removeprefix('multirun_')}", overrides
+
+
+def device_of(trainer: TrainerSpec, cache: str) -> "torch.device":
+    """Where a model runs. On a CPU without Lightning, whose import takes longer than one pair."""
+    import torch
+
+    if trainer.accelerator != "cpu":
+        from pessimal.scoring.trainer import begin_process, make_trainer
+
+        begin_process(trainer)
+        return make_trainer(trainer, root=cache).strategy.root_device
+    torch.set_num_threads(trainer.threads or torch.get_num_threads())
+    return torch.device("cpu")
 
 
 def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[str, str]]:

@@ -33,8 +33,13 @@ ONE = {"models": "model", "tables": "table", "searches": "search", "explanations
 
 
 def run(config: CompareConfig) -> None:
-    """Compare the tables, or the explanations, that the configuration names; publish a `comparison`
-    artifact."""
+    """Compare the tables, explanations, searches or pairs of answers that the configuration names;
+    publish a `comparison` artifact."""
+    if isinstance(config.pairs, str):
+        from pessimal.verbs.compare_pairs import compare_pairs  # torch
+
+        compare_pairs(config)
+        return
     registry = registry_of(config)
     files: dict[str, str] = {}
     skipped: dict[str, str] = {}

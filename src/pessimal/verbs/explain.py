@@ -1,16 +1,13 @@
 """`pessimal explain`: which changes of a response flip a model's preference, and along which
 attributes."""
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import torch
 from rich.text import Text
 
 from pessimal.catalogue import is_named
@@ -40,17 +37,16 @@ from pessimal.explaining.results import (
     pair_results,
     smallest_edits,
 )
-from pessimal.progress import Counter, counted, quiet_libraries
+from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import ModelSpec
-from pessimal.scoring.texts import KeptRewards, TextScorer, text_scorer
+from pessimal.scoring.texts import Scorers
 from pessimal.tables.result import Result
 from pessimal.texts import significant
-from pessimal.tracking.registry import safe_name
 from pessimal.training.obtain import fetch, opened
-from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.common import device_of, model_inputs, registry_of, tracked
 from pessimal.verbs.printing import table_text, write_out
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
@@ -144,7 +140,11 @@ def run(config: ExplainConfig) -> None:
         # 3. The edits, their rewards, and what follows from them.
         with counted(provenance.name, unit="responses", bar=config.progress) as counter:
             scorers = Scorers(
-                comparisons, _device(config), config.batch_size, cache / "rewards", counter
+                [c.conversation(text) for c in comparisons[:16] for text in c.responses],
+                device_of(config.trainer, config.paths.cache),
+                config.batch_size,
+                cache / "rewards",
+                counter,
             )
             explained = _explained(
                 config, scorers, model, language, comparisons, attributes, perturber, judge
@@ -231,33 +231,6 @@ def _requests(
     return requests
 
 
-@dataclass(frozen=True)
-class Scorers:
-    """Makes what scores a model's texts, on one device; rewards are kept on disk as they come."""
-
-    comparisons: Sequence[Comparison]
-    device: torch.device
-    batch_size: int | None
-    folder: Path
-    counter: Counter
-
-    def of(self, model: Reward, *, sample: int = 4) -> tuple[TextScorer, KeptRewards]:
-        """The scorer of a model, checked on a sample of responses; and the same with what it gives
-        kept."""
-        texts = [c.conversation(text) for c in self.comparisons[:16] for text in c.responses]
-        scorer = text_scorer(
-            model,
-            texts[:sample],
-            device=self.device,
-            batch_size=self.batch_size,
-            kept=self.folder,
-        )
-        scored_by = [of_model(model), scorer.path, scorer.device.type]
-        name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
-        file = self.folder / f"{safe_name(model.name)}-{name}.jsonl"
-        return scorer, KeptRewards(scorer, file, self.counter.advance)
-
-
 def _explained(
     config: ExplainConfig,
     scorers: Scorers,
@@ -269,7 +242,7 @@ def _explained(
     judge: Judge | None,
 ) -> Explained:
     """What changes of the responses do to this model's preferences."""
-    texts, scorer = scorers.of(model, sample=32)
+    texts, scorer = scorers.make_scorer(model, sample=32)
     # A margin is a difference of two rewards.
     tie = 2 * texts.noise if config.tie is None else config.tie
 
@@ -290,11 +263,11 @@ def _explained(
     else:
         fluency = None
         if language is not None:
-            _, likelihoods = scorers.of(language)
+            _, likelihoods = scorers.make_scorer(language)
             encode = require_network(language, "fluency").parts[0].conversations.encode
             fluency = partial(perplexities, likelihoods, encode)
         if isinstance(judge, LikelihoodJudge):
-            _, judge.scorer = scorers.of(judge.model)
+            _, judge.scorer = scorers.make_scorer(judge.model)
         explained = explain(
             scorer,
             comparisons,
@@ -327,17 +300,6 @@ def _explained(
         **{name: value for name, value in description.items() if not isinstance(value, dict)},
     }
     return replace(explained, provenance=row)
-
-
-def _device(config: ExplainConfig) -> torch.device:
-    """Where the model runs. On a CPU without Lightning, whose import takes longer than one pair."""
-    if config.trainer.accelerator != "cpu":
-        from pessimal.scoring.trainer import begin_process, make_trainer
-
-        begin_process(config.trainer)
-        return make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    torch.set_num_threads(config.trainer.threads or torch.get_num_threads())
-    return torch.device("cpu")
 
 
 def _files(

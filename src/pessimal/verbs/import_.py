@@ -8,6 +8,7 @@ from pathlib import Path
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
+from pessimal.explaining.comparison import SUFFIXES
 from pessimal.progress import steps
 from pessimal.tables import ModelDescription, ScoreTable
 from pessimal.tables.published import (
@@ -21,7 +22,8 @@ from pessimal.tables.published import (
 )
 from pessimal.tables.score_table import read_provenance
 from pessimal.tables.word_lists import read_terms
-from pessimal.tracking.registry import Registry, safe_name
+from pessimal.texts import safe_name
+from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import publish_table, registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
@@ -32,6 +34,7 @@ PATTERNS = {
     ImportFormat.factorial54: ("*.parquet", f"*{REWARDS}*.csv"),
     ImportFormat.vocabulary: ("*.csv",),
     ImportFormat.checkpoints: (f"*{ACROSS}*.parquet", f"*{ACROSS}*.csv"),
+    ImportFormat.pairs: tuple(f"*{suffix}" for suffix in SUFFIXES),
 }
 """Which files of a folder are of a format. Of two that differ in the ending alone, the first is
 read."""
@@ -39,7 +42,12 @@ read."""
 
 def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is
-    not there yet."""
+    not there yet, or pairs of answers with their rewards."""
+    if config.format is ImportFormat.pairs:
+        from pessimal.verbs.import_pairs import import_pairs  # torch
+
+        import_pairs(config, _files(config))
+        return
     files, known, tables = _files(config), _known(config), []
     with steps(f"reading {len(files)} files", len(files), bar=config.progress) as step:
         for file in files:

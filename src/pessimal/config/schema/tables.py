@@ -13,6 +13,7 @@ from pessimal.config.schema.shared import TaskConfig, check_writable
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Level, OneOf, Options, existing_file, matching
 from pessimal.rewards.spec import Mode, ModelSpec
+from pessimal.scoring.spec import TrainerSpec
 
 
 class ImportFormat(Enum):
@@ -27,13 +28,16 @@ class ImportFormat(Enum):
     checkpoints = "checkpoints"
     """token_id, token_name, token_decoded, then one column step-N for each checkpoint of a model;
     one prompt."""
+    pairs = "pairs"
+    """Pairs of answers with their rewards: prompt, two responses, a label, scores by model."""
 
 
 HAVE = {
-    "prompt": (("factorial54", "vocabulary"), "a prompt in each column"),
+    "prompt": (("factorial54", "vocabulary", "pairs"), "prompts of their own"),
     "model_name": (("eloeverything",), "a model in each column"),
     "set": (("vocabulary", "checkpoints"), "a model's vocabulary, and no list of items"),
-    "tokens": (("eloeverything", "factorial54"), "items, and no vocabulary"),
+    "tokens": (("eloeverything", "factorial54", "pairs"), "items, and no vocabulary"),
+    "score": (("pairs",), "rewards"),
 }
 """Options that files of some formats leave no use for, and why."""
 
@@ -62,8 +66,8 @@ class ImportConfig(TaskConfig):
     """The model that a file is of, also typed model=NAME: OWNER/NAME, or the label of a known one;
     by default taken from the file's name."""
     set: str | None = None
-    """Name of the list of items; by default eloeverything, or what begins the name of a factorial54
-    file."""
+    """Name of the list of items, or of the pairs; by default eloeverything, what begins the name of
+    a factorial54 file, or the name of the first file of pairs."""
     score: Score | None = None
     """What the numbers are: reward, or log_probability of a language model. Rewards where not
     given, but what looks like log-probabilities is then refused."""
@@ -81,9 +85,9 @@ class ImportConfig(TaskConfig):
             )
         for option, (formats, what) in HAVE.items():
             if (given := getattr(self, option)) is not None and self.format.value in formats:
-                typed = option.removesuffix("_name")
+                typed, value = option.removesuffix("_name"), getattr(given, "value", given)
                 raise ConfigError(
-                    f"{typed}={given!r}: files of format={self.format.value} hold {what}; leave "
+                    f"{typed}={value!r}: files of format={self.format.value} hold {what}; leave "
                     f"{typed} out"
                 )
         if self.set is not None:
@@ -147,6 +151,16 @@ class WordingSpec(Options):
             )
 
 
+SCORED_PAIRS = "scored-pairs/"
+"""Begins the reference of pairs that were imported with their rewards."""
+TABLES_ALONE = (
+    *("tables", "source", "explanations", "searches", "prompts", "reference", "sets", "mode"),
+    *("paper", "replicates", "permutations", "top", "rbo_persistence", "rbo_depth", "join"),
+    *("frequencies", "dictionaries", "quantised", "words", "policy", "mitigations", "analyses"),
+)
+"""Options of `compare` that say nothing of pairs of answers."""
+
+
 @dataclass
 class CompareConfig(TaskConfig):
     """`pessimal compare`: models with one another, with prompts and with people."""
@@ -164,7 +178,8 @@ class CompareConfig(TaskConfig):
     """Instead of score tables, searches of the registry: their names, or [all]; what each found is
     scored by every model of the registry, or by `models`."""
     models: list[str] = field(default_factory=list)
-    """Only these models, by any of their names, folders or addresses; all of them where empty."""
+    """Only these models, by any of their names, folders or addresses; all of them where empty. With
+    pairs of answers, the models that score them."""
     prompts: dict[str, Any] = field(default_factory=dict)
     """Only these prompts; all of them where empty."""
     reference: Annotated[str | None, OneOf((None, "published"))] = None
@@ -220,9 +235,16 @@ class CompareConfig(TaskConfig):
     polarity: dict[str, Annotated[int, OneOf((1, -1))]] = field(default_factory=dict)
     """1 for a prompt that good words answer, -1 for one that bad words do, by prompt key or by a
     level in the key."""
-    pairs: list[list[str]] = field(default_factory=list)
-    """Prompts that are compared two by two, such as [[best,worst],[mine,yours]]; by default those
-    of opposite polarity."""
+    pairs: Any = field(default_factory=list)
+    """Instead of score tables, labelled pairs of answers, which every model of `models` scores: a
+    file (.jsonl, .jsonl.gz, .json, .parquet), embedded (the 210 that come with pessimal), or
+    scored-pairs/NAME, which was imported. Of score tables: prompts that are compared two by two,
+    such as [[best,worst],[mine,yours]]; by default those of opposite polarity."""
+    batch_size: Count | None = None
+    """Conversations per batch where models score pairs of answers; null finds it from the memory
+    there is."""
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    """The device on which models score pairs of answers."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
     analyses: list[str] = field(default_factory=list)
@@ -247,13 +269,41 @@ class CompareConfig(TaskConfig):
             )
         if self.explanations and self.tables is not None:
             raise ConfigError("tables and explanations are compared apart: leave one of them out")
-        if wrong := [pair for pair in self.pairs if len(set(pair)) != 2 or len(pair) != 2]:
+        if isinstance(self.pairs, str):
+            self._check_answers()
+        elif wrong := [pair for pair in self.pairs if not _is_pair(pair)]:
             raise ConfigError(
-                f"pairs: [{','.join(wrong[0])}] is no pair; give two different prompts each, such "
-                "as pairs=[[best,worst]]"
+                f"pairs: {_typed(wrong[0])} is no pair; give two different prompts each, such as "
+                "pairs=[[best,worst]], or a file of labelled pairs of answers, pairs=FILE.jsonl"
             )
         if self.tables is not None:
             self.tables = matching("tables", self.tables)
+
+    def _check_answers(self) -> None:
+        """ConfigError for options that say nothing of pairs of answers, and for a file that is not
+        there."""
+        plain = CompareConfig()
+        if extra := [name for name in TABLES_ALONE if getattr(self, name) != getattr(plain, name)]:
+            raise ConfigError(
+                f"pairs={self.pairs} are pairs of answers, of which {extra[0]}= says nothing: "
+                f"leave {extra[0]} out"
+            )
+        self.trainer.check_alone("pairs are scored on one device of one machine")
+        if self.pairs == "embedded" and not self.models:
+            raise ConfigError(
+                "pairs=embedded: say whose accuracy it is; type for example "
+                "models=[plain-wordpiece-0]"
+            )
+        if self.pairs != "embedded" and not self.pairs.startswith(SCORED_PAIRS):
+            existing_file("pairs", self.pairs)
+
+
+def _typed(pair: object) -> str:
+    return f"[{','.join(map(str, pair))}]" if isinstance(pair, list) else str(pair)
+
+
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]
 
 
 @dataclass

@@ -1,0 +1,300 @@
+"""Does a reward rank the better of two answers first? Accuracy on labelled pairs, by category; the
+models' differences, the agreement of their margins, and the slope of margins on length.
+
+Pure functions over a frame of scored pairs (`COLUMNS`). Pairs that share an answer are not
+independent: every interval is over clusters of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from pessimal.errors import TableError
+from pessimal.plots import Forest, Heatmap
+from pessimal.statistics import holm
+from pessimal.tables.result import Effect, Result
+from pessimal.texts import signed
+
+COLUMNS = ("model", "key", "cluster", "category", "preferred", "first", "second")
+"""Columns of a frame of scored pairs, one row per model and pair: name and cluster of the
+pair, its category, the number of the better answer (0 or 1), and the rewards of both answers."""
+LENGTHS = ("first_length", "second_length")
+"""Columns with the characters of both answers; a frame without them has no slopes on length."""
+ALL = "all"
+"""Category of the rows on all pairs."""
+
+
+def share_interval(
+    wins: np.ndarray, clusters: np.ndarray, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """A share with its exact interval, where answers of one cluster depend on one another.
+
+    Args:
+        wins: (n,) 1, 0, or one half for a tie.
+        clusters: (n,) labels.
+
+    Returns:
+        share, low, high: the interval of Clopper and Pearson at the effective number of pairs,
+        which is n where every cluster has one.
+
+    Source: Korn & Graubard 1998 (exact intervals of proportions from surveys).
+    """
+    n, share = len(wins), float(np.mean(wins))
+    sums = pd.Series(wins - share).groupby(np.asarray(clusters)).sum().to_numpy()
+    clusters_n, variance = len(sums), float((sums**2).sum()) / n**2
+    effective = float(clusters_n)
+    if variance > 0:
+        effective = min(n, share * (1 - share) / variance)
+    elif 0 < share < 1:  # ties alone
+        effective = float(n)
+    tail = (1 - confidence) / 2
+    if 1 < clusters_n < n:
+        effective *= (stats.t.ppf(tail, n - 1) / stats.t.ppf(tail, clusters_n - 1)) ** 2
+    x = share * effective
+    low = stats.beta.ppf(tail, x, effective - x + 1) if share > 0 else 0.0
+    high = stats.beta.ppf(1 - tail, x + 1, effective - x) if share < 1 else 1.0
+    return share, float(low), float(high)
+
+
+def better_margins(pairs: pd.DataFrame) -> pd.Series:
+    """Reward of the better answer of each pair minus that of the worse one."""
+    return (pairs["first"] - pairs["second"]) * np.where(pairs["preferred"].eq(0), 1.0, -1.0)
+
+
+def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """How often each model ranks the better answer first, over all pairs and by category.
+
+    Returns:
+        One row per model and category, `ALL` first: accuracy (a tie is no win) with low and high;
+        ties, and fair_high, the upper end where a tie counts one half; margin, the mean reward of
+        the better answer less the worse, and step, the same in standard deviations; n, clusters.
+        The intervals of a model's categories hold for all of them at once (Bonferroni).
+
+    Raises:
+        TableError: no pair has a label and two finite rewards.
+    """
+    known = _is_scored(pairs)
+    if not known.any():
+        raise TableError(
+            "no pair has a label and two rewards; a row has prompt, chosen and rejected, or "
+            "prompt, responses and preferred"
+        )
+    rows = []
+    for model, own in pairs[known].groupby("model", sort=False):
+        spread = float(own[["first", "second"]].to_numpy(dtype=float).std(ddof=1))
+        categories = list(own.groupby("category", sort=False))
+        parts = [(ALL, own, confidence)]
+        if len(categories) > 1:
+            several = 1 - (1 - confidence) / len(categories)
+            parts += [(str(name), part, several) for name, part in categories]
+        for category, part, level in parts:
+            margins, clusters = better_margins(part).to_numpy(float), part["cluster"].to_numpy()
+            accuracy, low, high = share_interval(margins > 0, clusters, level)
+            fair = share_interval(np.sign(margins) / 2 + 0.5, clusters, level)
+            margin = float(margins.mean())
+            row = {"model": model, "category": category, "accuracy": accuracy, "low": low}
+            row |= {"high": high, "ties": int((margins == 0).sum()), "fair_high": fair[2]}
+            row |= {"margin": margin, "step": margin / spread if spread > 0 else 0.0}
+            rows.append(row | {"n": len(part), "clusters": len(set(clusters))})
+    return pd.DataFrame(rows)
+
+
+def cluster_mean(values: np.ndarray, clusters: np.ndarray) -> tuple[float, float, int]:
+    """A mean, its standard error over clusters, and the degrees of freedom.
+
+    Source: Liang & Zeger 1986 (the sandwich with one score per cluster).
+    """
+    mean = float(values.mean())
+    sums = pd.Series(values - mean).groupby(np.asarray(clusters)).sum().to_numpy()
+    groups = len(sums)
+    if groups < 2:
+        return mean, np.nan, 0
+    return mean, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())) / len(values), groups - 1
+
+
+def differences(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Differences of accuracy between two models on the pairs that both were asked.
+
+    Returns:
+        One row per two models: model_a, model_b, difference (of a over b) with low and high, p of
+        no difference, p_corrected (Holm over all pairs of models), n, clusters.
+    """
+    rows = []
+    for one, other in _shared_pairs(pairs):
+        apart = (better_margins(one) > 0).to_numpy(float) - (better_margins(other) > 0)
+        mean, error, freedom = cluster_mean(apart, one["cluster"].to_numpy())
+        reach = stats.t.ppf((1 + confidence) / 2, freedom) * error if freedom else np.nan
+        p = 2 * stats.t.sf(abs(mean) / error, freedom) if freedom and error > 0 else 1.0
+        names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
+        row = names | {"difference": mean, "low": mean - reach, "high": mean + reach, "p": p}
+        rows.append(row | {"n": len(one), "clusters": one["cluster"].nunique()})
+    table = pd.DataFrame(rows)
+    return table.assign(p_corrected=holm(table["p"])) if len(table) else table
+
+
+def margin_agreement(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Spearman's correlation of two models' margins, first answer over second as the file has them.
+
+    Raw rewards of answers to many questions mix what a question is worth with which of its answers
+    is better, and are never correlated.
+
+    Returns:
+        One row per two models: model_a, model_b, rho with low and high, n, clusters. The interval
+        counts each cluster once.
+
+    Source: Bonett & Wright 2000 (the error of Spearman's correlation on Fisher's scale).
+    """
+    rows, z = [], stats.norm.ppf((1 + confidence) / 2)
+    for one, other in _shared_pairs(pairs):
+        rho = _spearman(*(side["first"] - side["second"] for side in (one, other)))
+        clusters = one["cluster"].nunique()
+        reach = z * np.sqrt((1 + rho**2 / 2) / (clusters - 3)) if clusters > 3 else np.nan
+        place = np.arctanh(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
+        names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
+        row = names | {"rho": rho, "low": np.tanh(place - reach), "high": np.tanh(place + reach)}
+        rows.append(row | {"n": len(one), "clusters": clusters})
+    return pd.DataFrame(rows)
+
+
+def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+    """Slope of a model's margins on the logarithm of the ratio of the answers' lengths.
+
+    Returns:
+        One row per model: slope (root mean squares of the margins for an answer that is twice as
+        long) with low and high, intercept (the margin of the better answer at equal lengths, in the
+        same unit), n, clusters. The errors are over clusters (Liang & Zeger 1986).
+    """
+    rows = []
+    for model, own in pairs.groupby("model", sort=False):
+        own = own[_is_scored(own) & (own[list(LENGTHS)] > 0).all(axis=1)]
+        sign = np.where(own["preferred"].eq(0), 1.0, -1.0)
+        ratio = sign * np.log2(own["first_length"] / own["second_length"]).to_numpy(dtype=float)
+        margin = better_margins(own).to_numpy(dtype=float)
+        scale = float(np.sqrt(np.mean(margin**2))) if len(margin) else 0.0
+        if len(margin) < 3 or not scale > 0 or not np.ptp(ratio) > 0:
+            continue
+        design = np.column_stack([np.ones_like(ratio), ratio])
+        inverse = np.linalg.inv(design.T @ design)
+        estimates = inverse @ design.T @ (margin / scale)
+        scores = pd.DataFrame(design * (margin / scale - design @ estimates)[:, None])
+        sums = scores.groupby(own["cluster"].to_numpy()).sum().to_numpy()
+        groups = len(sums)
+        error = np.sqrt((inverse @ (sums.T @ sums) @ inverse)[1, 1] * groups / max(groups - 1, 1))
+        reach = stats.t.ppf((1 + confidence) / 2, max(groups - 2, 1)) * error
+        row = {"model": model, "slope": estimates[1], "low": estimates[1] - reach}
+        row |= {"high": estimates[1] + reach, "intercept": estimates[0]}
+        rows.append(row | {"n": len(own), "clusters": groups})
+    return pd.DataFrame(rows)
+
+
+def preference_results(
+    pairs: pd.DataFrame, *, source: str = "", confidence: float = 0.95
+) -> list[Result]:
+    """Results `preferences` (accuracy by category), `preference_differences` and `margin_agreement`
+    where there are two models, and `margin_length` where the lengths are known; the most accurate
+    model first.
+
+    Args:
+        source: what the pairs are, for the notes.
+
+    Raises:
+        TableError: no pair has a label and two finite rewards.
+    """
+    table = accuracies(pairs, confidence=confidence)
+    order = table[table["category"] == ALL].sort_values("accuracy", ascending=False, kind="stable")
+    places = {model: place for place, model in enumerate(order["model"])}
+    pairs, table = (
+        frame.sort_values("model", key=lambda names: names.map(places), kind="stable")
+        for frame in (pairs, table.reset_index(drop=True))
+    )
+    whole = table[table["category"] == ALL]
+    best, worst = whole.iloc[0], whole.iloc[-1]
+    label = "share of pairs ranked as labelled"
+    effect = Effect("accuracy", label, "low", "high", null=0.5, of="pairs")
+    headline = f"{best['model']} scores the better answer higher in {best['accuracy']:.0%}"
+    headline += f" of {best['n']:,} pairs"
+    headline += "." if len(whole) < 2 else f", {worst['model']} in {worst['accuracy']:.0%}."
+    plot = Forest.of(effect, row="category", tabs=(), group="model", xlabel=label)
+    notes = tuple(filter(None, (source and f"The pairs are {source}.", _left_out(pairs))))
+    about: dict[str, Any] = {"method": "preferences"}
+    result = Result.of_row(
+        *(best, "preferences", table, effect, headline), plot=plot, notes=notes, **about
+    )
+    results = [result]
+    apart = differences(pairs, confidence=confidence)
+    if len(apart):
+        row = apart.loc[apart["difference"].abs().idxmax()]
+        better, other = ("model_a", "model_b") if row["difference"] >= 0 else ("model_b", "model_a")
+        effect = Effect("difference", "difference of accuracy", "low", "high", "p_corrected", 0.0)
+        headline = (
+            f"{row[better]} is right on {abs(row['difference']) * row['n']:,.0f} more of "
+            f"{row['n']:,} pairs "
+        )
+        headline += f"than {row[other]}."
+        name = "preference_differences"
+        results.append(
+            Result.of_row(*(row, name, apart, replace(effect, of="pairs"), headline), **about)
+        )
+        rhos = margin_agreement(pairs, confidence=confidence)
+        if rhos["rho"].notna().any():
+            row, label = rhos.loc[rhos["rho"].idxmax()], "Spearman's correlation of margins"
+            effect = Effect("rho", label, "low", "high", null=0.0, of="pairs")
+            headline = f"The margins of {row['model_a']} and {row['model_b']} agree most: ρ = "
+            headline += f"{signed(row['rho'])}."
+            matrix = Heatmap(value="rho", tabs=(), symmetric=True, diverging=True, label=label)
+            name = "margin_agreement"
+            results.append(
+                Result.of_row(*(row, name, rhos, effect, headline), plot=matrix, share=0.5, **about)
+            )
+    slopes = length_slopes(pairs, confidence=confidence) if {*LENGTHS} <= {*pairs} else apart[:0]
+    if len(slopes):
+        row, label = slopes.loc[slopes["slope"].abs().idxmax()], "margin for twice the length"
+        effect = Effect("slope", label, "low", "high", null=0.0, of="pairs")
+        headline = (
+            f"Twice the length changes {row['model']}'s margin by {signed(row['slope'], '+.2f')}"
+        )
+        headline += " of its usual size."
+        forest = Forest.of(effect, tabs=(), xlabel=label)
+        name = "margin_length"
+        results.append(
+            Result.of_row(*(row, name, slopes, effect, headline), plot=forest, share=0.5, **about)
+        )
+    first = results[0].weight  # accuracy itself comes before what is read beside it
+    return [replace(result, weight=min(result.weight, first)) for result in results]
+
+
+def _left_out(pairs: pd.DataFrame) -> str:
+    """How many pairs have no label or no reward; empty where all have."""
+    unlabelled = int(pairs.drop_duplicates("key")["preferred"].isna().sum())
+    silent = int(pairs[["first", "second"]].isna().any(axis=1).sum())
+    parts = [
+        f"{n:,} {what}"
+        for n, what in ((unlabelled, "pairs without a label"), (silent, "rewards that are missing"))
+        if n
+    ]
+    return f"Left out: {', '.join(parts)}." if parts else ""
+
+
+def _shared_pairs(pairs: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Every two models' rows on the labelled pairs that both scored, in the same order."""
+    known = pairs[_is_scored(pairs)]
+    by_model = {model: own.set_index("key") for model, own in known.groupby("model", sort=False)}
+    for one, other in combinations(by_model.values(), 2):
+        if len(keys := one.index.intersection(other.index, sort=False)):
+            yield one.loc[keys].reset_index(), other.loc[keys].reset_index()
+
+
+def _is_scored(pairs: pd.DataFrame) -> pd.Series:
+    """Whether a pair has a label and both rewards."""
+    return pairs[["first", "second"]].notna().all(axis=1) & pairs["preferred"].isin((0, 1))
+
+
+def _spearman(a: pd.Series, b: pd.Series) -> float:
+    if len(a) < 3 or a.nunique() < 2 or b.nunique() < 2:
+        return np.nan
+    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])
