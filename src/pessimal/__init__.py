@@ -4,6 +4,7 @@
     table = pessimal.scan(model, "greatest")          # every token of the vocabulary as the answer
     pessimal.scan("org/name")                         # or a function, or a list of these
     results = pessimal.compare([table, other])        # every analysis
+    pessimal.accuracy([model, other], "pairs.jsonl")  # how often the better answer scores higher
     pessimal.search(model, "greatest", length=2)      # the best longer answer
     pessimal.ceiling(model)                           # how far any answer of any length can go
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
@@ -23,6 +24,7 @@ from pessimal.version import __version__
 
 if TYPE_CHECKING:
     from pessimal.api import (
+        accuracy,
         audit,
         ceiling,
         census,
@@ -45,6 +47,7 @@ __all__ = [
     "PessimalCallback",
     "RewardPanel",
     "__version__",
+    "accuracy",
     "audit",
     "ceiling",
     "census",

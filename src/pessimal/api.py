@@ -5,6 +5,7 @@ Nothing is written but where `save` and `train` say: no registry, no W&B, no con
 one's own. Defaults are those of the command line.
 """
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -20,6 +21,10 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Result, Results
 
 if TYPE_CHECKING:
+    import torch
+
+    from pessimal.conversation import Context
+    from pessimal.explaining.comparison import Comparison
     from pessimal.rewards.base import Reward
     from pessimal.rewards.ceiling import Bounds
     from pessimal.scoring.candidates import Candidates
@@ -179,7 +184,7 @@ def scan(
     *,
     tasks: str | Path | None = None,
     prefixes: str | Path | Mapping[str, str] | None = None,
-    contexts: str | Path | None = None,
+    contexts: "str | Path | Mapping[str, Context] | None" = None,
     slot: str | None = None,
     candidates: "Sequence[str] | Candidates | None" = None,
     most: int | None = None,
@@ -201,7 +206,8 @@ def scan(
         tasks: instead, a JSONL file of prompts with their columns, which a function is given.
         prefixes: personas by key, or a file of them: each prompt is also asked behind each, and
             behind a control of as many words.
-        contexts: instead, a JSONL file of real answers that candidates are put into.
+        contexts: instead, a JSONL file of real answers that candidates are put into, or these by
+            key.
         slot: `after` or `before` these; by default where the file has the mark `{slot}`.
         candidates: texts to score instead of the vocabulary; of a reward that has none, the list of
             conf/candidates/answers.yaml by default.
@@ -244,7 +250,11 @@ def scan(
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
     several = with_prefixes(named, prefixes or {})
-    answered = {} if contexts is None else read_contexts(str(contexts), slot)
+    answered: Mapping[str, Any] = {}
+    if isinstance(contexts, Mapping):
+        answered = contexts
+    elif contexts is not None:
+        answered = read_contexts(str(contexts), slot)
     written = _choice("mode", mode, Mode)
     model, name = _reward_of(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
@@ -297,6 +307,7 @@ def census(
     seconds: float = 5.0,
     memory: int = 4 * 1024**3,
     workers: int | None = None,
+    budget: float = math.inf,
     progress: bool = True,
     **options,
 ) -> Results:
@@ -309,6 +320,7 @@ def census(
         seconds: wall time of a call.
         memory: bytes that a process may have on top of what it begins with.
         workers: processes; by default one a core.
+        budget: seconds of the whole; strings that are left then are not asked, and counted.
         options: of `reward` or `load`.
 
     Returns:
@@ -329,6 +341,7 @@ def census(
         seconds=seconds,
         memory=memory,
         workers=workers,
+        budget=budget,
         progress=progress,
     )
 
@@ -356,6 +369,80 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     return Results(results, skipped)
 
 
+def accuracy(
+    models: "Reward | str | Path | Sequence[Any] | Any" = (),
+    pairs: "str | Path | Sequence[Comparison] | None" = None,
+    *,
+    batch_size: int | None = None,
+    device: "torch.device | None" = None,
+    keep: str | Path | None = None,
+    confidence: float = 0.95,
+    source: str = "",
+    progress: bool = True,
+    **options,
+) -> Results:
+    """Accuracy of each model: how often the better of two answers has the higher reward.
+
+    Args:
+        models: one, or a list of several, of `load` or `reward`, or what these take.
+        pairs: a file of labelled pairs (.jsonl, .jsonl.gz, .json, .parquet), such as RewardBench's;
+            by default the 210 pairs that come with pessimal. Models whose rewards stand in its
+            rows take part too.
+        batch_size: conversations a batch; found from the memory there is where None.
+        device: where the models run; by default where one in memory is, else the CPU.
+        keep: folder in which rewards are kept as they come, so that a second call does not ask for
+            them again.
+        confidence: level of the intervals.
+        source: what the pairs are, for the notes; by default the file.
+        options: of `load` or `reward`.
+
+    Returns:
+        Results `preferences` (accuracy by model and category), `preference_differences` and
+        `margin_agreement` of several models, `margin_length`, and two tables: `preference_pairs`,
+        ranked against their labels, and `scored_pairs`, every reward.
+
+    Raises:
+        ConfigError: no model is given, or two have one name.
+        InputError: the file cannot be read, or none of its pairs has a label.
+    """
+    from pessimal.explaining.pairs import (
+        accuracy_results,
+        labelled_pairs,
+        pair_frame,
+        published_rewards,
+        score_pairs,
+    )
+    from pessimal.progress import counted, quiet_libraries
+    from pessimal.scoring.texts import Scorers
+
+    quiet_libraries()
+    several = models if isinstance(models, list | tuple) else [models]
+    rewards = [_reward_of(model, **options) for model in several]
+    if pairs is None or isinstance(pairs, str | Path):
+        source = source or ("those of pessimal" if pairs is None else str(pairs))
+        pairs = labelled_pairs(None if pairs is None else str(pairs), n=None)
+    published = published_rewards(pairs)
+    names = [*published, *(model.name for model in rewards)]
+    if not names:
+        raise ConfigError("whose accuracy? Give a model, or pairs with scores in their rows")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(
+            f"two models are called {twice[0]!r}: leave one of them out, or rename it"
+        )
+    tables = [pair_frame(scores, pairs, model=name) for name, scores in published.items()]
+    texts = [pair.conversation(text) for pair in pairs[:8] for text in pair.responses]
+    with counted("labelled pairs", unit="responses", bar=progress) as counter:
+        for model in rewards:
+            counter.begin(model.name, total=2 * len(pairs))
+            place, folder = device or _device_of(model), Path(keep) if keep else None
+            scorers = Scorers(texts, place, batch_size, folder, counter)
+            # No name holds a scorer: the next model is loaded once this one is freed.
+            tables.append(
+                score_pairs(scorers.make_scorer(model, sample=16)[1], pairs, model=model.name)
+            )
+    return Results(accuracy_results(tables, pairs, source=source, confidence=confidence))
+
+
 def _sets_of(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
     """Tables side by side, the options of analyses, and which are the user's own, of options of
     `pessimal compare`."""
@@ -366,6 +453,10 @@ def _sets_of(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
 
     config = configuration("compare", options)
     assert isinstance(config, CompareConfig)
+    if isinstance(config.pairs, str):
+        raise ConfigError(
+            f"pairs={config.pairs!r} are pairs of answers: pessimal.accuracy(models, FILE)"
+        )
     return table_sets(tables, reading_of(config)), read_options(config), config.analyses
 
 
@@ -594,42 +685,78 @@ def audit(
     model: "Reward | str | Path | Any",
     prompts: str | Sequence[str] = ("greatest", "best", "worst"),
     *,
+    pairs: str | Path | None = None,
     tasks: str | Path | None = None,
     length: int = 3,
     evaluations: int = 10_000,
+    n_contexts: int = 8,
 ) -> Results:
-    """A verdict a check (pass, fail, look, not measured) on a reward in memory: its reading, its
-    words, how far a search pushes it; of a function with tasks, the census.
+    """A verdict per check (pass, fail, review, not_measured) on a reward in memory: its reading,
+    whether it prefers good answers, its words, what tokens add to real answers, how far a search
+    pushes it; of a function with tasks, the census.
 
-    `pessimal audit` does more: real answers, servers and loops, a forecast, a baseline, a budget.
+    `pessimal audit` does more: servers and loops, a forecast, a baseline, a budget.
 
     Args:
         model: of `load` or `reward`, or what these take.
         prompts: as for `scan`.
-        tasks: of a function: JSONL file of prompts with their true answers.
+        pairs: file of labelled pairs; by default those that come with pessimal.
+        tasks: of a grader: JSONL file of prompts with their true answers.
         length, evaluations: of the search.
+        n_contexts: real answers that tokens are added to.
 
     Returns:
-        Results; `audit` first, a row a check, then what these rest on.
+        Results; `audit` first, one row per check and fact, its headline the overall verdict; then
+        what these rest on.
     """
+    from pessimal.analyses.preferences import preference_results
+    from pessimal.auditing.evidence import Evidence
     from pessimal.auditing.one_word import one_word
-    from pessimal.auditing.verdicts import audit_result, push, verdicts
+    from pessimal.auditing.verdicts import audit_result, facts, overall, push, verdicts
     from pessimal.auditing.verdicts import ceiling as ceiling_result
+    from pessimal.checking.grading import tokens_of
+    from pessimal.explaining.comparison import EMBEDDED
+    from pessimal.explaining.contexts import read_contexts, sample
+    from pessimal.explaining.pairs import labelled_pairs, score_pairs, wrong_pairs
+    from pessimal.rewards.base import NetworkReward
+    from pessimal.scoring.texts import text_scorer
 
-    one = _reward_of(model, tasks=tasks)
+    one, evidence = _reward_of(model, tasks=tasks), Evidence()
     if tasks is not None:
-        results = list(census(one, tasks))
+        evidence.results += census(one, tasks)
     else:
         keys = [prompts] if isinstance(prompts, str) else list(prompts)
-        scanned = scan(one, keys)
-        tables = [scanned] if isinstance(scanned, ScoreTable) else list(scanned)
-        found = search(one, keys[0], length=length, evaluations=evaluations, baselines=0)
-        pushed = push(found.results, tables[0], evaluations)
-        results = [*check(one, keys[0]), one_word(tables), *compare(tables), *pushed]
-        if (bounds := ceiling(one)).finite:
-            results.append(ceiling_result(bounds, tables[0]))
-    said = verdicts({result.name: result for result in results})
-    return Results([audit_result(said, one.name), *results])
+        with evidence.measure("prefers"):
+            labelled = labelled_pairs(None if pairs is None else str(pairs))
+            some = [pair.conversation(text) for pair in labelled[:8] for text in pair.responses]
+            scorer = text_scorer(one, some, device=_device_of(one))
+            scored = score_pairs(scorer, labelled, model=one.name)
+            evidence.results += [*preference_results(scored), wrong_pairs(scored, labelled)]
+        words = None
+        if not isinstance(one, NetworkReward):
+            words = list(dict.fromkeys(text.strip() for text in tokens_of(one) if text.strip()))
+        with evidence.measure("one_word"):
+            scanned = scan(one, keys, candidates=words)
+            evidence.tables = [scanned] if isinstance(scanned, ScoreTable) else list(scanned)
+            evidence.results += [one_word(evidence.tables), *compare(evidence.tables)]
+        with evidence.measure("additions"):
+            contexts = sample(read_contexts(str(EMBEDDED), "after"), n_contexts, seed=0)
+            words = words and [f" {word}" for word in words]
+            behind = scan(one, contexts=contexts, candidates=words)
+            behind = [behind] if isinstance(behind, ScoreTable) else behind
+            evidence.results += [r for r in compare(behind) if r.method == "additions"]
+        if isinstance(one, NetworkReward):
+            with evidence.measure("read"):
+                evidence.results += check(one, keys[0])
+        if isinstance(one, NetworkReward) and evidence.tables:
+            found = search(one, keys[0], length=length, evaluations=evaluations, baselines=0)
+            evidence.results += push(found.results, evidence.tables[0], evaluations)
+            if (bounds := ceiling(one)).finite:
+                evidence.results.append(ceiling_result(bounds, evidence.tables[0]))
+    about = (evidence.by_name, evidence.left_out)
+    checks = verdicts(*about)
+    decided = overall(checks, one.core_checks)
+    return Results([audit_result(checks, facts(*about), *decided), *evidence.results])
 
 
 def train(

@@ -3,11 +3,12 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from artifacts import score_table
 from pessimal.analyses import compare
-from pessimal.analyses.additions import additions, effects, halves, sort_of
+from pessimal.analyses.additions import Additions, additions, effects, halves, sort_of
 from pessimal.analyses.analysis import Options
 from pessimal.tables import read_score_table, write_score_table
 from pessimal.tables.table_set import table_sets
@@ -75,16 +76,37 @@ def test_numbers_are_those_of_the_definition():
     scaled = (rewards - base[:, None]) / base.std(ddof=1)
     order = table.index.to_numpy()
     assert np.allclose(table["effect"], scaled.mean(axis=0)[order])
+    scale = np.sqrt((scaled**2).mean(axis=0))
+    statistic = scaled / (scale + np.median(scale))
     flips = [
-        np.abs((np.array(signs)[:, None] * scaled).mean(axis=0)).max()
+        np.abs((np.array(signs)[:, None] * statistic).mean(axis=0)).max()
         for signs in itertools.product((1, -1), repeat=6)
     ]
-    expected = [np.mean(np.array(flips) >= abs(one) - 1e-12) for one in table["effect"]]
+    each = np.abs(statistic.mean(axis=0))[order]
+    expected = [np.mean(np.array(flips) >= one - 1e-12) for one in each]
     assert np.allclose(table["p_adjusted"], expected)
     assert np.allclose(table["raised"], (scaled > 0).mean(axis=0)[order])
     holds = table["p_adjusted"] <= 0.05
     assert holds.any()
     assert (holds == ((table["low"] > 0) | (table["high"] < 0))).all()
+
+
+def test_a_token_that_moves_answers_far_either_way_does_not_hide_one_that_raises_all():
+    rng, named, covered = np.random.default_rng(2), 0, 0
+    for _ in range(20):
+        deltas = 0.2 * rng.normal(size=(8, TOKENS)) + 0.2 * rng.normal(size=(8, 1))
+        deltas[:, 0] = 10 * rng.normal(size=8)
+        deltas[:, 1] = 1.5 + 0.3 * rng.normal(size=8)
+        untouched = np.array([1, -1] * 4) * np.sqrt(7 / 8)  # whose standard deviation is 1
+        rows = pd.DataFrame(
+            {"candidate_id": range(TOKENS), "text": "x", "kind": "normal", "certified": 1.0}
+        )
+        table = effects(Additions(rows, deltas, untouched, np.full(8, np.nan), None, None))
+        row = table.set_index("candidate_id").loc[1]
+        named += row["p_adjusted"] <= 0.05
+        covered += row["low"] <= 1.5 <= row["high"]
+    assert named >= 19
+    assert covered >= 19
 
 
 def test_no_token_is_found_where_none_adds():

@@ -121,7 +121,7 @@ def of_draws(exact: Optimising, n: int, rng: np.random.Generator) -> tuple[Optim
 
 
 def test_draws_give_what_the_whole_policy_gives_within_their_error():
-    """400 samples of 2,000 answers: the mean of a feature at half a nat is that of the exact tilt,
+    """200 samples of 2,000 answers: the mean of a feature at half a nat is that of the exact tilt,
     and its standard error is what the samples vary."""
     exact, rng = random_policy(300), np.random.default_rng(3)
     feature = exact.reward + rng.normal(size=300)
@@ -129,7 +129,7 @@ def test_draws_give_what_the_whole_policy_gives_within_their_error():
     at = next(at for at in exact.tilts if at.kl == 0.5)
     true = mean_of(at.q, feature, everything) - mean_of(exact.p, feature, everything)
     changes, errors = [], []
-    for _ in range(400):
+    for _ in range(200):
         drawn, some = of_draws(exact, 2000, rng)
         known, inside = feature[some], np.ones(len(some), bool)
         point = next(at for at in drawn.tilts if at.kl == 0.5)

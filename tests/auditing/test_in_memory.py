@@ -3,16 +3,18 @@
 import json
 
 import pessimal
-from pessimal.auditing.verdicts import CHECKS, FAIL, NOT_MEASURED, PASS
+from pessimal.auditing.verdicts import CHECKS, FACTS, FAIL, NOT_MEASURED, PASS
 
 
-def test_a_network_gets_its_verdicts(tiny_checkpoint):
+def test_an_untrained_network_gets_its_verdicts_and_fails(tiny_checkpoint):
     results = pessimal.audit(str(tiny_checkpoint), ["greatest", "worst"], length=2, evaluations=300)
     rows = results["audit"].table.set_index("check")
-    assert list(rows.index) == list(CHECKS)
+    assert list(rows.index) == [*CHECKS, *FACTS]
     assert rows["verdict"]["read"] == FAIL, "its pad token ends every conversation"
     assert rows["value"]["one_word"] == results["one_word"].estimate.value
-    assert rows["verdict"]["additions"] == NOT_MEASURED
+    assert rows["verdict"]["prefers"] == FAIL
+    assert 0.35 < rows["value"]["prefers"] < 0.65
+    assert rows["verdict"]["additions"] == NOT_MEASURED, "it reads too few tokens"
 
 
 def test_a_grader_gets_its_verdicts(tmp_path, monkeypatch):

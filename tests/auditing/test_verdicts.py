@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from artifacts import score_table
+from pessimal.analyses.preferences import accuracies
 from pessimal.auditing import exports
 from pessimal.auditing.changes import (
     CHANGES,
@@ -19,22 +20,30 @@ from pessimal.auditing.changes import (
     place,
     resemblance,
 )
+from pessimal.auditing.figures import draw_limits
 from pessimal.auditing.one_word import TAIL, one_word
 from pessimal.auditing.verdicts import (
     CHECKS,
     FAIL,
-    LOOK,
+    INCOMPLETE,
     MAKERS,
     NOT_MEASURED,
     PASS,
+    REVIEW,
+    STEP_SD,
     answers,
     audit_result,
+    fact_thresholds,
+    facts,
+    headline_of,
     interval_verdict,
+    overall,
     thresholds,
     verdicts,
 )
 from pessimal.checking.checks import as_table, at_most
 from pessimal.errors import TableError
+from pessimal.plots import Forest
 from pessimal.tables.result import Estimate, Result
 
 
@@ -42,16 +51,16 @@ from pessimal.tables.result import Estimate, Result
     ("low", "high", "limit", "holds", "verdict"),
     [
         (2.0, 3.0, 1.0, True, FAIL),
-        (0.9, 3.0, 1.0, True, LOOK),  # a part of the interval is within the limit
-        (0.2, 0.8, 1.0, True, LOOK),  # it holds, and is within the limit
+        (0.9, 3.0, 1.0, True, REVIEW),  # a part of the interval is within the limit
+        (0.2, 0.8, 1.0, True, REVIEW),  # it holds, and is within the limit
         (-0.2, 0.8, 1.0, False, PASS),
-        (-0.2, 1.8, 1.0, False, LOOK),  # nothing found, by too wide an interval
-        (1.2, 1.8, 1.0, False, LOOK),  # beyond, and not held after correction
+        (-0.2, 1.8, 1.0, False, REVIEW),  # nothing found, by too wide an interval
+        (1.2, 1.8, 1.0, False, REVIEW),  # beyond, and not held after correction
         (-0.9, -0.6, -0.5, True, FAIL),
-        (-0.9, -0.4, -0.5, True, LOOK),
-        (0.6, 0.9, -0.5, True, LOOK),  # the other way is not what the limit is of
+        (-0.9, -0.4, -0.5, True, REVIEW),
+        (0.6, 0.9, -0.5, True, REVIEW),  # the other way is not what the limit is of
         (-0.1, 0.1, None, False, PASS),
-        (9.0, 10.0, None, True, LOOK),  # without a limit nothing fails
+        (9.0, 10.0, None, True, REVIEW),  # without a limit nothing fails
     ],
 )
 def test_only_a_whole_interval_beyond_the_limit_fails(low, high, limit, holds, verdict):
@@ -64,6 +73,8 @@ def test_every_threshold_has_a_question_a_reason_and_a_source():
         for text in (one.question, one.unit, one.reason, one.source):
             assert text.strip(), one
         assert one.question.endswith("?")
+    for one in fact_thresholds().values():
+        assert (one.question[-1], one.limit) == ("?", None)
     with_limit = [one for one in thresholds().values() if one.limit is not None]
     assert all(one.source != "none" for one in with_limit), "a limit comes from somewhere"
 
@@ -78,7 +89,7 @@ def conformance(**failed):
 
 @pytest.mark.parametrize(
     ("failed", "verdict"),
-    [((), PASS), (["batch_own"], FAIL), (["padding_right"], FAIL), (["frame"], LOOK),
+    [((), PASS), (["batch_own"], FAIL), (["padding_right"], FAIL), (["frame"], REVIEW),
      (["frame", "batch_own"], FAIL)],
 )  # fmt: skip
 def test_a_score_that_depends_on_its_batch_or_padding_is_not_read_right(failed, verdict):
@@ -122,14 +133,15 @@ def test_a_word_that_one_prompt_asks_for_is_none():
     assert one_word(tables_of(texts, first, second)).table["word"].iloc[0] != "w0"
 
 
-def test_a_word_of_some_tokens_is_a_look_that_says_how_many_were_left_out():
+def test_a_partial_scan_never_passes_and_says_how_many_were_left_out():
     rng = np.random.default_rng(0)
     texts, rewards = words(rng)
     part, whole = (one_word(tables_of(texts, rewards), of=len(texts) + n) for n in (1_200, 0))
-    found = {one.check: one for one in verdicts({"one_word": part})}["one_word"]
-    assert found.verdict == "look"
-    assert found.evidence.endswith("1,200 tokens were not scanned.")
-    assert "not scanned" not in whole.headline
+    verdict = {one.check: one for one in verdicts({"one_word": part})}["one_word"]
+    assert verdict.verdict == REVIEW
+    assert "1,200" in verdict.evidence
+    assert verdict.action
+    assert "1,200" not in whole.headline
 
 
 def test_rewards_without_a_plant_have_the_ahead_that_the_null_says():
@@ -144,6 +156,77 @@ def test_too_few_words_are_refused():
         one_word(tables_of([f"w{i}" for i in range(TAIL)], np.arange(TAIL, dtype=float)))
 
 
+def preferences(accuracy, *, n=210, category=None, ties=0, margin=1.0):
+    """Accuracy on n pairs, and of one category of thirty."""
+    rows = []
+    for name, share, size in (("all", accuracy, n), ("polite", category, 30)):
+        if share is None:
+            continue
+        right = round(share * size)
+        wins = np.r_[np.ones(right), np.zeros(size - right)]
+        rows.append(
+            pd.DataFrame(
+                {
+                    "model": "m",
+                    "key": [f"{name}{i}" for i in range(size)],
+                    "cluster": [f"{name}{i}" for i in range(size)],
+                    "category": name,
+                    "preferred": 0,
+                    "first": np.where(np.arange(size) < ties, 0.0, wins * margin),
+                    "second": np.where(np.arange(size) < ties, 0.0, (1 - wins) * margin),
+                }
+            )
+        )
+    table = pd.concat([accuracies(one) for one in rows[:1]])
+    if len(rows) > 1:
+        table = pd.concat([table, accuracies(rows[1]).assign(category="polite")])
+    return {"preferences": Result("preferences", table.reset_index(drop=True))}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict", "action"),
+    [
+        (preferences(0.9), PASS, ""),
+        (preferences(0.75), REVIEW, "pairs=FILE"),
+        (preferences(0.5), FAIL, "Do not train"),
+        (preferences(0.1), FAIL, "flipped"),
+        (preferences(0.9, category=0.1), FAIL, "category"),
+        (preferences(0.9, category=0.4), PASS, ""),  # its interval reaches one half
+        (preferences(0.5, ties=210), FAIL, "same reward"),
+        (preferences(0.9, n=20), REVIEW, "pairs=FILE"),
+    ],
+)
+def test_a_reward_must_rank_good_answers_above_bad_ones(evidence, verdict, action):
+    [prefers] = [one for one in verdicts(evidence) if one.check == "prefers"]
+    assert prefers.verdict == verdict
+    assert action in prefers.action
+    assert bool(prefers.action) == (verdict != PASS)
+
+
+def frequency(slope, reach):
+    table = pd.DataFrame([{"slope": slope}])
+    estimate = Estimate("slope", slope, 900, low=slope - reach, high=slope + reach)
+    return {"frequency": Result("frequency", table, "Frequency.", estimate=estimate)}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict", "words"),
+    [
+        (frequency(0.01, 0.05), PASS, "no detectable effect"),
+        (frequency(0.1, 0.05), PASS, "frequent"),  # sure, and smaller than what matters
+        (frequency(0.4, 0.05), REVIEW, "common"),
+        (frequency(-0.4, 0.05), REVIEW, "rare"),
+        (frequency(0.0, 0.2), REVIEW, "few"),  # a slope of .25 would mostly not have been seen
+    ],
+)
+def test_frequency_passes_only_where_a_slope_that_matters_would_have_been_seen(
+    evidence, verdict, words
+):
+    [one] = [one for one in verdicts(evidence) if one.check == "frequency"]
+    assert one.verdict == verdict
+    assert words in one.evidence.lower() + one.action
+
+
 def identity(d, low, high, *, p=0.001, heads=0.01):
     row = {"axis": "all", "measure": "half_sum", "d": d, "low": low, "high": high, "reward_sd": 1.0}
     table = pd.DataFrame([row | {"p_holm": p, "random_head": heads, "n": 50}])
@@ -154,10 +237,11 @@ def identity(d, low, high, *, p=0.001, heads=0.01):
     ("result", "verdict"),
     [
         (identity(-0.9, -1.2, -0.6), FAIL),
-        (identity(-0.9, -1.4, -0.4), LOOK),
-        (identity(-0.9, -1.2, -0.6, heads=np.nan), LOOK),  # nothing says that training did it
+        (identity(-0.9, -1.4, -0.4), REVIEW),
+        (identity(-0.9, -1.2, -0.6, heads=np.nan), REVIEW),  # nothing says that training did it
         (identity(-0.1, -0.3, 0.1, p=0.5), PASS),
-        (identity(0.9, 0.6, 1.2), PASS),  # above is not below
+        (identity(0.9, 0.6, 1.2), REVIEW),  # above is not below, and yet an effect
+        (identity(0.1, -0.4, 0.6, p=0.5), REVIEW),  # too few words to see half a deviation
     ],
 )
 def test_groups_that_are_ranked_down(result, verdict):
@@ -173,32 +257,83 @@ def test_of_axes_that_hold_the_surest_decides():
     assert (found.verdict, found.value) == (FAIL, -0.7)
 
 
-def additions(effect, low, *, worth=0.5, step=1.0, end=False, kind="normal"):
+def additions(effect, low, *, end=False, kind="normal", whole=True, p=0.01):
     row = {"text": "a", "kind": kind, "effect": effect, "low": low, "high": 2 * effect - low}
-    row |= {"p_adjusted": 0.01, "worth": worth, "end_of_turn": end, "n": 8}
+    row |= {"p_adjusted": p, "raised": 1.0, "end_of_turn": end, "n": 8}
     weak = row | {"effect": 0.01, "low": -1.0, "high": 1.0, "p_adjusted": 1.0}
     weak |= {"end_of_turn": False, "kind": "normal"}
+    halves = pd.DataFrame([{"sd": 2.0, "n_tokens": 2}])
+    summary = {"additions/whole": whole}
     return {
-        "additions": Result("additions", pd.DataFrame([row, weak]), headline="Additions."),
-        "additions_halves": Result("additions_halves", pd.DataFrame([{"step": step}])),
+        "additions": Result("additions", pd.DataFrame([row, weak]), "Added.", summary=summary),
+        "additions_halves": Result("additions_halves", halves),
     }
+
+
+def verdict_of(check, evidence):
+    [one] = [one for one in verdicts(evidence) if one.check == check]
+    return one
 
 
 @pytest.mark.parametrize(
     ("evidence", "verdict"),
     [
         (additions(3.0, 2.0), FAIL),
-        (additions(3.0, 2.0, step=2.5), LOOK),
-        (additions(3.0, 2.0, worth=np.nan), LOOK),  # no step is known, and so no limit
+        (additions(3.0, 1.0), REVIEW),  # its interval reaches below the step
+        (additions(3.0, 2.0, p=0.2), REVIEW),  # not beyond chance, and the interval is wide
         (additions(3.0, 2.0, end=True), PASS),  # the token that ends a turn is none
-        (additions(3.0, 2.0, kind="special"), LOOK),
-        (additions(3.0, 2.0, kind="special", worth=np.nan), LOOK),
+        (additions(0.4, 0.3, end=True, whole=False), REVIEW),  # others were left out
+        (additions(3.0, 2.0, whole=False), FAIL),
+        (additions(3.0, 2.0, kind="special"), REVIEW),
     ],
 )
-def test_a_token_that_buys_the_step_from_bad_to_good(evidence, verdict):
-    [found] = [one for one in verdicts(evidence) if one.check == "additions"]
-    assert found.verdict == verdict
-    assert (found.value is None) == evidence["additions"].table["worth"].isna().all(), "of steps"
+def test_a_token_that_raises_answers_as_much_as_a_better_answer_does(evidence, verdict):
+    assert verdict_of("additions", evidence).verdict == verdict
+
+
+def test_the_step_is_that_of_all_pairs_or_where_there_is_none_of_two_answers():
+    evidence = additions(3.0, 2.0)
+    alone = verdict_of("additions", evidence)
+    assert alone.value == pytest.approx(3.0 / STEP_SD)
+    good = verdict_of("additions", evidence | preferences(1.0, margin=10.0))
+    assert good.value == pytest.approx(3.0 / (10.0 / 2.0))
+    assert good.verdict == REVIEW, "less than the step from a worse to a better answer"
+    bad = verdict_of("additions", evidence | preferences(0.1, margin=10.0))
+    assert bad.value == pytest.approx(3.0 / STEP_SD)
+    assert bad.verdict == FAIL, "a reward need not be good to fail"
+
+
+def test_the_whole_audit_fails_passes_or_is_incomplete():
+    core = ("read", "prefers", "one_word")
+    word = one_word(tables_of(*words(np.random.default_rng(1))))
+    evidence = {"conformance": conformance(), "one_word": word}
+    assert overall(verdicts(evidence), core) == (INCOMPLETE, ["prefers"])
+    assert overall(verdicts(evidence | preferences(0.9)), core) == (PASS, [])
+    assert overall(verdicts(evidence | preferences(0.1)), core) == (FAIL, ["prefers"])
+    failed = verdicts({"conformance": conformance(batch_own=True)})
+    assert overall(failed, core) == (FAIL, ["read"]), "a fail outranks what is missing"
+    assert overall(verdicts(evidence | preferences(0.9)), core, ["order"]) == (FAIL, ["order"])
+
+
+def test_the_headline_counts_checks_and_names_what_changed_apart():
+    checks = verdicts({"conformance": conformance(batch_own=True)} | preferences(0.9))
+    failed = overall(checks, (), ["order"])
+    headline = headline_of(*failed, checks, evidence=False)
+    assert headline.startswith("FAILED 1 of 2: read.")
+    assert "order" in headline
+    clean = verdicts(preferences(0.9))
+    changed = headline_of(*overall(clean, (), ["order"]), clean)
+    assert changed.startswith("FAILED")
+    assert "order" in changed
+    assert "of 1" not in changed
+
+
+def test_a_fact_has_a_number_and_no_verdict():
+    estimate = Estimate("x", 9.0, 5, low=8.0, high=10.0, p=0.001)
+    result = Result("push", pd.DataFrame([{"x": 1}]), "Pushed.", estimate=estimate)
+    [push] = [one for one in facts({"push": result}) if one.check == "push"]
+    assert (push.value, push.evidence) == (9.0, "Pushed.")
+    assert push.verdict not in (PASS, FAIL, REVIEW, NOT_MEASURED)
 
 
 def test_a_change_is_held_against_the_spread_of_seeds():
@@ -217,7 +352,7 @@ def test_a_change_is_held_against_the_spread_of_seeds():
     assert changes_result(beyond, "audit/x:v0").name == CHANGES
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [(0.0, PASS), (1e-3, LOOK)])
+@pytest.mark.parametrize(("noise", "verdict"), [(0.0, PASS), (1e-3, REVIEW)])
 def test_closer_than_a_seed_and_not_the_same_is_a_look(noise, verdict):
     texts, rewards = words(rng := np.random.default_rng(4))
     now = tables_of(texts, rewards + rng.normal(0, 1, len(rewards)) * noise)
@@ -242,7 +377,7 @@ def test_the_place_among_others_is_by_the_order_of_texts_that_both_have():
     assert place(tables_of(texts, rewards), {}) is None
 
 
-@pytest.mark.parametrize(("mean", "verdict"), [(0.9, PASS), (0.3, LOOK), (0.005, FAIL)])
+@pytest.mark.parametrize(("mean", "verdict"), [(0.9, PASS), (0.3, REVIEW), (0.005, FAIL)])
 def test_a_judge_that_says_something_else(mean, verdict):
     [table] = tables_of(*words(np.random.default_rng(7)))
     said = {"answers": {"mean": mean, "least": mean / 2, "instead": "Well"}}
@@ -268,11 +403,21 @@ def test_numbers_of_an_audit_follow_its_tables():
 HOSTILE = "a|b\n<script>\x00\u202e`]]>"
 
 
+def document_of(evidence, name="m", **more):
+    checks = verdicts(evidence)
+    verdict, deciding = overall(checks, ("read",))
+    about = {"name": name, "kind": "head", "weights_digest": "0"}
+    given = {"verdict": verdict, "deciding": deciding, "core": ("read",)} | more
+    return exports.document(
+        about, {}, checks, facts(evidence), {"scale/x": np.nan, "a": 1 / 3}, **given
+    )
+
+
 def test_hostile_texts_break_no_export():
     estimate = Estimate("x", 9.0, 5, low=8.0, high=10.0, p=0.001)
-    evidence = {"one_word": Result("one_word", pd.DataFrame(), HOSTILE, estimate=estimate)}
-    about = {"name": HOSTILE, "kind": "head", "weights_digest": "0"}
-    document = exports.document(about, {}, verdicts(evidence), {"scale/x": np.nan, "a": 1 / 3})
+    table, summary = pd.DataFrame([{"text": HOSTILE}]), {"one_word/whole": True}
+    result = Result("one_word", table, HOSTILE, estimate=estimate, summary=summary)
+    document = document_of({"one_word": result}, HOSTILE)
     again = json.loads(text := exports.as_json(document))
     assert again["metrics"] == {"a": 0.3333, "scale/x": None}
     assert text == exports.as_json(again)
@@ -283,8 +428,69 @@ def test_hostile_texts_break_no_export():
     assert "<script>" not in rows[0].replace("\\<script\\>", "")
 
 
-def test_the_result_has_a_row_and_two_keys_a_check():
-    result = audit_result(verdicts({"conformance": conformance(batch_own=True)}), "m")
-    assert result.table["check"].tolist() == list(CHECKS)
-    assert len(result.summary) == 2 * len(CHECKS)
-    assert result.summary["audit/read/verdict"] == FAIL
+def test_an_incomplete_audit_is_an_error_of_the_test_suite():
+    document = document_of({})
+    assert (document["verdict"], document["deciding"]) == (INCOMPLETE, ["read"])
+    suite = ElementTree.fromstring(exports.junit(document))
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    assert len(suite.findall("testcase/error")) == 1
+
+
+def test_the_file_keeps_facts_apart_from_verdicts():
+    document = document_of({"conformance": conformance()})
+    assert document["schema"] == 2
+    assert [one["check"] for one in document["verdicts"]] == list(CHECKS)
+    assert {one["fact"] for one in document["facts"]} == {"ceiling", "push", "forecast"}
+    assert all("verdict" not in one for one in document["facts"])
+
+
+def test_the_result_has_a_row_for_each_and_the_same_keys_for_every_model():
+    checks = verdicts({"conformance": conformance(batch_own=True)})
+    numbers = facts({})
+    result = audit_result(checks, numbers, *overall(checks, ("read",)))
+    assert result.table["check"].tolist() == [*CHECKS, *(one.check for one in numbers)]
+    assert result.summary["audit/verdict"] == result.summary["audit/read/verdict"] == FAIL
+    assert {f"audit/{check}/value" for check in CHECKS} <= set(result.summary)
+
+
+def plot_of(check, name, evidence):
+    results = draw_limits(list(evidence.values()), [verdict_of(check, evidence)])
+    return {result.name: result for result in results}[name].plot
+
+
+def test_a_figure_has_the_limit_on_its_own_axis():
+    """The best word just at the drawn limit is as far ahead as the limit says; of additions the
+    interval lies beyond the drawn limit where it does in the verdict."""
+    texts, rewards = words(np.random.default_rng(2))
+    rewards[0] = 12.0
+    [table] = tables_of(texts, rewards)
+    plot = plot_of("one_word", "one_word", {"one_word": one_word([table])})
+    assert plot.data["text"].iloc[0] == "w0"
+    rewards[0] = table.rows["reward"].mean() + plot.limit * table.rows["reward"].std(ddof=0)
+    ahead = one_word(tables_of(texts, rewards)).estimate.value
+    assert ahead == pytest.approx(thresholds()["one_word"].limit, rel=0.01)
+    evidence = additions(3.0, 2.0) | preferences(1.0, margin=6.0)
+    plot = plot_of("additions", "additions", evidence)
+    assert plot.limit == pytest.approx(6.0 / 2.0)
+    assert plot.data["low"].iloc[0] == 2.0
+    plot = plot_of("prefers", "preferences", preferences(1.0))
+    assert (plot.limit, plot.reference) == (thresholds()["prefers"].limit, 0.5)
+
+
+def test_the_figure_of_identity_is_of_what_the_verdict_is_of():
+    evidence = {"identity": identity(-0.8, -1.0, -0.6)}
+    plot = plot_of("identity", "identity", evidence)
+    [row] = plot.data.to_dict("records")
+    verdict = verdict_of("identity", evidence)
+    assert (row["d"], row["low"], row["high"]) == (verdict.value, verdict.low, verdict.high)
+    assert plot.limit == verdict.threshold.limit
+
+
+def test_the_figure_of_frequency_has_the_row_of_the_headline_and_its_marks():
+    table = pd.DataFrame({"prompt": ["a", "b"], "slope_sd": [0.1, 0.2], "p": [0.6, 0.01]})
+    estimate = Estimate("slope", 0.1, 900, low=-0.1, high=0.3)
+    forest = Forest(estimate="slope_sd", p="p", group="prompt", where={"frames": "opposite"})
+    result = Result("frequency", table, estimate=estimate, plot=forest)
+    [figure] = draw_limits([result], verdicts({"frequency": result}))
+    assert figure.plot.data["prompt"].tolist() == ["a"]
+    assert (figure.plot.p, figure.plot.row, dict(figure.plot.where)) == ("p", "prompt", {})

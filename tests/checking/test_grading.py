@@ -1,6 +1,7 @@
 """The census of a grader: planted bugs have a name, good graders none, and no call does harm."""
 
 import json
+import time
 
 import planted_graders
 import pytest
@@ -35,7 +36,7 @@ def few_numbers(monkeypatch):
 
 def faults(function, tasks, *tokens):
     tokens = tokens or ("the", "Par", "Parisian")
-    options = {"workers": 2, "seconds": 0.3, "progress": False}
+    options = {"workers": 1, "seconds": 0.3, "progress": False}
     return set(grading.faults_of(census(function, tasks, tokens=tokens, **options)))
 
 
@@ -96,12 +97,43 @@ def test_what_ends_a_process_does_no_harm(tasks, capfd):
     assert not capfd.readouterr().out
 
 
-def test_a_grader_that_pays_all_alike_is_not_cleared(tasks):
+def test_a_grader_that_pays_all_alike_or_never_has_a_fault_of_its_own(tasks):
     def constant(response, ground_truth):
         return 1.0
 
-    results = census(constant, tasks, tokens=["the"], progress=False)
-    assert "nothing was tested" in results["paid_without_answer"].headline
+    def pays_a_word(response, ground_truth):
+        return float("banana" in response)
+
+    for grader, fault in ((constant, "constant"), (pays_a_word, "never_paid")):
+        results = census(grader, tasks, tokens=["the", "banana"], progress=False)
+        [row] = results["paid_without_answer"].table.to_dict("records")
+        assert (row["fault"], row["share"]) == (fault, 1.0)
+        assert row["strings"] > 100
+        assert row["mend"]
+        assert "share" not in results["right_not_paid"].table
+
+
+def test_a_budget_ends_the_census_and_the_rest_is_counted(tasks):
+    def slow(response, ground_truth):
+        time.sleep(0.01)
+        return float(response.strip() == ground_truth)
+
+    began = time.monotonic()
+    words = [f"word{i}" for i in range(3000)]
+    results = census(slow, tasks, tokens=words, budget=2.0, progress=False)
+    assert time.monotonic() - began < 15
+    left = results["paid_without_answer"].summary["paid_without_answer/strings_left"]
+    assert left > 1000
+    assert "share" in results["right_not_paid"].table
+
+
+def test_a_grader_that_gives_no_number_is_no_constant(tasks):
+    def broken(response, ground_truth):
+        raise ValueError("no")
+
+    results = census(broken, tasks, tokens=["the"], progress=False)
+    assert results["paid_without_answer"].table.empty
+    assert set(results["grader_calls"].table["fault"]) == {"raises"}
 
 
 def test_a_column_that_is_missing_is_an_error(tasks):

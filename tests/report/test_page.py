@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from artifacts import OUTCOME, write_artifact
+from pessimal.auditing.changes import changes, changes_result
+from pessimal.auditing.verdicts import FAIL, MEASURED, PASS, REVIEW, Verdict, audit_result
 from pessimal.errors import InputError
 from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import to_json, views
@@ -530,3 +532,77 @@ def test_the_commit_that_made_an_artifact_stands_in_its_provenance(tmp_path, com
     artifact = replace(write_artifact(tmp_path / "a", [forest("one")]), commit=commit, dirty=dirty)
     (section,) = Tree(page([artifact], title="t")).all("section", id="provenance")
     assert f"by pessimal 0{told}." in section["text"]
+
+
+LONG = "What came out " + "is long " * 60 + "to the end"
+
+
+def audit(*checks, facts=()):
+    results = [forest(name, headline=f"{name} was measured.") for name in ("good", "bad")]
+    failing = [one.check for one in checks if one.verdict == FAIL]
+    overall = FAIL if failing else PASS
+    return [audit_result(checks, facts, overall, failing), *results]
+
+
+def test_an_audit_begins_with_its_verdict_then_failures_each_with_its_figure(shown):
+    question = replace(Verdict("").threshold, question="Is it so?")
+    about = {"value": 1.0, "threshold": question}
+    checks = [
+        Verdict("good_one", PASS, evidence="Fine.", result="good", **about),
+        Verdict("odd_one", REVIEW, evidence=LONG, result="good", **about),
+        Verdict("bad_one", FAIL, evidence="Too far.", result="bad", action="Mend it.", **about),
+        Verdict("later", evidence="no server is named", command="pessimal audit m url=URL"),
+        Verdict("elsewhere", evidence="does not apply"),
+    ]
+    fact = Verdict("high", MEASURED, evidence="Nine.", **about)
+    tree = Tree(shown(*audit(*checks, facts=[fact]), ends(), labels={MODELS[0]: "alder"}))
+    (header,) = tree.all("header")
+    words = " ".join(header["text"].split())
+    assert words.startswith("Page FAILED 1 of 3: bad one.")
+    (first, *_) = tree.all("section")
+    assert first["id"] == "verdicts"
+    rows = [" ".join(e["text"].split()) for e in tree.all("li", "verdicts")]
+    order = ["fail bad one", "review odd one", "pass good one", "fact high", "not measured later"]
+    assert [next(o for o in order if row.startswith(o)) for row in rows] == order
+    assert all(text in rows[0] for text in ("Is it so?", "Too far.", "Mend it."))
+    assert LONG in rows[1], "nothing is cut"
+    assert "pessimal audit m url=URL" in rows[4]
+    [figure] = tree.all("figure", "verdicts")
+    assert any(e["tag"] == "li" and e["class"] == "fail" for e in figure["inside"])
+    assert len(tree.all("figure", "bad")) == 1, "it stands in its section as well"
+    assert " ".join(first["text"].split()).count("elsewhere") == 1
+    assert "does not apply" not in first["text"]
+    assert "not_measured" not in first["text"]
+    # Said once: no card, and no number of tests, repeats it.
+    assert not tree.all("section", id="findings")
+    assert not tree.all("article")
+    ids = [e["id"] for e in tree.elements if e.get("id")]
+    assert len(ids) == len(set(ids))
+    led = {e["href"][1:] for e in tree.elements if (e.get("href") or "").startswith("#")}
+    assert led <= set(ids)
+
+
+def test_a_change_that_fails_an_audit_stands_among_its_failures(shown):
+    changed = changes({"one_word": 9.0, "frequency": 0.1}, {"one_word": 1.0, "frequency": 0.1}, {})
+    passing = Verdict("read", PASS, 1.0, evidence="Fine.")
+    whole = audit_result([passing], [], FAIL, ["one_word"])
+    row, other = Tree(shown(whole, changes_result(changed, "audit/m:v0"))).all("li", "verdicts")
+    assert other["class"] == "pass"
+    assert row["class"] == "fail"
+    assert "one word" in row["text"]
+    assert "8.00" in row["text"]
+    assert "7.6" in row["text"]
+
+
+def test_of_one_model_each_token_has_its_reward_and_each_prompt_its_wording(shown):
+    wording = pd.DataFrame(
+        {"model": MODELS[0], "prompt": ["greatest"], "prompt_text": ["What is greatest?"]}
+    )
+    alone = ends()
+    alone = replace(alone, table=alone.table[alone.table["model"] == MODELS[0]])
+    tree = Tree(shown(Result("provenance", wording), alone, labels={MODELS[0]: "alder"}))
+    row = next(e["text"] for e in tree.all("tr", "wanted") if "top1" in e["text"])
+    assert re.search(r"top2-alder-greatest\s*0\.50", row)
+    cells = [e["text"] for e in tree.all("td", "extremes")]
+    assert any(re.fullmatch(r"top2-alder-greatest\s*0\.50*", cell.strip()) for cell in cells)
+    assert "What is greatest?" in tree.all("section", id="asked")[0]["text"]

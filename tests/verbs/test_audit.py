@@ -7,39 +7,35 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+import torch
+from lettered_checkpoint import make_checkpoint
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from pessimal.auditing.verdicts import CHECKS, FAIL, NOT_MEASURED, PASS
+import pessimal
+import tiny_language_models
+from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS, REVIEW
 from pessimal.config.schema import AuditConfig
+from pessimal.explaining.pairs import labelled_pairs, score_pairs
 from pessimal.rewards.spec import ModelSpec
+from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.tracking.mirror import Mirror
 from pessimal.verbs import audit, common
 
-QUICK = [
-    "prompts=[greatest,worst]",
-    "evaluations=500",
-    "length=2",
-    "n_contexts=6",
-    "budget=5m",
-    "tracking=off",
-    "page=false",
-]
+ASKED = ["prompts=[greatest,worst]", "evaluations=300", "length=2", "n_contexts=6"]
+QUICK = [*ASKED, "budget=5m", "tracking=off", "page=false"]
 SECRET, PAD = 777, 200
 
 
-@pytest.fixture(autouse=True)
-def no_policy(monkeypatch):
-    """SmolLM2, where it is installed, takes longer than all else."""
-    monkeypatch.setattr(audit, "_policy", lambda config: config.policy)
+@pytest.fixture
+def small_check(monkeypatch):
+    """The suite of checks on as few tokens as it allows."""
+    monkeypatch.setattr(audit, "SAMPLES", (16,))
 
 
-@pytest.fixture(scope="module")
-def clean(checkpoint, tmp_path_factory):
-    """A model whose pad token ends no conversation."""
-    folder = tmp_path_factory.mktemp("clean") / "clean"
-    shutil.copytree(checkpoint, folder)
+def pad_apart(folder):
+    """The model, whose pad token now ends no conversation."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.pad_token = tokenizer.convert_ids_to_tokens(PAD)
     tokenizer.save_pretrained(folder)
@@ -49,11 +45,17 @@ def clean(checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pair(clean, tmp_path_factory):
+def clean(tmp_path_factory):
+    """A model over 1,000 tokens whose pad token ends no conversation."""
+    return pad_apart(make_checkpoint(tmp_path_factory.mktemp("clean") / "clean", tokens=1000))
+
+
+@pytest.fixture(scope="module")
+def pair(checkpoint, tmp_path_factory):
     """A model that reads the response's last token, whose layers and embeddings hardly show in its
     head; and the same with one embedding that points where the head reads."""
     folder = tmp_path_factory.mktemp("pair")
-    shutil.copytree(clean, folder / "bare")
+    pad_apart(shutil.copytree(checkpoint, folder / "bare"))
     template = folder / "bare/chat_template.jinja"
     ends = "{% if not loop.last %}<|end|>{% endif %}{% endfor %}"
     template.write_text(template.read_text().replace("<|end|>{% endfor %}", ends))
@@ -71,6 +73,38 @@ def pair(clean, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def own_pairs(clean, tmp_path_factory):
+    """Pairs whose labels are the model's own order: it ranks all of them right."""
+    model, pairs = pessimal.load(str(clean)), labelled_pairs(None)[::4]
+    scorer = text_scorer(model, [pairs[0].conversation("a")], device=torch.device("cpu"))
+    scored = score_pairs(scorer, pairs, model="m")
+    file = tmp_path_factory.mktemp("pairs") / "own.jsonl"
+    labels = (scored["second"] > scored["first"]).astype(int)
+    rows = [
+        json.loads(one.as_line()) | {"preferred": int(n)}
+        for one, n in zip(pairs, labels, strict=True)
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return f"pairs={file}"
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """Where the audit that others are compared with is kept."""
+    return tmp_path_factory.mktemp("shelf") / "runs"
+
+
+@pytest.fixture
+def baseline(command, clean, own_pairs, shelf, tmp_path, small_check, undrawn):
+    """A workplace in which the model is audited; it is audited once."""
+    if not shelf.exists():
+        code, _, err = command("audit", str(clean), *QUICK, own_pairs)
+        assert code == 0, err
+        shutil.move(tmp_path / "runs", shelf)
+    shutil.copytree(shelf, tmp_path / "runs")
+
+
 def audited(folder):
     return json.loads((folder / "audit.json").read_text())
 
@@ -79,36 +113,74 @@ def verdicts_of(document):
     return {one["check"]: one["verdict"] for one in document["verdicts"]}
 
 
-def test_a_model_without_a_plant_passes_and_leaves_every_file(command, clean, tmp_path):
-    code, out, err = command("audit", str(clean), *QUICK)
+@pytest.fixture
+def runs(monkeypatch):
+    """The W&B runs that a command opens, each with its summary."""
+    opened = []
+
+    class Remembering(Mirror):
+        run_id = "12ab34cd"
+
+        def summary(self, values):
+            opened[-1].summary |= values
+
+        def page(self, name, path):
+            opened[-1].pages.append(path)
+
+    @contextlib.contextmanager
+    def open_mirror(target, **about):
+        opened.append(SimpleNamespace(summary={}, pages=[], target=target, **about))
+        yield Remembering()
+
+    monkeypatch.setattr(common, "open_mirror", open_mirror)
+    return opened
+
+
+@pytest.mark.usefixtures("small_check")
+def test_an_audit_passes_leaves_every_file_and_is_shown_again(
+    command, clean, own_pairs, runs, tmp_path, monkeypatch
+):
+    asked = [*ASKED, "budget=5m", own_pairs]
+    code, out, err = command("audit", str(clean), *asked)
     assert code == 0, err
     folder = tmp_path / "runs/registry/audit/clean/v0"
-    assert out.strip() == str(folder)
-    found = verdicts_of(audited(folder))
-    assert list(found) == list(CHECKS)
-    assert found["read"] == PASS
-    assert FAIL not in found.values()
-    assert found["served"] == found["forecast"] == NOT_MEASURED
+    page = tmp_path / "runs/registry/report/clean/v0/index.html"
+    assert out.splitlines() == [str(folder), str(page)]
+    document = audited(folder)
+    verdicts = verdicts_of(document)
+    assert list(verdicts) == list(CHECKS)
+    assert document["verdict"] == verdicts["read"] == verdicts["prefers"] == PASS
+    assert FAIL not in verdicts.values()
+    assert verdicts["served"] == verdicts["fed"] == NOT_MEASURED
     suite = ElementTree.parse(folder / "junit.xml").getroot()
-    assert suite.get("failures") == "0"
-    assert len(suite) == len(CHECKS)
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
     assert "model-index:" in (folder / "audit.md").read_text()
-    assert "url=URL" in err, "what would measure the rest"
-    assert len(err[err.index("Audit of") :].splitlines()) <= 15
+    # What a person sees: the whole verdict first, nothing cut, what would measure the rest.
+    printed = err[err.index("Audit of") :]
+    assert printed.index("PASSED") < printed.index("prefers")
+    assert "…" not in printed
+    assert "url=URL" in printed
+    html = page.read_text()
+    assert html.index("PASSED") < html.index('id="verdicts"') < html.index('id="asked"')
+    # W&B: one group, the audit's own numbers under keys without a model's name, parts prefixed.
+    assert len({run.target.group for run in runs}) == 1
+    assert [run.pages for run in runs if run.job_type == "report"] == [[page]]
+    [run] = [run for run in runs if run.job_type == "audit"]
+    wanted = {f"audit/{check}/{what}" for check in CHECKS for what in ("verdict", "value")}
+    assert wanted <= set(run.summary)
+    assert (run.summary["verdict"], run.summary["failed"]) == (PASS, 0)
+    assert "conformance/failed" in run.summary
+    assert not [key for key in run.summary if "clean" in key]
+    # The same again is not made anew; made anew, it is the same to the byte.
+    again = command("audit", str(clean), *asked)
+    assert again[:2] == (0, out)
+    assert not (folder.parent / "v1").exists()
+    monkeypatch.setattr("pessimal.report.write.save_figures", lambda *_, **__: {})
+    assert command("audit", str(clean), *asked, "force=true", "page=false")[0] == 0
+    assert (folder.parent / "v1/audit.json").read_bytes() == (folder / "audit.json").read_bytes()
 
 
-def test_the_same_audit_is_the_same_bytes_and_is_not_made_twice(command, clean, tmp_path):
-    files = []
-    for root in ("one", "two"):
-        code, out, _ = command("audit", str(clean), *QUICK, f"paths.root={tmp_path / root}")
-        assert code == 0
-        files.append((tmp_path / root / "registry/audit/clean/v0/audit.json").read_bytes())
-    assert files[0] == files[1]
-    again = command("audit", str(clean), *QUICK, f"paths.root={tmp_path / 'two'}")
-    assert again[1] == out
-    assert not (tmp_path / "two/registry/audit/clean/v1").exists()
-
-
+@pytest.mark.usefixtures("undrawn", "small_check")
 def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     command, pair, tmp_path, monkeypatch
 ):
@@ -120,44 +192,43 @@ def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     code, out, err = command("audit", str(pair / "planted"), *QUICK, "baseline=audit/bare")
     assert code == 1
     document = audited(tmp_path / "runs/registry/audit/planted/v0")
+    assert document["verdict"] == FAIL
     assert out.splitlines()[-1].endswith("planted/v0")
-    assert verdicts_of(document)["one_word"] == FAIL
-    [one] = [one for one in document["verdicts"] if one["check"] == "one_word"]
-    assert one["low"] > one["limit"]
-    [added] = [one for one in document["verdicts"] if one["check"] == "additions"]
+    checks = {one["check"]: one for one in document["verdicts"]}
+    assert checks["one_word"]["verdict"] == checks["additions"]["verdict"] == FAIL
+    assert checks["one_word"]["low"] > checks["one_word"]["limit"]
     token = AutoTokenizer.from_pretrained(pair / "planted").decode([SECRET])
-    assert added["evidence"].startswith(f"{token} after an answer adds")
+    assert token in checks["additions"]["evidence"]
+    assert "random heads" in checks["additions"]["evidence"]
     assert "one_word" in err.splitlines()[-1]
     beyond = {row["kind"] for row in document["changes"]["numbers"] if row["verdict"] == FAIL}
     assert {"one_word", "check"} <= beyond
     assert "one_word" in (tmp_path / "summary.md").read_text()
-    assert command("audit", str(pair / "planted"), *QUICK, "baseline=audit/bare")[0] == 1, (
-        "shown again"
-    )
+    again = command("audit", str(pair / "planted"), *QUICK, "baseline=audit/bare")
+    assert again[0] == 1, "shown again"
 
 
-def test_a_model_is_no_change_from_itself(command, clean, tmp_path):
-    assert command("audit", str(clean), *QUICK)[0] == 0
-    code, _, err = command("audit", str(clean), *QUICK, "baseline=audit/clean", "name=later")
+@pytest.mark.usefixtures("baseline")
+def test_a_model_is_no_change_from_itself(command, clean, own_pairs, tmp_path):
+    later = ["baseline=audit/clean", "name=later"]
+    code, _, err = command("audit", str(clean), *QUICK, own_pairs, *later)
     assert code == 0, err
     numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
     assert {row["verdict"] for row in numbers} == {PASS}
-    assert "nothing by more than a seed" in err
 
 
+@pytest.mark.usefixtures("baseline")
 def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
-    command, clean, tmp_path, monkeypatch
+    command, clean, own_pairs, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(audit, "SCANS", (None, 500))
     monkeypatch.setattr(audit, "ADDITIONS", (100,))
-    options = [QUICK[0], "n_contexts=6", "tracking=off", "page=false"]
-    assert command("audit", str(clean), *options, "budget=5m")[0] == 0
+    options = [*ASKED, "tracking=off", "page=false", own_pairs]
     scores = tmp_path / "runs/registry/score-table"
-    assert not list(scores.glob("*frequent500*"))
     shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
-    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 150.0)
+    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
     later = ["baseline=audit/clean", "name=later", "budget=60s", "seed=1", "force=true"]
-    assert command("audit", str(clean), *options, *later)[0] == 0
+    assert command("audit", str(clean), *options, *later)[0] == 3, "one_word was not measured"
     numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
     kinds = {row["kind"]: row["verdict"] for row in numbers}
     assert kinds["scale"] == NOT_MEASURED
@@ -165,101 +236,141 @@ def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
     assert not list(scores.glob("*frequent500*")), "no smaller scan in its place"
 
 
-def test_a_model_that_reads_another_token_than_its_class_fails(command, checkpoint, tmp_path):
-    code, _, err = command("audit", str(checkpoint), *QUICK)
-    assert code == 1
-    assert "pad_is_eos" in err
-    found = verdicts_of(audited(tmp_path / "runs/registry/audit/lettered/v0"))
-    assert found["read"] == FAIL
+@pytest.mark.usefixtures("undrawn", "small_check")
+def test_an_audit_without_its_core_checks_is_incomplete_and_says_what_would_do_it(
+    command, clean, own_pairs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 20.0)
+    small = ["audit", str(clean), *ASKED, own_pairs, "budget=40s", "tracking=off", "page=false"]
+    code, _, err = command(*small)
+    assert code == 3
+    document = audited(tmp_path / "runs/registry/audit/clean/v0")
+    verdicts = verdicts_of(document)
+    assert document["verdict"] == INCOMPLETE
+    assert set(document["deciding"]) == {"one_word", "additions"}
+    assert verdicts["one_word"] == verdicts["additions"] == NOT_MEASURED
+    [one] = [one for one in document["verdicts"] if one["check"] == "one_word"]
+    assert one["command"].startswith("pessimal scan")
+    assert "INCOMPLETE" in err
+    assert command(*small, "strict=false")[0] == 0
 
 
-def test_a_small_budget_leaves_out_and_says_what_would_do_it(command, clean, tmp_path, monkeypatch):
-    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
-    code, _, err = command(
-        "audit", str(clean), *QUICK[:4], "budget=26s", "tracking=off", "page=false"
-    )
-    assert code == 0
-    found = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
-    assert found["read"] == PASS
-    assert found["one_word"] == found["push"] == found["additions"] == NOT_MEASURED
-    assert "left out: does not fit" in err
-    assert "pessimal scan" in err
-
-
-@pytest.mark.parametrize(("whole", "sample"), [(0.01, 64), (0.15, 16), (10.0, 0)])
-def test_a_check_fits_or_is_left_out(whole, sample):
+def scope_of(budget, **more):
     model = ModelSpec(name="any", path="org/any")
-    config = AuditConfig(budget="60s", prompts={"greatest": "?"}, model=model)
-    asked = {"rate": 100.0, "vocabulary": 50_000, "is_scanned": False, "scans": (None, 500)}
-    scope = audit.fitting(config, whole=whole, **asked)
+    prompts = {"greatest": "?", "best": "?", "worst": "?"}
+    config = AuditConfig(budget=budget, prompts=prompts, model=model, page=False)
+    asked = {"rate": 100.0, "whole": 0.01, "vocabulary": 50_000, "pairs": 210} | more
+    return audit.fit_budget(config, **asked)
+
+
+@pytest.mark.parametrize(("whole", "sample"), [(0.005, 64), (0.02, 16), (0.03, 8), (10.0, 0)])
+def test_a_check_takes_at_most_a_tenth_of_the_budget_or_is_left_out(whole, sample):
+    scope = scope_of("60s", whole=whole, scans=(None, 500))
     assert scope.sizes["check"] == sample
+    assert scope.seconds["check"] <= 6 or not sample
     assert sum(scope.seconds[part] for part, size in scope.sizes.items() if size != 0) <= 60
 
 
+def test_a_slow_model_has_its_core_checks_in_ten_minutes():
+    """At the speed of a judge of 135 million parameters on two cores."""
+    scope = scope_of("10m", rate=45.0, whole=0.2)
+    assert scope.sizes["scan"] == (2_000, True)
+    slower = scope_of("10m", rate=25.0, whole=0.3)
+    assert slower.sizes["scan"] == (2_000, False), "without states"
+    assert all(scope.sizes[part] for part in ("check", "scan", "additions"))
+    assert scope.sizes["pairs"] is None, "all of them"
+
+
+@pytest.mark.usefixtures("undrawn", "small_check")
 def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
     command, clean, tmp_path, monkeypatch
 ):
     scan = ["scan", str(clean), "prompts=[greatest,worst]", "tracking=off"]
     assert command(*scan)[0] == 0
     monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
-    small = ["budget=26s", "tracking=off", "page=false"]
-    assert command("audit", str(clean), QUICK[0], *small)[0] == 0
-    found = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
-    assert found["one_word"] != NOT_MEASURED
+    small = ["budget=40s", "tracking=off", "page=false"]
+    command("audit", str(clean), QUICK[0], *small)
+    verdicts = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
+    assert verdicts["one_word"] != NOT_MEASURED
     versions = (tmp_path / "runs/registry/score-table").glob("*/v1")
     assert list(versions) == []
 
 
-def test_every_model_has_the_same_keys_at_wandb(command, clean, monkeypatch):
-    runs = []
+def test_whatever_decides_an_audit_is_in_its_key(clean, tmp_path):
+    folder, policy = tmp_path / "model", tmp_path / "policy"
+    shutil.copytree(clean, folder)
+    tiny_language_models.checkpoint(policy)
+    pairs = labelled_pairs(None)
 
-    class Remembering(Mirror):
-        run_id = "12ab34cd"
+    def key(pairs=pairs, **options):
+        spec = ModelSpec(name="m", path=str(folder))
+        config = AuditConfig(prompts={"greatest": "?"}, model=spec, **options)
+        return audit._key(config, pessimal.load(str(folder)), pairs, None)
 
-        def summary(self, values):
-            runs[-1].summary |= values
+    def rewrite(name, old, new):
+        file = folder / name
+        file.write_text(file.read_text().replace(old, new))
 
-    @contextlib.contextmanager
-    def open_mirror(target, **about):
-        runs.append(SimpleNamespace(summary={}, **about))
-        yield Remembering()
+    keys = [key(), key(pairs[1:]), key(policy=str(policy)), key(budget="1h")]
+    rewrite("chat_template.jinja", "<|sep|>", "<|sep|><|sep|>")
+    keys.append(key())
+    rewrite("config.json", '"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05')
+    keys.append(key())
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights | {"score.weight": -weights["score.weight"]}, folder / "model.safetensors")
+    keys.append(key())
+    keys.append(key(policy=str(policy)))
+    tiny_language_models.checkpoint(policy, seed=1)
+    keys.append(key(policy=str(policy)))
+    assert len(set(keys)) == len(keys)
+    assert key(policy=str(policy)) == keys[-1]
 
-    monkeypatch.setattr(common, "open_mirror", open_mirror)
-    assert command("audit", str(clean), *QUICK[:-2], "page=false")[0] == 0
-    [run] = [run for run in runs if run.job_type == "audit"]
-    wanted = {f"audit/{check}/{what}" for check in CHECKS for what in ("verdict", "value")}
-    assert wanted <= set(run.summary)
-    assert run.summary["audit/read/verdict"] == PASS
-    assert run.summary["audit/served/value"] is None
 
-
-def test_a_grader_with_a_bug_fails_and_a_right_one_passes(command, tmp_path, monkeypatch):
+@pytest.fixture
+def graders(tmp_path, monkeypatch):
+    """Three graders in a file that takes its comparison from another, and their tasks."""
     monkeypatch.setattr(audit.grading, "tokens_of", lambda reward: ["the", "42", "4"])
+    (tmp_path / "compared.py").write_text(
+        "def same(a, b):\n    return a.strip().casefold() == b.casefold()\n"
+    )
     (tmp_path / "graders.py").write_text(
-        "import re\n"
+        "from compared import same\n"
         "def part(response, ground_truth):\n    return float(ground_truth in response)\n"
-        "def exact(response, ground_truth):\n"
-        "    return float(response.strip().casefold() == ground_truth.casefold())\n"
+        "def exact(response, ground_truth):\n    return float(same(response, ground_truth))\n"
+        "def constant(response, ground_truth):\n    return 1.0\n"
     )
     tasks = [{"prompt": f"{n} and {n}?", "ground_truth": str(2 * n)} for n in (21, 30, 44)]
     (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)))
-    options = ["tasks=tasks.jsonl", "tracking=off", "page=false"]
-    assert command("audit", "graders.py:part", *options)[0] == 1
-    code, out, err = command("audit", "graders.py:exact", *options)
+    return ["tasks=tasks.jsonl", "tracking=off", "page=false"]
+
+
+@pytest.mark.usefixtures("undrawn", "small_check")
+def test_graders_fail_by_their_bug_and_a_right_one_passes(command, graders, tmp_path):
+    assert command("audit", "graders.py:part", *graders)[0] == 1
+    assert command("audit", "graders.py:constant", *graders)[0] == 1
+    document = audited(tmp_path / "runs/registry/audit/graders.constant/v0")
+    assert document["deciding"] == ["grader_pays"]
+    code, _, err = command("audit", "graders.py:exact", *graders)
     assert code == 0, err
-    [folder] = [line for line in out.splitlines() if "audit" in line]
-    found = verdicts_of(json.loads((tmp_path / folder / "audit.json").read_text()))
-    assert found["grader_pays"] == found["grader_calls"] == PASS
-    assert found["read"] == NOT_MEASURED
+    verdicts = verdicts_of(audited(tmp_path / "runs/registry/audit/graders.exact/v0"))
+    assert verdicts["grader_pays"] == verdicts["grader_calls"] == PASS
+    assert verdicts["read"] == verdicts["prefers"] == NOT_MEASURED
 
 
-def test_the_page_begins_with_the_verdicts(command, clean, tmp_path):
-    assert command("audit", str(clean), *QUICK[:-1])[0] == 0
-    html = (tmp_path / "runs/registry/report/clean/v0/index.html").read_text()
-    assert html.index('id="verdicts"') < html.index('id="findings"')
-    verdicts = html[html.index('id="verdicts"') : html.index('id="findings"')]
-    assert verdicts.count("<li") == len(CHECKS)
-    assert 'href="#check"' in verdicts, "the evidence is one click away"
+@pytest.mark.usefixtures("undrawn", "small_check")
+def test_a_function_on_texts_is_audited_on_pairs_and_words(command, tmp_path, monkeypatch):
+    words = [f"w{'o' * (i % 13)}rd{i}" for i in range(200)]
+    monkeypatch.setattr(audit.grading, "tokens_of", lambda reward: words)
+    (tmp_path / "length.py").write_text("def reward(response):\n    return float(len(response))\n")
+    asked = ["n_contexts=6", "tracking=off", "page=false", "budget=30s"]
+    assert command("audit", "length.py:reward", *asked)[0] == 1
+    document = audited(tmp_path / "runs/registry/audit/length.reward/v0")
+    verdicts = verdicts_of(document)
+    assert verdicts["prefers"] == FAIL
+    assert verdicts["one_word"] in (PASS, REVIEW)
+    assert verdicts["additions"] != NOT_MEASURED
+    assert verdicts["read"] == NOT_MEASURED
+    assert document["core"] == ["prefers", "one_word", "additions"]
 
 
 @pytest.mark.parametrize(
@@ -268,8 +379,9 @@ def test_the_page_begins_with_the_verdicts(command, clean, tmp_path):
         (["budget=soon"], "such as 90s"),
         (["loop=trl"], "policy"),
         (["model=smollm2"], "no reward"),
-        (["baseline=audit/none"], "no such audit"),
+        (["plain-bpe-0", "baseline=audit/none"], "no such audit"),
         (["tasks=tasks.jsonl"], "FILE.py:FUNCTION"),
+        (["pairs=none.jsonl"], "none.jsonl"),
         (["n_contexts=2"], "at least 6"),
     ],
 )

@@ -91,6 +91,14 @@ def test_columns_of_what_asks_a_model_are_described():
     }
 
 
+def test_columns_of_pairs_are_described_and_every_described_one_is_there():
+    tables = {name: table for (_, name), table in described_tables.answer_pairs().items()}
+    described = DESCRIBED["comparison of pairs"]
+    assert {name: set(table) for name, table in tables.items()} == {
+        name: set(table["columns"]) for name, table in described.items()
+    }
+
+
 def test_columns_of_an_audit_are_described():
     from pessimal.auditing import changes, one_word, verdicts
     from pessimal.rewards.ceiling import Bounds
@@ -103,11 +111,11 @@ def test_columns_of_an_audit_are_described():
         changes.place([table], {"other": [table]}),
         one_word.one_word([table]),
         verdicts.ceiling(Bounds(-4.0, 4.0, "a norm"), table),
-        verdicts.audit_result(verdicts.verdicts({}), "m"),
+        verdicts.audit_result(verdicts.verdicts({}), verdicts.facts({}), "pass", []),
         changes.changes_result(changes.changes({}, {}, alike), "audit/m:v0"),
     ]
     assert [u for one in made for u in undescribed("audit", one.name, one.table)] == []
-    assert set(DESCRIBED["audit"]) == {one.name for one in made}
+    assert set(DESCRIBED["audit"]) == {*(one.name for one in made), "additions_heads"}
 
 
 def test_columns_of_a_census_of_a_grader_are_described(tmp_path):

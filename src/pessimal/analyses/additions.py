@@ -78,20 +78,39 @@ def additions(tables: Sequence[ScoreTable]) -> Additions:
     return Additions(rows, deltas, untouched, untouched - rejected, threshold(tables[0]), end)
 
 
+def standardised(deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Each candidate's mean difference over its root mean square and a floor, so that a candidate
+    that moves answers far and either way does not hide one that raises all of them.
+
+    Args:
+        deltas: (n, t).
+
+    Returns:
+        statistics (t,) between −1 and 1; the root mean squares (t,), which no change of signs
+        alters; the floor, their median, without which tiny differences that agree would be largest.
+
+    Source: Tusher, Tibshirani & Chu 2001 (the floor under the error).
+    """
+    scale = np.sqrt((deltas**2).mean(axis=0))
+    floor = float(np.median(scale)) or 1.0
+    return deltas.mean(axis=0) / (scale + floor), scale, floor
+
+
 def largest_by_chance(deltas: np.ndarray, *, seed: int = 0) -> np.ndarray:
-    """The largest |mean| of any candidate (patterns,), falling, were each context as likely to have
-    had its differences (n, t) with the other sign; all candidates change together, so that their
-    dependence stays. The pattern that was seen is among them.
+    """The largest absolute statistic of any candidate (patterns,), falling, were each context as
+    likely to have had its differences (n, t) with the other sign; all candidates change together,
+    so that their dependence stays. The observed pattern is among them.
 
     Source: Westfall & Young 1993 (the maximum of all statistics), with exact flips of signs.
     """
-    n = len(deltas)
+    n, (_, scale, floor) = len(deltas), standardised(deltas)
     if n <= EXACT:
         signs = np.array([(1, *rest) for rest in itertools.product((1, -1), repeat=n - 1)])
     else:
         signs = np.random.default_rng(seed).choice((1, -1), size=(FLIPS, n))
         signs[0] = 1
-    return np.sort([np.abs(pattern @ deltas / n).max() for pattern in signs])[::-1]
+    scaled = deltas / (scale + floor) / n
+    return np.sort([np.abs(pattern @ scaled).max() for pattern in signs])[::-1]
 
 
 def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
@@ -107,9 +126,13 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
     """
     n, scaled = len(one.deltas), one.deltas / one.sd
     effect, chance = scaled.mean(axis=0), largest_by_chance(scaled, seed=seed)
-    as_large = np.searchsorted(-chance, -np.abs(effect) + 1e-12, side="right")
+    statistics, _, floor = standardised(scaled)
+    as_large = np.searchsorted(-chance, -np.abs(statistics) + 1e-12, side="right")
     beyond = int((1 - confidence) * len(chance) + 1e-9)
-    reach = chance[beyond] if beyond else np.nan
+    c = chance[beyond] if beyond else np.nan
+    # All means within which a candidate's own statistic stays below c, solved for the distance.
+    spread, rest = scaled.std(axis=0), 1 - c**2
+    reach = c * (floor + np.sqrt((c * floor) ** 2 + rest * spread**2)) / max(rest, 1e-9)
     up, tail = (one.deltas > 0).sum(axis=0), (1 - confidence) / 2
     table = one.rows.assign(
         effect=effect,
@@ -189,13 +212,14 @@ def by_sort(one: Additions, *, confidence: float = 0.95) -> pd.DataFrame:
 
 
 def ends(table: pd.DataFrame, one: Additions, top: int, *, both: bool = True) -> pd.DataFrame:
-    """The `top` candidates at each end or at the upper one alone, the token that ends a turn and
-    white space, and which of these a row is (`at`)."""
+    """The `top` candidates at each end or at the upper one alone, those that surely add most among
+    them, the token that ends a turn and white space, and which of these a row is (`at`)."""
     end = table["candidate_id"].eq(one.end) & table["kind"].ne("item")
     at = pd.Series(pd.NA, index=table.index, dtype=object)
     at[table["text"].isin(WHITE)] = "white space"
     at[end] = "end of turn"
     at[table.index >= len(table) - top * both] = "least"
+    at[table["low"].nlargest(top).index] = "most"
     at[table.index < top] = "most"
     return table.assign(at=at, end_of_turn=end)[at.notna()]
 
@@ -269,15 +293,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         unit="SD",
     )
     held = table[(table["p_adjusted"] <= LEVEL) & (table["effect"] > 0)]
-    most = table.loc[(table if held.empty else held)["effect"].idxmax()]
+    most = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
     label = labels[most["model"]]
     worth = "" if pd.isna(most["worth"]) else f", {most['worth']:.0%} of the step from bad to good"
-    headline = (
-        f"{literal(most['text'])} {most['slot']} an answer adds {most['effect']:.2f} SD to "
-        f"{label}'s reward (of {most['n']}: {most['raised']:.0%} rise){worth}."
-        if len(held)
-        else f"No {tables.things[:-1]} was found to raise the reward of {most['n']} real answers."
-    )
+    text = f'"{literal(most["text"])}" {most["slot"]} an answer raises the reward of {label} by '
+    text += f"{most['effect']:.2f} SD on average{worth} ({most['raised']:.0%} of {most['n']} rise)."
+    nothing = f"No {tables.things[:-1]} was found to raise the reward of {most['n']} real answers."
+    headline = text if len(held) else nothing
     plot = Forest.of(
         effect,
         row="text",

@@ -226,7 +226,12 @@ def of_random_heads(row: pd.Series) -> str:
     if np.isnan(share):
         return ""
     shown = "under 1" if share < 0.005 else f"{100 * share:.0f}"
-    return f"; random heads {ON[row['states']]}: {shown}%"
+    return f"; {shown}% of random heads {ON[row['states']]} do as much"
+
+
+def quoted(prompt: str) -> str:
+    """A prompt's key, or those of two opposite prompts (`half_sum`), as a sentence quotes it."""
+    return " and ".join(f'"{key}"' for key in prompt.split(" × "))
 
 
 def by_heads(table: pd.DataFrame, corrected: str = "p_holm") -> tuple[str, str | None]:

@@ -29,11 +29,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     first = ends[(ends["rank"] == 1) & (ends["prompt"] == prompt)]
     most, least = (first[first["end"] == end] for end in ("top", "bottom"))
     best, worst = (
-        literal(rows["text"].iloc[0]) + " (a word of the prompt)" * bool(rows["in_prompt"].iloc[0])
+        f'"{literal(rows["text"].iloc[0])}"'
+        + " (a word of the prompt)" * bool(rows["in_prompt"].iloc[0])
         for rows in (most, least)
     )
     shown = tables.labels[most["model"].iloc[0]]
-    headline = f"On {prompt}, {shown} wants {best} most and {worst} least"
+    headline = f'On "{prompt}", {shown} scores {best} highest and {worst} lowest'
     different, things = most["text"].nunique(), tables.things
     count = f"{different} optimal {things if different > 1 else things.removesuffix('s')}"
     headline += f"; {count} in {len(most)} models." if len(most) > 1 else "."

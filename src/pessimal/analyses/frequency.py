@@ -14,6 +14,7 @@ from pessimal.analyses.analysis import (
     by_heads,
     heads_by_model,
     of_random_heads,
+    quoted,
     whose,
     with_mean,
     word_frequencies,
@@ -257,16 +258,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     label = tables.labels[first["model"]]
-    slope = f"{first['slope_sd']:+.2f} SD per {unit}{of_random_heads(first)}"
-    follow = f"{label} rewards {'frequent' if first['slope'] > 0 else 'rare'} words"
-    if len(main) > 1:
-        follow = f"{certain.sum()} of {len(main)} models follow word frequency; steepest, {label}"
-    headline = (
-        f"On {first['prompt']}, {follow}: {slope}."
-        if certain.any()
-        else f"No model is found to follow word frequency by itself; steepest on "
-        f"{first['prompt']}, {label}: {slope}."
-    )
+    per = f"per {unit}" if options.paper else "for ten times the frequency"
+    slope = f"{first['slope_sd']:+.2f} SD {per}{of_random_heads(first)}"
+    kind = f"{label} scores {'frequent' if first['slope'] > 0 else 'rare'} words higher"
+    if not certain.any():
+        kind = f"the effect of word frequency on {first['words']} words is within chance"
+    elif len(main) > 1:
+        kind = f"{certain.sum()} of {len(main)} models follow word frequency"
+    steepest = f"steepest, {label}: " if len(main) > 1 else ""
+    headline = f"On {quoted(first['prompt'])}, {kind}; {steepest}{slope}."
     effect = Effect(
         "slope_sd",
         f"reward (SD) per {unit}",

@@ -26,6 +26,7 @@ from pessimal.analyses.analysis import (
     difference,
     heads_of_model,
     of_random_heads,
+    quoted,
     whose,
 )
 from pessimal.analyses.checks import check_rewards, check_varied
@@ -486,8 +487,8 @@ def _effects(
     sure = effects[(effects["p_holm"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = sure[(sure["measure"] == main) & (sure["d"] * row["d"] > 0)]
     in_both = row["model"] in set(sure[sure["measure"] == BOTH]["model"])
-    where = "both prompts" if in_both else half_sum(*pair) if pair else main
-    what = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
+    where = "each of both prompts" if in_both else quoted(half_sum(*pair) if pair else main)
+    terms = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
     label, far = tables.labels[row["model"]], _far(row["d"])
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
     effect = Effect(
@@ -496,15 +497,17 @@ def _effects(
     number = replace(effect, low="low", high="high")  # of the same table in standard deviations
     share = 1 if pair else 1 / 2
     estimate, n_models = number.at(row), rows["model"].nunique()
-    beside = f"; so do {len(alike)} of {n_models} models" if n_models > 1 and len(alike) else ""
-    beside += of_random_heads(row)
+    others, heads = alike["model"].ne(row["model"]).sum(), of_random_heads(row)
+    who = f"{others} of {n_models - 1} other models" if n_models > 2 else "the other model"
+    besides = f"; so {'does' if others == 1 else 'do'} {who}"
     first = Result(
         "identity",
         effects,
-        headline=f"{label} ranks {what} {far} matched controls, on {where}{beside}."
+        headline=f"On {where}, {label} ranks {terms} {far} matched words"
+        f"{besides if others else ''}{heads}."
         if len(alike)
-        else f"No model is found to rank identity terms apart from matched controls; farthest, "
-        f"{label}: {far}, on {where}{beside}.",
+        else f"On {where}, identity terms rank like matched words; the farthest are those of "
+        f"{label}, {far}{heads}.",
         plot=Forest.of(
             number,
             data=together[together["measure"].isin(pair or (main,))],

@@ -15,9 +15,9 @@ from scipy import stats
 
 from pessimal.auditing.verdicts import (
     FAIL,
-    LOOK,
     NOT_MEASURED,
     PASS,
+    REVIEW,
     THRESHOLDS,
     Verdict,
     main_measure,
@@ -124,7 +124,7 @@ def changes(
     """One row a change: kind, part, before, now, change, limit, unit, verdict, question.
 
     FAIL is a change beyond its limit: what another seed of the same training was not seen to
-    change; of `rounded` it is a LOOK. What one of the two audits did not measure is NOT_MEASURED.
+    change; of `rounded` it is REVIEW. What one of the two audits did not measure is NOT_MEASURED.
 
     Args:
         now, before: `metrics` of the two audits.
@@ -140,7 +140,7 @@ def changes(
         verdict = NOT_MEASURED
         if np.isfinite(change):
             beyond = change < limit.limit if kind in LEAST else change > limit.limit
-            verdict = PASS if not beyond else LOOK if kind == "rounded" else FAIL
+            verdict = PASS if not beyond else REVIEW if kind == "rounded" else FAIL
         rows.append(
             {"kind": kind, "part": part, "before": values[0], "now": values[1], "change": change}
             | {"limit": limit.limit, "unit": limit.unit, "verdict": verdict}
@@ -192,12 +192,9 @@ def place(
     if not rows:
         return None
     table = pd.DataFrame(rows).sort_values("order", ascending=False, ignore_index=True)
-    first, last = table.iloc[0], table.iloc[-1]
-    most, least = (signed(one["order"], "z.2f") for one in (first, last))
-    return Result(
-        "place",
-        table,
-        headline=f"Of {len(table)} other models here, {first['model']} ranks tokens most alike "
-        f"(Spearman {most}), {last['model']} least ({least}).",
-        method="audit",
-    )
+    names = [f"{row.model} ({signed(row.order, 'z.2f')})" for row in table.itertuples()]
+    headline = f"The only other model here is {names[0]} (Spearman's correlation of tokens' ranks)."
+    if len(names) > 1:
+        headline = f"Of {len(names)} other models here, {names[0]} ranks tokens most like it and "
+        headline += f"{names[-1]} least (Spearman's correlation)."
+    return Result("place", table, headline=headline, method="audit")

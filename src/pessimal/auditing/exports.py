@@ -10,38 +10,50 @@ from xml.etree import ElementTree
 import pandas as pd
 import yaml
 
-from pessimal.auditing.verdicts import FAIL, LOOK, NOT_ASKED, NOT_MEASURED, Verdict
+from pessimal.auditing.verdicts import (
+    FAIL,
+    INCOMPLETE,
+    NOT_ASKED,
+    NOT_MEASURED,
+    PASS,
+    REVIEW,
+    Verdict,
+    headline_of,
+)
 from pessimal.texts import readable, significant
 from pessimal.version import __version__
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when a field of `audit.json` changes its meaning."""
 FILES = ("audit.json", "audit.md", "junit.xml")
+ORDER = (FAIL, REVIEW, PASS, NOT_MEASURED)
+"""Verdicts as a person reads them: failures first."""
 
 
 def document(
     reward: Mapping[str, Any],
     scope: Mapping[str, str],
-    found: Sequence[Verdict],
+    checks: Sequence[Verdict],
+    facts: Sequence[Verdict],
     metrics: Mapping[str, float],
     *,
+    verdict: str,
+    deciding: Sequence[str],
+    core: Sequence[str],
     inputs: Sequence[str] = (),
     changes: pd.DataFrame | None = None,
     baseline: str | None = None,
 ) -> dict[str, Any]:
-    """What `audit.json` holds (docs/audit.md).
+    """The content of `audit.json` (docs/audit.md).
 
     Args:
         reward: name, kind, digests.
         scope: what each part of the audit looked at, in words.
+        verdict, deciding: of the whole audit (`verdicts.overall`).
+        core: checks without which an audit is incomplete.
         inputs: keys of the score tables.
         changes: of `auditing.changes`, since `baseline`.
     """
-    checks = [
-        {name: figure(value) for name, value in one.row.items() if name != "result"}
-        | {"evidence": readable(one.evidence)}
-        for one in found
-    ]
     since = None
     if changes is not None:
         rows = changes.drop(columns="question").to_dict("records")
@@ -49,16 +61,37 @@ def document(
             "baseline": baseline,
             "numbers": [{str(k): figure(value) for k, value in row.items()} for row in rows],
         }
+    named_facts = [_entry(one) for one in facts]
+    for entry in named_facts:
+        entry["fact"] = entry.pop("check")
+        for name in ("verdict", "limit", "action"):
+            del entry[name]
     return {
         "schema": SCHEMA,
         "pessimal": __version__,
         "reward": dict(reward),
+        "verdict": verdict,
+        "deciding": list(deciding),
+        "headline": readable(headline_of(verdict, deciding, checks)),
+        "core": list(core),
         "scope": dict(scope),
-        "verdicts": checks,
+        "verdicts": [_entry(one) for one in checks],
+        "facts": named_facts,
         "metrics": {name: figure(metrics[name]) for name in sorted(metrics)},
         "inputs": list(inputs),
         "changes": since,
     }
+
+
+def _entry(one: Verdict) -> dict[str, Any]:
+    row = {name: figure(value) for name, value in one.row.items() if name != "result"}
+    return row | {name: readable(row[name]) for name in ("evidence", "action")}
+
+
+def in_order(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Checks of `audit.json` that apply, failures first."""
+    applying = [check for check in checks if check["evidence"] != NOT_ASKED]
+    return sorted(applying, key=lambda check: ORDER.index(check["verdict"]))
 
 
 def figure(value: Any) -> Any:
@@ -84,22 +117,29 @@ def number(check: Mapping[str, Any]) -> str:
 
 
 def markdown(audit: Mapping[str, Any]) -> str:
-    """A section for a model card: verdicts, and the front matter's `model-index`."""
+    """A section for a model card: the verdicts, and the front matter's `model-index`."""
     index = yaml.safe_dump(model_index(audit), sort_keys=False, allow_unicode=True)
     lines = [
-        f"## Audit of {_plain(audit['reward']['name'])}",
+        f"## Audit of {_plain(audit['reward']['name'])}: {audit['verdict']}",
         "",
-        f"By pessimal {audit['pessimal']}. `look`: something holds, or may, and no limit says "
-        "whether it is bad.",
+        _plain(audit["headline"]),
         "",
-        "| check | verdict | measured | |",
-        "|---|---|---|---|",
+        f"By pessimal {audit['pessimal']}. `review`: an effect was found or not ruled out, and no "
+        "limit says whether it is bad.",
+        "",
+        "| check | verdict | measured | what came out | what to do |",
+        "|---|---|---|---|---|",
     ]
-    for check in audit["verdicts"]:
-        if check["evidence"] == NOT_ASKED:
-            continue
-        cells = (check["check"], f"**{check['verdict']}**", number(check), check["evidence"])
-        lines.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
+    for check in in_order(audit["verdicts"]):
+        verdict = check["verdict"].replace("_", " ")
+        to_do = check["action"] or check["command"]
+        row = (check["check"], f"**{verdict}**", number(check), check["evidence"], to_do)
+        lines.append("| " + " | ".join(_plain(cell) for cell in row) + " |")
+    lines += ["", "| fact | measured | |", "|---|---|---|"]
+    for fact in audit["facts"]:
+        if fact["value"] is not None:
+            cells = (fact["fact"], number(fact), fact["evidence"])
+            lines.append("| " + " | ".join(_plain(cell) for cell in cells) + " |")
     if (since := audit["changes"]) is not None:
         beyond = [row for row in since["numbers"] if row["verdict"] == FAIL]
         lines += ["", f"Since {_plain(since['baseline'])}: {len(beyond)} changes beyond a seed's."]
@@ -126,11 +166,16 @@ def model_index(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def junit(audit: Mapping[str, Any]) -> str:
-    """The verdicts as a JUnit test suite: `fail` is a failure, `not measured` is skipped."""
+    """The verdicts as a JUnit test suite: `fail` is a failure, `not_measured` is skipped, and an
+    audit without its core checks is an error of the suite."""
     checks = [
-        (check["check"], check["verdict"], f"{number(check)} {check['evidence']}", check["command"])
+        (
+            *(check["check"], check["verdict"]),
+            *(f"{number(check)} {check['evidence']} {check['action']}", check["command"]),
+        )
         for check in audit["verdicts"]
     ]
+    incomplete = audit["verdict"] == INCOMPLETE
     for row in (audit["changes"] or {"numbers": ()})["numbers"]:
         name = f"since {row['kind']} {row['part']}".strip()
         checks.append((name, row["verdict"], f"{row['change']}, limit {row['limit']}", ""))
@@ -138,8 +183,9 @@ def junit(audit: Mapping[str, Any]) -> str:
     suite = ElementTree.Element(
         "testsuite",
         name=f"pessimal audit {readable(audit['reward']['name'])}",
-        tests=str(len(checks)),
+        tests=str(len(checks) + incomplete),
         failures=str(counts[FAIL]),
+        errors=str(int(incomplete)),
         skipped=str(counts[NOT_MEASURED]),
     )
     for name, verdict, text, command in checks:
@@ -149,8 +195,11 @@ def junit(audit: Mapping[str, Any]) -> str:
             ElementTree.SubElement(case, "failure", message=text)
         elif verdict == NOT_MEASURED:
             ElementTree.SubElement(case, "skipped", message=readable(command or text))
-        elif verdict == LOOK:
-            ElementTree.SubElement(case, "system-out").text = f"look: {text}"
+        elif verdict == REVIEW:
+            ElementTree.SubElement(case, "system-out").text = f"review: {text}"
+    if incomplete:
+        case = ElementTree.SubElement(suite, "testcase", classname="audit", name="core")
+        ElementTree.SubElement(case, "error", message=readable(audit["headline"]))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

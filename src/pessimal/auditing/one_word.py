@@ -80,21 +80,27 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     for name, number in zip(names, numbers, strict=True):
         table[name] = [number, *[np.nan] * (len(table) - 1)]  # of the first row alone
     table = table.assign(n=len(words), prompts=", ".join(t.provenance.prompt for t in tables))
-    best, following = (literal(text) for text in words["text"].iloc[:2])
+    best, runner_up = (literal(text.strip()) for text in words["text"].iloc[:2])
+    top = all(_is_top(table, words["word"].iloc[0]) for table in tables)
+    on = "on every prompt" if len(tables) > 1 else f'on "{tables[0].provenance.prompt}"'
     effect = Effect(
-        *("ahead", "steps of the tail ahead of the next word", "low", "high", "p"),
+        *("ahead", "gap to the next word, over the expected gap", "low", "high", "p"),
         null=1.0,
         of="words",
     )
-    headline = (
-        f"Of {len(words):,} words, {best} stands {ahead:.1f} steps of the tail above {following}, "
-        "whatever is asked."
-    )
+    place = f"is the top word {on}" if top else "does best over all prompts"
+    headline = f'"{best}" {place}, {ahead:.1f} times the expected gap above the next, "{runner_up}"'
     if not (whole := of is None or len(tables[0].rows) >= of):
-        headline += f" {of - len(tables[0].rows):,} tokens were not scanned."
+        headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
     return Result.of_row(
-        *(table.iloc[0], "one_word", table, effect, headline),
-        method="audit",
+        *(table.iloc[0], "one_word", table, effect, f"{headline}."),
+        method="one_word",
         share=0.1,
         summary={"one_word/whole": whole},
     )
+
+
+def _is_top(table: ScoreTable, word: str) -> bool:
+    """Whether a spelling of this word has the highest reward of all ordinary tokens of a table."""
+    rows = table.rows[table.rows["kind"].isin(("normal", "item"))]
+    return bool(rows.loc[rows["reward"].idxmax(), "text"].strip().casefold() == word)

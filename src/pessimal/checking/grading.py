@@ -6,8 +6,10 @@ Knows rewards and what was asked; does not know how strings are made (`grader_st
 
 import math
 import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -35,6 +37,7 @@ from pessimal.checking.workers import CRASHES, ENOUGH, HANGS, Answer, Job, answe
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, require
 from pessimal.progress import steps
+from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.frame import plain_prompt
 from pessimal.rewards.tasks import truth_of
@@ -48,6 +51,8 @@ WORDS = 50_000
 AGAIN = 100
 """Strings of a task that are asked a second time."""
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
+LEFT = "paid_without_answer/strings_left"
+"""Key of the summary: strings that the budget left no time for."""
 UNREAD = "any format"
 """Of a task whose right answer is paid in none, where another task's is."""
 MEND: dict[str, str] = NAMED["grader"]
@@ -93,7 +98,7 @@ class _Paid:
         return bool(self.rewards[index] >= self.line)
 
 
-def tokens_of(reward: CallableReward) -> list[str]:
+def tokens_of(reward: Reward) -> list[str]:
     """The texts of a function's tokenizer; of one without, the 50,000 most frequent English words,
     alone and behind a space. MissingExtraError where wordfreq is not installed."""
     if reward.tokenizer is not None:
@@ -112,6 +117,7 @@ def census(
     seconds: float = 5.0,
     memory: int = 4 * 1024**3,
     workers: int | None = None,
+    budget: float = math.inf,
     progress: bool = True,
 ) -> Results:
     """What a grader pays for: every token, number and format, to every task.
@@ -126,9 +132,11 @@ def census(
         seconds: wall time of a call, or of 256 that take less.
         memory: bytes that a process may have on top of what it begins with.
         workers: processes; by default one a core.
+        budget: wall time of the whole, in seconds; strings that are left then are not asked.
 
     Returns:
-        Results `paid_without_answer`, `right_not_paid` and `grader_calls`.
+        Results `paid_without_answer`, whose summary has the number of strings that were left,
+        `right_not_paid` and `grader_calls`.
 
     Raises:
         ConfigError: there are no tasks with a true answer, or the grader cannot be called.
@@ -164,21 +172,28 @@ def census(
         answered, function, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory
     )
     given: list[list[Answer]] = [[] for _ in tasks]
+    end = time.monotonic() + budget
 
-    def ask(*, bar: bool) -> None:
-        """What is new among the probes of each task."""
+    def ask(*, bar: bool) -> int:
+        """Ask what is new among the probes of each task; the number of strings that were left."""
         jobs: list[Job] = []
         for number, (task, so_far) in enumerate(zip(tasks, given, strict=True)):
             jobs += _jobs(number, task.probes, len(so_far))
             so_far += [math.nan] * (len(task.probes) - len(so_far))
-        with steps("census", len(jobs), bar=bar) as step:
-            for job, found in run(jobs):
+        jobs.sort(key=lambda job: job.at)  # every task's own strings before the common ones
+        left = sum(len(job.strings) for job in jobs)
+        with steps("census", len(jobs), bar=bar) as step, closing(run(jobs)) as answers:
+            for job, found in answers:
                 if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
                     raise ConfigError(found[0].removeprefix(NOT_CALLED))
                 given[job.task][job.at : job.at + len(found)] = found
+                left -= len(found)
                 step(tasks[job.task].key)
+                if time.monotonic() > end:
+                    break
+        return left
 
-    ask(bar=False)
+    left = ask(bar=False)
     for task, formats in zip(tasks, _formats_read(tasks, given), strict=True):
         task.probes.extend(
             strings_of(
@@ -190,7 +205,7 @@ def census(
             )
         )
         task.probes.extend(shared)
-    ask(bar=progress)
+    left += ask(bar=progress)
     paid = _all_paid(tasks, given)
     calls = _calls(tasks, given)
     again = [
@@ -198,23 +213,19 @@ def census(
         for number, one in enumerate(paid)
         for at in _asked_again(tasks[number], one)
     ]
-    for job, [answer] in run(again):
-        before = given[job.task][job.at]
-        if answer != before and not isinstance(before, str):
-            said = f"gives {before:g}, then {answer if isinstance(answer, str) else f'{answer:g}'}"
-            calls.append(_Call("nondeterministic", job.task, job.strings[0], said))
+    with closing(run(again)) as answers:
+        for job, [answer] in answers:
+            before = given[job.task][job.at]
+            if answer != before and not isinstance(before, str):
+                now = answer if isinstance(answer, str) else f"{answer:g}"
+                said = f"gives {before:g}, then {now}"
+                calls.append(_Call("nondeterministic", job.task, job.strings[0], said))
     if all(math.isnan(one.line) for one in paid):
-        why = (
-            "No task's right answer is paid more than nothing and a wrong one: nothing was tested."
-        )
-        untested = [
-            Result(one, pd.DataFrame(), f"{reward.name}: {why}", method="grading")
-            for one in ("paid_without_answer", "right_not_paid")
-        ]
+        untested = _never_paid(reward.name, tasks, paid)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
     return Results(
         [
-            _paid_without_answer(reward.name, tasks, paid),
+            replace(_paid_without_answer(reward.name, tasks, paid), summary={LEFT: left}),
             _right_not_paid(reward.name, tasks, paid),
             _grader_calls(reward.name, tasks, calls),
         ]
@@ -384,6 +395,32 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
         f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
+
+
+def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> list[Result]:
+    """A grader that pays no right answer more than nothing and a wrong one: a constant, or one that
+    reads another form of answer; no rows where no call gave a number."""
+    untested = Result(
+        "right_not_paid",
+        pd.DataFrame(),
+        f"{name}: no right answer is paid more than nothing or a wrong one.",
+        method="grading",
+    )
+    rewards = np.concatenate([one.rewards for one in paid])
+    rewards = rewards[np.isfinite(rewards)]
+    if not len(rewards):
+        return [replace(untested, name="paid_without_answer"), untested]
+    fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
+    n, example = len({probe.text for task in tasks for probe in task.probes}), tasks[0]
+    row = {"fault": fault, "strings": n, "tasks": len(tasks), "of_tasks": len(tasks), "share": 1.0}
+    row |= {"example": literal(example.wrong[0], limit=80), "task": example.key}
+    row |= {"truth": literal(example.truth, limit=40), "reward": float(rewards.max())}
+    constant = f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
+    never = f"{name} pays no right answer more than a wrong one or nothing, in any of the "
+    never += f"{len(FORMATS)} formats that were tried."
+    table = pd.DataFrame([row | {"mend": MEND[fault]}])
+    headline = constant if fault == "constant" else never
+    return [_result("paid_without_answer", table, headline, ""), untested]
 
 
 def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:

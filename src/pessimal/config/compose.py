@@ -1,6 +1,7 @@
 """Hydra composes a configuration of files and overrides; the schema checks it. Calls no verb."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -15,6 +16,7 @@ from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.errors import ConfigError
 
 
+@cache
 def register() -> None:
     """Register the schemas with Hydra: a key that is not in them, or of another type, is refused
     while composing."""

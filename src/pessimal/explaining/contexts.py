@@ -5,7 +5,6 @@ Knows files and conversations. Does not know what is put into the slot.
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -72,7 +71,7 @@ def halves(contexts: Mapping[str, Context]) -> tuple[dict[str, Context], dict[st
     return first, second
 
 
-def check_contexts(contexts: str | Path | None, slot: str | None, *prompts: object) -> None:
+def check_contexts(contexts: object, slot: str | None, *prompts: object) -> None:
     """ConfigError where contexts and what names prompts are both given, or a slot that is none."""
     if contexts is not None and any(one is not None for one in prompts):
         raise ConfigError("contexts are whole conversations: leave out prompts, tasks and prefixes")

@@ -1,6 +1,7 @@
 """Rows of points with intervals: one number a model, an attribute, a factor, side by side."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,22 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pessimal.plots import Forest, style
-from pessimal.plots.style import INK, PAPER, RULE, distinct, needed, number, rows_with, shown_names
+from pessimal.plots.style import (
+    INK,
+    PAPER,
+    RULE,
+    VERMILION,
+    distinct,
+    needed,
+    number,
+    rows_with,
+    shown_names,
+)
 from pessimal.statistics import LEVEL
 from pessimal.texts import literal
+
+MIN_PITCH, MAX_HEIGHT = 0.19, 8.4
+"""Inches: between two rows, and of rows with several marks each, which then stand closer."""
 
 
 def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
@@ -37,9 +51,13 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
         handles.append(hollow)
     if plot.band is not None and table[plot.band].notna().any():
         handles.append(Patch(color=RULE, label="95 % of random heads"))
+    pitch = max(MIN_PITCH, min(0.085 * len(looks) + 0.09, MAX_HEIGHT / max(len(rows), 1)))
+    line: dict[str, Any] = {"color": VERMILION, "ls": "--", "lw": 1}
+    if plot.limit is not None:
+        handles.append(Line2D([], [], label="limit", **line))
     figure, places = style.frame(
         panels,
-        height=max(0.19, 0.085 * len(looks) + 0.09) * len(rows) + 0.05,
+        height=pitch * len(rows) + 0.05,
         left=style.inches(names.values()) + 0.14,
         xlabel=plot.xlabel,
         handles=handles,
@@ -50,6 +68,8 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     for axes, panel in zip(places, panels, strict=True):
         if plot.reference is not None:
             axes.axvline(plot.reference, color=INK, lw=0.6, zorder=1)
+        if plot.limit is not None:
+            axes.axvline(plot.limit, zorder=1, **line)
         shown = rows_with(table, plot.panel, panel)
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
             for record in rows_with(shown, plot.group, group).to_dict("records"):

@@ -17,7 +17,16 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from pessimal.auditing.verdicts import AUDIT
+from pessimal.auditing.changes import CHANGES
+from pessimal.auditing.verdicts import (
+    AUDIT,
+    FAIL,
+    MEASURED,
+    NOT_ASKED,
+    NOT_MEASURED,
+    PASS,
+    REVIEW,
+)
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
 from pessimal.report.cards import cards, kinds, of_model, prompts, wanted
@@ -38,6 +47,8 @@ FINDINGS = 9
 RANKS = 5
 """Of tokens at each end; the table below has all."""
 PROVENANCE = "provenance"
+VERDICTS = (FAIL, REVIEW, PASS, MEASURED, NOT_MEASURED, NOT_ASKED)
+"""In the order of the page."""
 IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results", "verdicts")
 """Of the page's own sections: no question has one of these."""
 GLOSSARY = {
@@ -95,6 +106,7 @@ def page(
             for tokens in row["ends"].values()
             for _, _, certain in tokens
         ),
+        finds=not all(part["audit"] for part in parts),
         findings=findings,
         further=further,
         tests=tests([(f"#{q['anchor']}", result) for _, q, result in findings + further]),
@@ -113,9 +125,9 @@ Finding = tuple[dict[str, Any], dict[str, Any], Shown]
 
 def _findings(parts: Sequence[dict[str, Any]]) -> tuple[list[Finding], list[Finding]]:
     """What gets a card, and all else, the heaviest first: of each artifact what holds, or where
-    nothing does everything."""
+    nothing does everything. The verdicts of an audit say it already."""
     cards, others = list[Finding](), list[Finding]()
-    for part in parts:
+    for part in (part for part in parts if not part["audit"]):
         every = [(part, q, result) for q in part["questions"] for result in q["results"]]
         holding = [found for found in every if found[2].weight >= HOLDS]
         for found in every:
@@ -138,6 +150,7 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         key: _question(artifact, key, results, _unique(anchor + key, taken), ids)
         for key, results in methods.items()
     }
+    audit = _audit(artifact, questions, ids)
     return {
         "artifact": artifact,
         "anchor": anchor,
@@ -145,20 +158,36 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         "kinds": kinds(artifact),
         "wanted": {"title": "What they want", "open": 0, "left_out": 0, "tabs": wanted(artifact)},
         "questions": list(questions.values()),
-        "verdicts": _verdicts(questions),
-        "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact)],
+        "audit": audit,
+        "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact) if not audit],
         "provenance": {name: _table(table) for name, table in sources.items() if len(table)},
     }
 
 
-def _verdicts(questions: Mapping[str, dict[str, Any]]) -> list[dict]:
-    """The verdicts of an audit, which stand before its findings, each with the anchor of what it
-    rests on; none of anything else."""
-    if AUDIT not in questions:
-        return []
-    rows, questions[AUDIT]["checks"] = questions[AUDIT]["checks"], []
+def _audit(
+    artifact: Artifact, questions: Mapping[str, dict[str, Any]], ids: Iterator[str]
+) -> dict[str, Any]:
+    """An audit's overall verdict (`lead`), and by verdict its checks, those that fail with their
+    figures, and what changed by more than a seed; nothing of any other artifact."""
+    if (whole := next((r for r in artifact.results if r.name == AUDIT), None)) is None:
+        return {}
+    table, results = artifact.table(AUDIT).astype(object), {r.name: r for r in artifact.results}
+    rows = table.where(table.notna(), None).to_dict("records")
+    for change in artifact.table(CHANGES).to_dict("records"):
+        text = f"{significant(change['change'])} (limit {change['limit']:g}), in {change['unit']}"
+        more = {"check": f"{change['kind']} {change['part']}", "result": CHANGES, "evidence": text}
+        if change["verdict"] == FAIL and change["kind"] != "check":
+            rows.append(change | more | {"action": "", "command": ""})
     anchors = {name: q["anchor"] for q in questions.values() for name in q["tables"]}
-    return [row | {"anchor": anchors.get(row["result"])} for row in rows]
+    by_verdict = {verdict: list[dict]() for verdict in VERDICTS}
+    for row in rows:
+        by_verdict[NOT_ASKED if row["evidence"] == NOT_ASKED else row["verdict"]].append(row)
+        row["anchor"], row["figure"] = anchors.get(row["result"]), None
+    for row in by_verdict[FAIL]:
+        if figures := _contents(artifact, result := results[row["result"]]):
+            row["figure"] = _figure(artifact, result.headline, figures, ids)
+    first = next((row["evidence"] for row in by_verdict[FAIL]), "")
+    return {"lead": whole.headline.removesuffix(first).strip(), "rows": by_verdict}
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -185,7 +214,7 @@ def _question(
     return {
         "anchor": anchor,
         "method": method(key),
-        "results": [r for r in ordered if r.headline],
+        "results": [r for r in ordered if r.headline and r.name != AUDIT],
         "figures": {name: figure for name, figure in figures.items() if figure["tabs"]},
         "tables": {r.name: _table(table) for r in results if len(table := artifact.table(r.name))},
         "notes": list(dict.fromkeys(note for r in results for note in r.notes)),
@@ -327,7 +356,9 @@ def glossary(prompts: Collection[str]) -> Callable[..., str]:
 
 
 def number(estimate: dict) -> str:
-    """An estimate and its interval: `0.79 [0.79, 0.80]`."""
+    """An estimate and its interval: `0.79 [0.79, 0.80]`; a count of checks as it is."""
+    if estimate["of"] == "checks":
+        return f"{estimate['value']:.0f}"
     return interval(estimate["value"], estimate["low"], estimate["high"])
 
 

@@ -191,6 +191,7 @@ class Scanner:
             return
         assert isinstance(model, NetworkReward)
         self._last: _Scored | None = None
+        self.warned_of_own_class = False
         self.frames: dict[str, list[Frame]] = {}
         for one in provenances:
             double = one.mode == Mode.paper.value
@@ -370,9 +371,12 @@ class Scanner:
         scorer, measured = one.first.terms[0][1].scorer, {}
         if scorer.elsewhere:
             measured["own_class_differs"] = {"standard_deviations": scorer.elsewhere}
-            if model.spec.read is None and (
-                not model.outputs or model.outputs[0][1] == provenance.output
+            if (
+                not self.warned_of_own_class
+                and model.spec.read is None
+                and (not model.outputs or model.outputs[0][1] == provenance.output)
             ):
+                self.warned_of_own_class = True
                 log.warning(
                     "%s: the model's own class takes the token %r for padding and reads the reward "
                     "of the token before; these rewards are read at the last, and differ by up to "

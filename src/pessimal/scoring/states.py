@@ -6,6 +6,7 @@ reward against the heads that nobody trained (`analyses.random_heads`).
 """
 
 import logging
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import cast
@@ -19,7 +20,7 @@ from pessimal.progress import counted
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.last_states import StatesNetwork
 from pessimal.scoring.candidates import Candidates, Inputs, batches
-from pessimal.scoring.engine import OwnForward
+from pessimal.scoring.engine import Decoder, FullForward, OwnForward
 from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.shards import Shards
@@ -167,3 +168,24 @@ def _keep_the_exact(scorer: FrameScorer, inputs: Inputs, rows: np.ndarray) -> No
             return
         log.warning("the %s engine gives other states; taking a slower one", scorer.attention)
         scorer.engines.pop(0)
+
+
+@torch.no_grad()
+def added_states(
+    network: StatesNetwork, frames: Sequence[Frame], token: int, *, device: torch.device
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Last hidden states of real answers with a token in their slot, and as they are, float64
+    (n, hidden) each; None where pessimal does not know the layout of the network."""
+    decoder = Decoder.of(network.to(device))
+    if decoder is None:
+        return None
+    engine = FullForward(decoder, torch.empty(0, dtype=torch.long, device=device))
+    states = [
+        engine.whole_rewards(
+            torch.tensor([[*frame.prefix, *ids, *frame.suffix]], device=device), n_response=len(ids)
+        )[0]
+        for ids in ([token], [])
+        for frame in frames
+    ]
+    rows = torch.stack(states).double().cpu().numpy()
+    return rows[: len(frames)], rows[len(frames) :]

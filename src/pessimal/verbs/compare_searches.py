@@ -76,7 +76,7 @@ def compare_searches(chosen: Chosen, config: CompareConfig, registry: Registry) 
         for name in asked:
             step(name)
             try:
-                spec = _spec_of(name, trained)
+                spec = registered_spec(name, trained)
                 model = opened(spec, cache=config.paths.cache, progress=config.progress)
             except UserError as error:
                 if config.models:
@@ -88,7 +88,12 @@ def compare_searches(chosen: Chosen, config: CompareConfig, registry: Registry) 
     return [transfer(pd.DataFrame(rows))]
 
 
-def _spec_of(name: str, trained: Mapping[str, Path]) -> ModelSpec:
+def registered_spec(name: str, trained: Mapping[str, Path]) -> ModelSpec:
+    """The model of a name as it is typed, or else of one that was trained under it.
+
+    Raises:
+        ConfigError: it is neither.
+    """
     try:
         return spec_of(name)
     except ConfigError:

@@ -59,6 +59,7 @@ def write_page(config: ReportConfig) -> Path:
             inputs=inputs,
             summary={"bytes": len(html.encode())},
         )
+        mirror.page("page", folder / "index.html")
     if config.space is not None:
         write_space(Path(config.space).expanduser(), config.title, config.notes, html)
     return folder / "index.html"

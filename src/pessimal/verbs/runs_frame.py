@@ -26,7 +26,7 @@ FIGURE = "summary."
 """Columns of figures begin so; those of an inner dictionary are `summary.outer.inner`."""
 KEY_FIGURES = {
     "score-table": ("n", "optimal", "pessimal", "mean", "standard_deviation", "certified_share"),
-    "comparison": ("models", "tables", "explanations"),
+    "comparison": ("models", "tables", "explanations", "pairs"),
     "search-result": ("goal", "length", "best_text", "best_reward", "verdict"),
     "study": ("trials", "best_value", "defaults_value", "held_out_difference", "held_out_p"),
     "explanation": ("comparisons", "perturber", "decided", "undecided", "edits", "reward_sd"),

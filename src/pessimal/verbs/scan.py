@@ -44,9 +44,9 @@ from pessimal.scoring.trainer import begin_process, is_first_process, make_train
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.extremes import extremes
 from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
-from pessimal.texts import duration, speed
+from pessimal.texts import duration, safe_name, speed
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Manifest, Registry, safe_name
+from pessimal.tracking.registry import Manifest, Registry
 from pessimal.training.obtain import opened
 from pessimal.verbs.common import model_inputs, publish_table, registry_of, tracked
 from pessimal.verbs.scan_table import print_extremes, print_tables
@@ -126,7 +126,7 @@ def _scan(
     first = begin_process(config.trainer)
     registry = registry_of(config)
     listed_items = written or _listed(config.candidates)
-    contexts = _contexts(config)
+    contexts = contexts_of(config)
     model = model or opened(config.model, cache=config.paths.cache, progress=config.progress)
     folder = model.folder if isinstance(model, NetworkReward) else None
     if policy is not None and config.candidates.name in WHOLE:
@@ -292,7 +292,7 @@ def _memory_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
-def _contexts(config: ScanConfig) -> dict[str, Asked]:
+def contexts_of(config: ScanConfig) -> dict[str, Asked]:
     """The real answers that candidates are put into; none where prompts are asked."""
     if not config.in_answers:
         return {}

@@ -28,8 +28,8 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import at_least
 from pessimal.progress import console
 from pessimal.searching.spec import SearchSpec
+from pessimal.texts import safe_name
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import safe_name
 from pessimal.tuning.results import best_of, conclude, key_of
 from pessimal.tuning.study import (
     PROVENANCE,

@@ -10,7 +10,7 @@ from omegaconf import MISSING
 from pessimal.config.schema.scan import TrainerLoop
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError
-from pessimal.options import Count
+from pessimal.options import Count, existing_file
 from pessimal.rewards.spec import EndpointSpec, Kind, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 
@@ -19,7 +19,8 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 @dataclass
 class AuditConfig(PromptedConfig):
-    """`pessimal audit`: one command, a verdict a check, and exit code 1 where a check fails."""
+    """`pessimal audit`: one command before a training, a verdict per check. Exit code 1 where a
+    check fails, 3 where a core check could not be measured."""
 
     model: ModelSpec = MISSING
     name: str | None = None
@@ -27,8 +28,15 @@ class AuditConfig(PromptedConfig):
     budget: str = "10m"
     """Time that it may take, as estimated before it begins: 90s, 10m, 2h. What does not fit is left
     out, and the command that would do it is printed."""
+    pairs: str | None = None
+    """File of labelled pairs of answers (.jsonl, .jsonl.gz, .json, .parquet) on which accuracy is
+    measured: rows of HelpSteer2, HH-RLHF, RewardBench, RM-Bench or JudgeBench, or with prompt,
+    chosen and rejected. null takes the 210 pairs that come with pessimal."""
     tasks: str | None = None
-    """Of a function: JSONL file of tasks with their true answers; the census is its audit."""
+    """Of a grader: JSONL file of tasks with their true answers, which it is asked in place of
+    pairs."""
+    strict: bool = True
+    """Exit with 3 where a core check could not be measured; false exits with 0."""
     url: str | None = None
     """Address of a server that should give this model's rewards."""
     endpoint: EndpointSpec = field(default_factory=EndpointSpec)
@@ -36,8 +44,8 @@ class AuditConfig(PromptedConfig):
     loop: TrainerLoop | None = None
     """A trainer whose loop should have the model read what its template says; with `policy`."""
     policy: str | None = None
-    """A language model: optimising the reward is forecast for it, and its tokenizer is the loop's.
-    Where not given, model.base_path or an installed SmolLM2 is forecast."""
+    """A language model: optimising the reward is forecast for it, and its tokenizer is the
+    loop's."""
     baseline: str | None = None
     """An earlier audit of the registry, audit/NAME or audit/NAME:vN: what changed since by more
     than another seed of one training changes it."""
@@ -67,27 +75,30 @@ class AuditConfig(PromptedConfig):
             self.prompts = prompts_of(read_tasks(self.tasks))
             self.model.tasks = self.model.tasks or self.tasks
         kind = self.model.kind
-        if (self.tasks is not None) != (kind is Kind.callable):
+        if self.tasks is not None and kind is not Kind.callable:
             raise ConfigError(
-                f"tasks={self.tasks} with model.kind={kind.value}: an audit is of a network, or of "
-                "a function with tasks that have a true answer. Type for example: pessimal audit "
-                "FILE.py:FUNCTION tasks=FILE.jsonl"
+                f"tasks={self.tasks} with model.kind={kind.value}: tasks are asked of a function. "
+                "Type for example: pessimal audit FILE.py:FUNCTION tasks=FILE.jsonl"
             )
-        if kind is Kind.callable:
-            for name in ("url", "loop", "policy", "baseline"):
-                if getattr(self, name) is not None:
-                    raise ConfigError(f"{name}= is of networks, and this is a function: leave it")
-            return
+        if self.pairs is not None:
+            existing_file("pairs", self.pairs)
         if kind is Kind.log_probability:
             raise ConfigError(
                 "a language model's log-probabilities are no reward. Type model.kind=judge or "
                 "model.kind=implicit, or pessimal scan"
             )
-        self.model.require("audit", "ids", "gradient")
-        if self.loop is not None and self.policy is None:
-            raise ConfigError("loop goes with policy. Type for example loop=trl policy=org/name")
+        if "gradient" not in kind.can:
+            takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind.value}"
+            names = ("url", "loop", "policy", "baseline")
+            for name in (*names, *(("pairs",) if self.tasks is not None else ())):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
         if not self.prompts:
             raise ConfigError("no prompts given; type for example prompts=core")
+        if "gradient" not in kind.can:
+            return
+        if self.loop is not None and self.policy is None:
+            raise ConfigError("loop goes with policy. Type for example loop=trl policy=org/name")
         if self.trainer.strategy is Strategy.sharded:
             raise ConfigError("trainer=sharded: an audit searches by gradients; type trainer=gpu")
         self.trainer.check_alone("audit runs on one device of one machine")

@@ -48,7 +48,8 @@ class EndpointOptions:
     concurrency: Annotated[int, Ge(1)] = 8
     """Most calls at once."""
     timeout: Annotated[float, Gt(0)] = 60.0
-    """Seconds that the server may be silent in one call."""
+    """Seconds of one call, from its beginning to the last byte of its answer. Each of `retries` has
+    as many."""
     retries: Annotated[int, Ge(0)] = 5
     """How often a failed call is repeated, with growing waits, or after as long as the server
     says."""
