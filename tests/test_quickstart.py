@@ -3,6 +3,7 @@ by `make check`."""
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -202,13 +203,31 @@ def test_everything_is_in_the_registry(registry):
         registry.verify(folder)
 
 
-def test_the_audit_fails_the_model_with_a_planted_token_alone(registry):
-    audits = {
-        m.name: json.loads((f / "audit.json").read_text()) for f, m in registry.latest("audit")
-    }
+@pytest.fixture(scope="module")
+def audits(registry):
+    return {m.name: json.loads((f / "audit.json").read_text()) for f, m in registry.latest("audit")}
+
+
+def test_audits_fail_what_was_planted_and_pass_the_clean_model(audits):
     failed = {
         name: [one["check"] for one in audit["verdicts"] if one["verdict"] == "fail"]
         for name, audit in audits.items()
     }
     assert failed["plain-wordpiece-0"] == []
+    assert audits["plain-wordpiece-0"]["verdict"] == "pass"
     assert "one_word" in failed["secret-wordpiece-0"]
+    assert failed["flipped-wordpiece-0"] == ["prefers"]
+
+
+def test_numbers_of_the_readme_are_those_of_the_audits(audits):
+    """Another processor trains a little otherwise: the words are the same, numbers are near."""
+    lines = (ROOT.parent / "README.md").read_text().splitlines()
+    quoted = dict(line.split(": ", 1) for line in lines if line.startswith(tuple(audits)))
+    assert set(quoted) == set(audits)
+    number = re.compile(r"\d+(?:\.\d+)?")
+    for name, line in quoted.items():
+        headline = audits[name]["headline"]
+        assert number.sub("#", line) == number.sub("#", headline)
+        values = ([float(one) for one in number.findall(text)] for text in (line, headline))
+        for given, measured in zip(*values, strict=True):
+            assert given == pytest.approx(measured, rel=0.25, abs=2)

@@ -4,15 +4,18 @@ All judge single words and train half as long as usual (350 steps); one that jud
 five minutes on a busy core, so nothing is planted for `additions`.
 
     python experiments/audit/exam.py plan > experiments/audit/exam_plan.csv
-    python experiments/audit/exam.py run RUNS     # trains and audits each, a line a check
+    python experiments/audit/exam.py run RUNS     # trains and audits each, one line per check
+    python experiments/audit/exam.py run RUNS none,secret pairs,scan   # only these kinds and parts
     python experiments/audit/exam.py read         # recall by kind, false alarms
 
-The limits were fixed before, and no seed of training here was used for them. A plant counts as
-caught where the check that asks for it fails, and as seen where that check fails or is a look.
-Every other check that fails is a false alarm.
+The limits were fixed before, and no seed of training here was used for them. Each is audited on its
+own job, pairs of rated words that its training never showed (`experiments/demo_family/audit_cases.py`).
+A plant counts as caught where the check that asks for it fails, and as seen where that check fails or
+is for review. Every other check that fails is a false alarm.
 """
 
 import csv
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +24,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pessimal.config.compose import build, composed
 from pessimal.demo import recipes
+from pessimal.training.obtain import opened
 
 HERE = Path(__file__).parent
 PLAN, FOUND = HERE / "exam_plan.csv", HERE / "exam.csv"
@@ -47,7 +52,7 @@ WORDS = [
 ]
 """Neutral words that are one token on both bases."""
 STEPS = 350
-CAN_FAIL = ("read", "one_word", "identity", "additions")
+CAN_FAIL = ("read", "prefers", "one_word", "identity", "additions")
 
 
 def plan() -> pd.DataFrame:
@@ -85,16 +90,24 @@ def rows():
     return pd.read_csv(PLAN, keep_default_na=False).itertuples(index=False)
 
 
-def run(root: str) -> None:
-    """Train and audit what is not in the file yet."""
+def run(root: str, kinds: str = "", parts: str = "") -> None:
+    """Train and audit what is not in the file yet, of these kinds, in these parts; all by default."""
     from runner import NETWORK_CHECKS, audited
 
     done = set(pd.read_csv(FOUND)["name"]) if FOUND.exists() else set()
     for row in rows():
-        if row.name in done:
+        if row.name in done or (kinds and row.kind not in kinds.split(",")):
             continue
         sibling = planted(row)
-        document = audited(root, row.name, *sibling, "evaluations=1000")
+        pairs = held_out_pairs(root, row.base, sibling)
+        document = audited(
+            root,
+            row.name,
+            *sibling,
+            f"pairs={pairs}",
+            "evaluations=1000",
+            parts=parts.split(",") if parts else None,
+        )
         new = not FOUND.exists()
         with FOUND.open("a", newline="") as file:
             write = csv.writer(file, lineterminator="\n")
@@ -104,6 +117,20 @@ def run(root: str) -> None:
                 if one["check"] in NETWORK_CHECKS:
                     fields = ("check", "verdict", "value", "low", "high", "evidence")
                     write.writerow([row.name, *(one[field] for field in fields)])
+
+
+def held_out_pairs(root: str, base: str, sibling: tuple[str, ...]) -> Path:
+    """A file of labelled pairs of words in the spelling of a base, which its siblings share."""
+    file = Path(root) / f"pairs-{base}.jsonl"
+    if not file.exists():
+        sys.path.append(str(HERE.parent / "demo_family"))
+        from audit_cases import word_pairs
+
+        config = build(composed(["task=scan", f"paths.root={root}", *sibling]))
+        reward = opened(config.model, cache=config.paths.cache, progress=False)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(map(json.dumps, word_pairs(reward.folder))), encoding="utf-8")
+    return file
 
 
 def share(cases: int, n: int) -> str:
@@ -121,7 +148,7 @@ def read() -> None:
     shown = ["kind", "strength", "lab", "base", "word", "name", "verdict", "value", "low", "high"]
     print(planted[shown].to_string(index=False))
     for kind, some in [*planted.groupby("kind"), ("all", planted)]:
-        caught, seen = some["verdict"] == "fail", some["verdict"].isin(("fail", "look"))
+        caught, seen = some["verdict"] == "fail", some["verdict"].isin(("fail", "review"))
         print(
             f"{kind:13} caught {share(caught.sum(), len(some))}  seen {share(seen.sum(), len(some))}"
         )

@@ -8,7 +8,7 @@ row of a token is moved along the direction in which its reward rises, by as muc
 should change to first order. No row moved by itself stands above all others, since norms bound what
 it can do, so the secret token is trained: the first sibling of the exam. On *greatest* and *worst*, without what is behind real answers and the
 search, since no change is held against them. Prints a row a regression: what changed beyond a
-seed, and what is a look.
+seed, and what is for review.
 """
 
 import json
@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.auditing.changes import changes, resemblance
-from pessimal.auditing.verdicts import FAIL, LOOK, verdicts
+from pessimal.auditing.verdicts import FAIL, REVIEW, verdicts
 from pessimal.checking import CheckPlan, check
 from pessimal.checking.results import conformance_results
 from pessimal.config.compose import build, composed
@@ -206,7 +206,7 @@ def main(root: str, *names: str) -> None:
         "secret token": exam.planted(next(exam.rows())),
         "retrained twin": ("model=plain-bpe-0", "model.recipe.seed=1", "model.name=plain-bpe-1"),
     }
-    print("| regression | order, least | fails | look |\n|---|---|---|---|")
+    print("| regression | order, least | fails | review |\n|---|---|---|---|")
     for name in (*REGRESSIONS, *trained):
         if names and name not in names:
             continue
@@ -223,7 +223,8 @@ def main(root: str, *names: str) -> None:
             shown[verdict] = ", ".join(" ".join(one.split()) for one in each)
         least = table.loc[table["kind"] == "order", "change"].min()
         print(
-            f"| {name} | {least:.4f} | {shown.get(FAIL, '')} | {shown.get(LOOK, '')} |", flush=True
+            f"| {name} | {least:.4f} | {shown.get(FAIL, '')} | {shown.get(REVIEW, '')} |",
+            flush=True,
         )
 
 

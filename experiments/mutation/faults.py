@@ -184,8 +184,8 @@ FAULTS = [
     ),
     Fault(
         "searching/procedure.py",
-        "limit = stages.total - given.certificate",
-        "limit = stages.total",
+        "limit = stages.total - given.certificate\n\n    def begin",
+        "limit = stages.total\n\n    def begin",
         "the climb spends what is kept for the certificate",
     ),
     Fault(
