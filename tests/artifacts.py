@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 
-from pessimal.plots.draw import save_figures
+from pessimal.plots import draw
 from pessimal.report.artifact import Artifact
 from pessimal.report.write import as_json, write_tables
 from pessimal.tables import ModelDescription, ScoreProvenance, ScoreTable
@@ -25,10 +27,13 @@ def write_artifact(
     reference: str = "comparison/x:v0",
     created: str = "2026-01-01T00:00:00",
 ) -> Artifact:
-    """Tables, figures (unless they are not `drawn`, which takes time), `results.json` and other
-    files."""
+    """Tables, figures as SVG (unless they are not `drawn`, which takes time), `results.json` and
+    other files."""
     write_tables(results, folder)
-    figures = save_figures(results, folder / "figures", labels or {}) if drawn else {}
+    figures = {}
+    if drawn:
+        with patch.object(draw, "save", partial(_save_vector, draw.save)):
+            figures = draw.save_figures(results, folder / "figures", labels or {})
     document = {
         "version": "0",
         "labels": dict(labels or {}),
@@ -40,6 +45,11 @@ def write_artifact(
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     return Artifact(reference, folder, created)
+
+
+def _save_vector(save, figure, folder: Path, stem: str, *, raster: bool) -> None:
+    """A page reads no PNG."""
+    save(figure, folder, stem, raster=False)
 
 
 OUTCOME = {

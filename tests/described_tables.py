@@ -131,6 +131,26 @@ def checkpoints() -> list[ScoreTable]:
     return made
 
 
+def answer_pairs() -> dict[tuple[str, str], pd.DataFrame]:
+    """Tables of two models' rewards for pairs of answers, by type of artifact and name."""
+    from pessimal.conversation import Turn
+    from pessimal.explaining.comparison import Comparison
+    from pessimal.explaining.pairs import accuracy_results, pair_frame
+
+    rng, turn = np.random.default_rng(5), Turn("user", "Why?")
+    kinds = [("true", "polite")[i % 2] for i in range(40)]
+    pairs = [
+        Comparison(f"k{i}", (turn,), (f"good {i}", f"a bad answer {i}" * (1 + i % 3)), 0, kind)
+        for i, kind in enumerate(kinds)
+    ]
+    rewards = rng.normal([0.5, 0], size=(2, 40, 2))
+    tables = [pair_frame(rewards[i], pairs, model=f"m{i}") for i in range(2)]
+    return {
+        ("comparison of pairs", result.name): result.table
+        for result in accuracy_results(tables, pairs)
+    }
+
+
 def personas() -> list[ScoreTable]:
     """One prompt alone, behind a persona, and behind its control."""
     rng, texts = np.random.default_rng(4), [f"word{i}" for i in range(60)]

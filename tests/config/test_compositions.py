@@ -6,16 +6,15 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pessimal.catalogue import CONF
-from pessimal.config.compose import build, register
+from pessimal.config.compose import build
+from pessimal.config.compose import composed as configuration
 from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
 from pessimal.rewards.spec import Dtype, Kind
 
 
 def composed(*overrides: str) -> TaskConfig:
     """The typed configuration that overrides give."""
-    register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return build(compose("config", overrides=list(overrides)))
+    return build(configuration(overrides))
 
 
 def options(group: str) -> list[str]:

@@ -1,17 +1,21 @@
 """Every command that README.md, the manual and the experiments tell people to type composes: its
 options are there, and take such values."""
 
+import copy
+import functools
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from pessimal.catalogue import CONF
 from pessimal.cli.arguments import with_task
-from pessimal.config.compose import register
+from pessimal.config import compose as schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -55,6 +59,26 @@ def commands() -> list[tuple[str, str]]:
     return [(page, line) for line, page in first.items()]
 
 
+@functools.cache
+def composition(*choices: str):
+    """The configuration that choices of files give, with Hydra's own."""
+    schemas.register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("config", overrides=[*choices], return_hydra_config=True)
+
+
+def compose_line(overrides: list[str]) -> None:
+    """Compose as Hydra does, the files first and then the values; the same files once."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    is_choice = [
+        p.key_or_group.startswith("hydra/") or (CONF / p.key_or_group).is_dir() for p in parsed
+    ]
+    choices = [o for o, is_file in zip(overrides, is_choice, strict=True) if is_file]
+    values = [p for p, is_file in zip(parsed, is_choice, strict=True) if not is_file]
+    config = copy.deepcopy(composition(*choices))
+    ConfigLoaderImpl._apply_overrides_to_config(values, config)
+
+
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_it_composes(page, command):
     typed = with_task(shlex.split(command, comments=True)[1:])
@@ -79,9 +103,13 @@ def test_it_composes(page, command):
     assert not sweeps or {"-m", "experiment"} & {*typed, *(o.partition("=")[0] for o in overrides)}
     overrides = [o for o in overrides if o.partition("=")[0] not in sweeps]
     overrides += [f"{key}={next(parsed.sweep_string_iterator())}" for key, parsed in sweeps.items()]
-    register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        compose("config", overrides=overrides, return_hydra_config="hydra" in " ".join(overrides))
+    compose_line(overrides)
+
+
+@pytest.mark.parametrize("wrong", ["bach_size=3", "batch_size=many", "model=none", "model.nmae=x"])
+def test_a_wrong_line_does_not_compose(wrong):
+    with pytest.raises(HydraException):
+        compose_line(["task=scan", wrong])
 
 
 def test_there_are_commands():

@@ -97,6 +97,7 @@ for name in pessimal.__all__:
 """
 
 
+@pytest.mark.slow  # a fresh interpreter that imports all
 def test_every_verb_but_explain_and_train_starts_without_any_extra():
     code = WITHOUT_EXTRAS.format(names=[*EXTRAS])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -147,7 +148,7 @@ def test_the_wheel_holds_the_package_and_its_configuration(tmp_path):
     [wheel] = tmp_path.glob("*.whl")
     assert wheel.name.startswith(f"pessimal-{pessimal.__version__}-")
     names = set(zipfile.ZipFile(wheel).namelist())
-    needed = {"py.typed", "conf/config.yaml", "methods/edits.md"}
+    needed = {"py.typed", "conf/config.yaml", "methods/edits.md", "explaining/pairs.jsonl"}
     assert {f"pessimal/{name}" for name in needed} <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {
         "pessimal",

@@ -70,7 +70,7 @@ def test_a_run_without_all_answers_is_not_published_and_the_next_asks_only_for_t
     with serving(third_fails) as server:
         code, _, err = explain(server.url)
         first = len(server.requests)
-        assert code == 1
+        assert code == 4
         assert "got no answer" in err
         assert "the same command" in err
         assert not Path("runs/registry/explanation").exists()
@@ -93,7 +93,7 @@ def test_replies_that_are_cut_off_publish_nothing_and_are_explained_with_more_to
     with serving(cut) as server:
         for _ in range(2):
             code, out, err = explain(server.url)
-            assert code == 1, out
+            assert code == 4, out
             assert "perturber.max_tokens=4096" in err
             assert (
                 len(server.requests) == 4

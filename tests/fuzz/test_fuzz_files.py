@@ -263,6 +263,12 @@ FIELDS = [
     "rejected",
     "response",
     "helpfulness",
+    "response_1",
+    "response_2",
+    "preference_strength",
+    "label",
+    "id",
+    "category",
 ]
 rows = st.one_of(
     st.fixed_dictionaries(
@@ -276,7 +282,12 @@ rows = st.one_of(
 
 def storable_everywhere(comparison: Comparison) -> bool:
     """Every text of it can stand in a UTF-8 file."""
-    texts = [comparison.key, *comparison.responses, *(turn.content for turn in comparison.turns)]
+    texts = [
+        comparison.key,
+        comparison.category or "",
+        *comparison.responses,
+        *(turn.content for turn in comparison.turns),
+    ]
     return bool("".join(texts).encode()) and comparison.preferred in (0, 1, None)
 
 
@@ -328,13 +339,15 @@ def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given, convert)
     400,
     lines=st.lists(st.one_of(rows.map(json.dumps), hostile), max_size=3),
     cuts=cuts,
-    suffix=st.sampled_from([".jsonl", ".jsonl.gz", ".parquet", ".txt"]),
+    suffix=st.sampled_from([".jsonl", ".jsonl.gz", ".parquet", ".json", ".txt"]),
 )
 @example(lines=["[" * 100_000], suffix=".jsonl", cuts=[])
 @example(lines=["9" * 5000], suffix=".jsonl", cuts=[])
 def test_a_file_of_comparisons_is_read_or_refused_by_name(folder, lines, suffix, cuts):
     file = folder / f"pairs{suffix}"
-    content = "\n".join(lines).encode("utf-8", "surrogatepass")
+    content = "\n".join(lines)
+    content = f"[{','.join(lines)}]" if suffix == ".json" else content
+    content = content.encode("utf-8", "surrogatepass")
     content = gzip.compress(content, mtime=0) if suffix.endswith("gz") else content
     file.write_bytes(damaged(content, cuts))
     found, wrong = refused(lambda: read_jsonl(file), naming=file.name, kinds=InputError)

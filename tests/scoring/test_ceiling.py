@@ -79,8 +79,8 @@ def climbed(scorer: FrameScorer, sign: int) -> float:
     """The best reward of any state before the norm that gradient ascent finds."""
     decoder = scorer.engines[0].decoder
     state = torch.randn(1, 32, generator=torch.Generator().manual_seed(1), requires_grad=True)
-    optimizer = torch.optim.Adam([state], lr=0.3)
-    for _ in range(400):
+    optimizer = torch.optim.Adam([state], lr=0.6)
+    for _ in range(200):
         optimizer.zero_grad()
         reward = decoder.head.read(decoder.exact_norm(state), scorer.engines[0].context)
         (-sign * reward.sum()).backward()

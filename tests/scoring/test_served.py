@@ -38,6 +38,24 @@ def tiny(model):
     return wrap(model.network(), model.tokenizer, name="tiny")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def recollection():
+    """What a model can give at all, and what may be read of an input, is worked out once a model:
+    neither depends on the server."""
+    bounds, variants, values = served._bounds, served.variants, {}
+
+    def recall(model, key, function):
+        key = (id(model), key)
+        if key not in values:
+            values[key] = model, function()  # the model stays, and so does its id
+        return values[key][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served, "_bounds", lambda m, local: recall(m, (), lambda: bounds(m, local)))
+        patch.setattr(served, "variants", lambda m, *a: recall(m, a, lambda: list(variants(m, *a))))
+        yield
+
+
 @pytest.fixture(scope="module")
 def base(tiny):
     """What an adapter was trained on: other weights, another head."""
@@ -391,22 +409,24 @@ def test_the_verb_over_http(command, tiny, tiny_checkpoint, tmp_path, fault):
     assert passed["served_ids"] == passed["served_messages"] == (fault is None)
 
 
-@pytest.mark.parametrize("fault", [None, "sigmoid"])
-def test_an_audit_asks_the_server_and_the_loop(command, tiny, tiny_checkpoint, tmp_path, fault):
-    server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid if fault else None)
-    url, stop = listening(server)
-    try:
-        given = ["prompts=greatest", "evaluations=300", "length=2", "n_contexts=6", "page=false"]
-        given += ["tracking=off", f"url={url}", "endpoint.api=vllm-classify"]
-        given += ["loop=trl", f"policy={tiny_checkpoint}"]
-        code, _, err = command("audit", str(tiny_checkpoint), *given)
-    finally:
-        stop()
-    assert code == 1, err  # its pad token ends every conversation
-    audit = json.loads((tmp_path / "runs/registry/audit/tiny-llama/v0/audit.json").read_text())
-    found = {one["check"]: one for one in audit["verdicts"]}
-    assert found["served"]["verdict"] == ("fail" if fault else "pass")
-    assert found["fed"]["verdict"] == "pass"
-    assert found["fed"]["n"] == 200
-    assert found["additions"]["verdict"] == "not measured", "answers are longer than it reads"
-    assert "128" in found["additions"]["evidence"]
+def test_an_audit_asks_the_server_and_the_loop(command, tiny, tiny_checkpoint, tmp_path):
+    """The second audit, of a right server, takes the scans and searches of the first."""
+    for version, fault in enumerate(("sigmoid", None)):
+        server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid if fault else None)
+        url, stop = listening(server)
+        try:
+            given = ["prompts=greatest", "evaluations=300", "length=2", "n_contexts=6"]
+            given += ["page=false", "tracking=off", f"url={url}", "endpoint.api=vllm-classify"]
+            given += ["loop=trl", f"policy={tiny_checkpoint}"]
+            code, _, err = command("audit", str(tiny_checkpoint), *given)
+        finally:
+            stop()
+        assert code == 1, err  # its pad token ends every conversation
+        folder = tmp_path / f"runs/registry/audit/tiny-llama/v{version}"
+        audit = json.loads((folder / "audit.json").read_text())
+        found = {one["check"]: one for one in audit["verdicts"]}
+        assert found["served"]["verdict"] == ("fail" if fault else "pass")
+        assert found["fed"]["verdict"] == "pass"
+        assert found["fed"]["n"] == 200
+        assert found["additions"]["verdict"] == "not_measured", "answers are longer than it reads"
+        assert "128" in found["additions"]["evidence"]

@@ -185,9 +185,8 @@ def toys(command, monkeypatch):
 
 
 @pytest.fixture
-def quick(toys, monkeypatch):
-    """The same without W&B, and without drawing figures, which takes longest."""
-    monkeypatch.setattr("pessimal.report.write.save_figures", lambda *_: {})
+def quick(toys, undrawn):
+    """The same without W&B and figures."""
     return lambda *arguments, **manners: toys("tracking=off", *arguments, **manners)
 
 

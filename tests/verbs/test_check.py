@@ -7,6 +7,8 @@ import re
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = ["tracking=off", "sample=8", "batch_size=4", "dtypes=[]"]
 
 

@@ -11,6 +11,8 @@ import pytest
 from artifacts import score_table
 from pessimal.tables import ScoreTable, read_score_table, write_score_table
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SCAN = ("scan", "model=auto", "tracking=off", "progress=false", "prompts=greatest")
 COMPARE = ("compare", "tracking=off", "replicates=100", "permutations=200")
 

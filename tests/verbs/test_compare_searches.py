@@ -18,6 +18,8 @@ from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.tracking.registry import Registry
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL = ("tracking=off", "trainer.threads=1", "progress=false", "search.baselines=0")
 FEW = (*SMALL, "search.evaluations=200", "search.length=1")
 

@@ -52,9 +52,9 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def explain(command, tiny_checkpoint, file):
-    """Run `pessimal explain` on the tiny checkpoint; gives its published folder, or (code, message)
-    where it failed."""
+def explain(command, tiny_checkpoint, file, undrawn):
+    """Run `pessimal explain` on the tiny checkpoint, without figures; gives its published folder,
+    or (code, message) where it failed."""
 
     def run(
         *overrides, attributes="[verbosity,avoid-to-answer,assertiveness,engagement,sensitivity]"
@@ -200,24 +200,25 @@ def test_no_edit_is_no_artifact_and_the_next_run_tries_again(explain, file):
     file.write_text(json.dumps({"prompt": "問い?", "responses": ["明天", "今天"]}))
     for _ in range(2):
         code, err = explain(attributes="[verbosity]")
-        assert code == 1
+        assert code == 4
         assert "came about" in err
         assert "explained already" not in err
     assert not list(Path("runs/registry").glob("explanation/*/v*"))
 
 
 def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, monkeypatch):
-    first = explain()
+    few = {"attributes": "[verbosity]"}
+    first = explain(**few)
     with monkeypatch.context() as without:
         without.setattr(
             NetworkTexts, "__init__", lambda *a, **k: pytest.fail("a network was asked")
         )
-        assert explain() == first
-    again = explain("force=true")
+        assert explain(**few) == first
+    again = explain("force=true", **few)
     assert again == first.parent / "v1"
     before, after = (table(folder, "outcomes") for folder in (first, again))
     pd.testing.assert_frame_equal(before, after)
-    assert explain("seeds=2") not in (first, again)
+    assert explain("seeds=2", **few) not in (first, again)
 
 
 @pytest.mark.slow
@@ -254,7 +255,7 @@ def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
 def test_what_a_model_cannot_read_is_left_out_and_said(explain, file):
     long = json.dumps({"key": "long", "prompt": "What?", "responses": ["war " * 200, "peace"]})
     file.write_text(file.read_text() + "\n" + long)
-    folder = explain()
+    folder = explain(attributes="[verbosity]")
     assert "long" not in set(table(folder, "outcomes")["comparison"])
     [sensitive] = [
         r
@@ -270,7 +271,7 @@ def test_a_broken_row_is_named_or_left_out_and_counted(explain, file):
     assert code == 2
     assert "line 6 is not JSON" in err
     assert "skip_bad=true" in err
-    folder = explain("skip_bad=true")
+    folder = explain("skip_bad=true", attributes="[verbosity]")
     assert table(folder, "outcomes")["comparison"].nunique() == len(ASKED)
     notes = [
         note

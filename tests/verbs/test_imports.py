@@ -9,6 +9,8 @@ import pytest
 
 from pessimal.tables import read_score_table
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 IMPORT = ("import", "tracking=off", "progress=false")
 MODELS = (
     "Skywork_Skywork-Reward-Gemma-2-27B",

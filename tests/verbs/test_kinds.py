@@ -15,6 +15,8 @@ from pessimal.tables import read_score_table
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close, slack
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 GREATEST = "What, in one word, is the greatest thing ever?"
 QUICK = ("tracking=off", "trainer.threads=1", "progress=false")
 BETA = 0.1

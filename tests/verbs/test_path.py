@@ -32,17 +32,17 @@ def scan(command, folder, *more):
     return command("scan", "model=auto", f"model.path={folder}", "progress=false", *more)
 
 
-def sent_to_wandb(root: Path, job_type: str) -> list[dict]:
-    """Every record of the offline runs of one job type, as `wandb leet` reads them."""
-    records = []
+def sent_to_wandb(root: Path) -> dict[str, list[dict]]:
+    """Every record of the offline runs, by their job type, as `wandb leet` reads them."""
+    records: dict[str, list[dict]] = {}
     for run in sorted((root / "runs/wandb/wandb").glob("offline-run-*")):
         command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
         lines = subprocess.run(
             command, capture_output=True, text=True, check=True
         ).stdout.splitlines()
         found = [json.loads(line) for line in lines if line.startswith("{")]
-        if any(r.get("run", {}).get("job_type") == job_type for r in found):
-            records += found
+        [job_type] = {r["run"]["job_type"] for r in found if "run" in r}
+        records.setdefault(job_type, []).extend(found)
     return records
 
 
@@ -57,16 +57,6 @@ def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
     )
     table = read_score_table(tables[0])
     assert table.provenance.attention == "shared-prefix"
-
-    sent = sent_to_wandb(tmp_path, "scan")
-    text = json.dumps(sent)
-    assert text.count('"score-table"') >= 3, "an artifact for each prompt"
-    assert "scores.parquet" in text
-    assert "greatest/optimal" in text
-    assert "greatest/extremes" in text
-    config = next(r["run"] for r in sent if "run" in r)["config"]["update"]
-    assert config["model"]["name"] == "tiny-llama"
-    assert config["mode"] == "ids"
 
     code, _, err = command("compare", "name=both", "replicates=100", "permutations=200")
     assert code == 0, err
@@ -88,14 +78,22 @@ def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert "score-table/tiny-llama--greatest:v0" in manifest["inputs"]
     assert manifest["run_id"]
-    sent = json.dumps(sent_to_wandb(tmp_path, "compare"))
+    sent = sent_to_wandb(tmp_path)
+    text = json.dumps(sent["scan"])
+    assert text.count('"score-table"') >= 3, "an artifact for each prompt"
+    assert "scores.parquet" in text
+    assert "greatest/optimal" in text
+    assert "greatest/extremes" in text
+    config = next(r["run"] for r in sent["scan"] if "run" in r)["config"]["update"]
+    assert config["model"]["name"] == "tiny-llama"
+    assert config["mode"] == "ids"
     for name in (
         "greatest/kendall_mean",
         "figures/agreement--greatest",
         "tables/agreement.parquet",
         "figures/agreement--worst.svg",
     ):
-        assert name in sent
+        assert name in json.dumps(sent["compare"])
 
     code, out, err = command("report")
     assert code == 0, err
@@ -119,7 +117,7 @@ def test_second_scan_finds_the_first_and_force_does_it_again(command, tiny_check
 
 
 def test_items_are_scored_as_whole_texts_and_keep_what_people_said(
-    command, tiny_checkpoint, tmp_path
+    command, tiny_checkpoint, tmp_path, undrawn
 ):
     pd.DataFrame(
         {
@@ -256,7 +254,7 @@ def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, 
             assert "no score table of" in err
 
 
-def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
+def test_fault_of_ours_exits_with_4_and_keeps_what_was_finished(
     command, tiny_checkpoint, tmp_path, monkeypatch
 ):
     inner = Scanner.scan
@@ -268,7 +266,7 @@ def test_failure_at_work_exits_with_1_and_keeps_what_was_finished(
 
     monkeypatch.setattr(Scanner, "scan", fail_on_the_second)
     code, _, err = scan(command, tiny_checkpoint, "tracking=off")
-    assert code == 1
+    assert code == 4
     assert "Traceback" in err
     assert "RuntimeError: out of memory" in err
     assert [p.name for p in (tmp_path / "runs/registry/score-table").iterdir()] == [

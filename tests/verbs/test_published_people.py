@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def compared(command, tmp_path, file):
     code, _, err = command(

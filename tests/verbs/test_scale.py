@@ -205,7 +205,7 @@ def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_f
         write(self, batch, rows, rewards)
 
     monkeypatch.setattr(Shards, "write", stop)
-    assert command(*line)[0] == 1
+    assert command(*line)[0] == 4
     finish(started(tmp_path, [sys.executable, LOGGED, *line, "trainer.devices=2"]))
     (table,), (expected,) = (
         f.rglob("scores.parquet") for f in (tmp_path, alone["bfloat16"] / "runs")

@@ -7,6 +7,8 @@ from pessimal.tables import read_score_table
 from pessimal.tracking.mirror import Mirror
 from tiny_language_models import CHAT, checkpoint
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = ("tracking=off", "trainer.threads=1", "progress=false")
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from pessimal.tables import read_score_table
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ASKED = ("prompts=greatest", "mode=text", "candidates=items", "progress=false")
 WORDS = [
     f"{word} {n}" for n in range(20) for word in ("love", "good", "peace", "hate", "evil", "war")

@@ -12,6 +12,8 @@ from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.contexts import read_contexts, sample
 from pessimal.tables import read_score_table
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 QUICK = ("tracking=off", "trainer.threads=1", "progress=false")
 ROWS = [
     {"prompt": "Why?", "answer": "love is good", "rejected": "hate", "key": "one"},

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 GRADERS = """
 def strict(solution_str, ground_truth, data_source=None, extra_info=None):
     if solution_str == "four":
@@ -30,6 +32,7 @@ def test_census_of_a_grader_is_published_with_its_faults_and_found_by_its_folder
     assert "census/graders.strict" in shown
 
 
+@pytest.mark.slow
 def test_a_grader_whose_trainer_is_imported_in_its_calls_is_well_beside_wandb(tmp_path):
     """W&B refuses imports in forked processes."""
     (tmp_path / "graders.py").write_text(GRADERS)

@@ -56,9 +56,9 @@ def full(model):
 
 
 @pytest.fixture
-def search(command, tiny_checkpoint, tmp_path):
-    """Run `pessimal search` on the tiny checkpoint; gives its published folder, or (code, message)
-    where it failed."""
+def search(command, tiny_checkpoint, undrawn):
+    """Run `pessimal search` on the tiny checkpoint, without figures; gives its published folder, or
+    (code, message) where it failed."""
 
     def run(*overrides):
         code, out, err = command(
@@ -308,7 +308,7 @@ def test_a_whole_certificate_that_the_budget_does_not_pay_for_is_refused(search)
 
 def test_searches_of_other_tokens_have_other_names(search, words):
     names = {
-        search("search.length=2", *more).parent.name
+        search("search.length=2", "search.evaluations=60", *more).parent.name
         for more in ((), ("search.allowed=[ascii]",), (f"search.allowed_path={words[0]}",))
     }
     assert len(names) == 3
@@ -378,10 +378,11 @@ def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrid
 
 
 def test_a_search_is_announced_counted_published_shown_and_not_made_again(
-    search, command, tmp_path, monkeypatch, tiny_checkpoint
+    command, tmp_path, monkeypatch, tiny_checkpoint
 ):
-    asked = ("search.length=2", "search.baselines=true")
-    _, out, err = command("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL, *asked)
+    asked = ("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL)
+    asked += ("search.length=2", "search.baselines=true")
+    _, out, err = command(*asked)
     [line] = [line for line in err.splitlines() if "At most" in line]
     assert "evaluations (" in line
     folder = Path(out.strip().splitlines()[-1])
@@ -418,4 +419,4 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     assert "a response whose tokens do well only together" in page, "limits are shown whole"
 
     monkeypatch.setattr(search_verb, "search", lambda *_, **__: pytest.fail("searched again"))
-    assert search(*asked) == folder
+    assert command(*asked)[1].splitlines()[-1] == str(folder)
