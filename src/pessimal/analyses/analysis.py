@@ -18,7 +18,7 @@ from pessimal.errors import TableError
 from pessimal.statistics import LEVEL
 from pessimal.tables import ScoreTable, minilm
 from pessimal.tables.result import Result
-from pessimal.tables.states import BASE, ITSELF, MEANING, TRAINED
+from pessimal.tables.states import MEANING, TRAINED
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies
 from pessimal.tables.words import as_published, half_sum
@@ -51,15 +51,6 @@ States = Callable[[Sequence[str], str], np.ndarray]
 """Words and an outcome (a column, `a × b` for the half-sum of two, `a − b` for their difference) →
 the vector (words, directions) that a head gives a reward to."""
 SEVERAL = "several"
-ON = {
-    BASE: "on its base",
-    ITSELF: "on its states",
-    TRAINED: "on its own states",
-    MEANING: "on word meanings",
-    SEVERAL: "on their states",
-    "": "",
-}
-"""What random heads are on, by whose states these are, in headlines."""
 
 
 class IdentityTerms(Protocol):
@@ -226,7 +217,7 @@ def of_random_heads(row: pd.Series) -> str:
     if np.isnan(share):
         return ""
     shown = "under 1" if share < 0.005 else f"{100 * share:.0f}"
-    return f"; {shown}% of random heads {ON[row['states']]} do as much"
+    return f"; {shown}% of random heads do"
 
 
 def quoted(prompt: str) -> str:

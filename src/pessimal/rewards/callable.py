@@ -132,7 +132,8 @@ def open_callable(
     path = str(spec.callable["_target_"])
     file, _, name = path.rpartition(":")
     try:
-        target = _within(_module(Path(file)), name) if file else pkgutil.resolve_name(path)
+        module = _module(Path(file).expanduser().resolve()) if file else None
+        target = _within(module, name) if module else pkgutil.resolve_name(path)
         function = target
         if inspect.isclass(target) and not hasattr(target, "data_type"):  # a Task of verifiers
             function = target(**arguments)
@@ -273,8 +274,8 @@ def _reward(
 
 @functools.cache
 def _module(file: Path) -> ModuleType:
-    """A file as a module; what lies beside it can be imported there, as where Python runs it."""
-    file = file.expanduser().resolve()
+    """A file, whose path is absolute, as a module; what lies beside it can be imported there, as
+    where Python runs it."""
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
     spec = importlib.util.spec_from_file_location(file.stem, file)
