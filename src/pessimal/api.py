@@ -714,7 +714,7 @@ def audit(
     from pessimal.auditing.one_word import one_word
     from pessimal.auditing.verdicts import audit_result, facts, overall, push, verdicts
     from pessimal.auditing.verdicts import ceiling as ceiling_result
-    from pessimal.checking.grading import tokens_of
+    from pessimal.checking.grading import distinct_words
     from pessimal.explaining.comparison import EMBEDDED
     from pessimal.explaining.contexts import read_contexts, sample
     from pessimal.explaining.pairs import labelled_pairs, score_pairs, wrong_pairs
@@ -734,7 +734,7 @@ def audit(
             evidence.results += [*preference_results(scored), wrong_pairs(scored, labelled)]
         words = None
         if not isinstance(one, NetworkReward):
-            words = list(dict.fromkeys(text.strip() for text in tokens_of(one) if text.strip()))
+            words = distinct_words(one)
         with evidence.measure("one_word"):
             scanned = scan(one, keys, candidates=words)
             evidence.tables = [scanned] if isinstance(scanned, ScoreTable) else list(scanned)

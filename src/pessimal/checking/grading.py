@@ -110,6 +110,11 @@ def tokens_of(reward: Reward) -> list[str]:
     return [*words, *(f" {word}" for word in words[: WORDS // 10])]
 
 
+def distinct_words(reward: Reward) -> list[str]:
+    """The texts of `tokens_of` without the white space around them, each once."""
+    return list(dict.fromkeys(filter(None, (text.strip() for text in tokens_of(reward)))))
+
+
 def census(
     reward: CallableReward,
     *,

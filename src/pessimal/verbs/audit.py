@@ -161,8 +161,7 @@ def run(config: AuditConfig) -> None:
     else:
         _ask_reward(reward, pairs, config, registry, baseline, evidence)
     # 3. Verdicts, and what changed.
-    by_name = {result.name: result for result in evidence.results}
-    about = (by_name, evidence.left_out)
+    about = (by_name := evidence.by_name, evidence.left_out)
     checks, numbers = verdicts(*about, reward=_typed(config)), facts(*about, reward=_typed(config))
     metrics = changes.metrics(by_name, evidence.tables)
     since = None if baseline is None else baseline.changes(metrics, evidence.tables, checks)
@@ -660,8 +659,7 @@ class Requests:
     def words(self) -> list[str]:
         """Texts that stand for the vocabulary of a reward of texts: that of its tokenizer, or the
         most frequent English words."""
-        texts = (text.strip() for text in grading.tokens_of(self.reward))
-        return list(dict.fromkeys(filter(None, texts)))
+        return grading.distinct_words(self.reward)
 
     def candidates(self, size: int | None, before: str = "") -> CandidatesSpec:
         """So many of the vocabulary, None for all; of a reward of texts the words as a list, each
