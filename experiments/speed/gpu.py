@@ -3,7 +3,7 @@ geometries.
 
     python experiments/speed/gpu.py [llama-3-8b gemma-2-2b …]
 
-Needs a CUDA card; imports only torch and transformers. Beside each time stands the arithmetic
+Needs a CUDA card; of pessimal's libraries only torch, transformers and omegaconf. Beside each time stands the arithmetic
 floor: two operations a parameter of the linear layers and token, at the rate that this card reaches
 on one large product of matrices.
 """
@@ -17,6 +17,7 @@ from transformers import (
     Gemma2Config,
     LlamaConfig,
     PreTrainedConfig,
+    Qwen3Config,
 )
 
 from pessimal.scoring.engine import Decoder, SharedPrefix
@@ -49,6 +50,18 @@ GEOMETRIES: dict[str, tuple[PreTrainedConfig, int]] = {
             rope_theta=500_000.0,
         ),
         1,
+    ),
+    "qwen3-0.6b": (
+        Qwen3Config(
+            vocab_size=151_936,
+            hidden_size=1024,
+            intermediate_size=3072,
+            num_hidden_layers=28,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+            head_dim=128,
+        ),
+        2,
     ),
     "gemma-2-2b": (
         Gemma2Config(
@@ -85,6 +98,7 @@ def measure(name: str, rate: float, device: torch.device) -> str:
     config, closing = GEOMETRIES[name]
     config.num_labels, config.pad_token_id = 1, 0
     torch.manual_seed(0)
+    torch.cuda.reset_peak_memory_stats()
     with torch.device(device):
         network = AutoModelForSequenceClassification.from_config(config, dtype=torch.bfloat16)
     network.eval().requires_grad_(False).reward_output = 0
