@@ -33,14 +33,14 @@ from pessimal.scoring.engine import Decoder, SharedPrefix
 from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.shards import Shards
-from pessimal.scoring.trust import NOISE_SAMPLE, Trust, numerical_noise, sample_rows
+from pessimal.scoring.trust import SAMPLE, Trust, noise_sample, numerical_noise, sample_rows
 
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_SECONDS = 2
-PROBED, PROBES, SLOW, FASTER = 256, 3, 1.0, 0.9
-"""To find the number of threads: candidates and runs, the seconds from which all threads are taken,
-and how much less time one thread must need to be preferred."""
+PROBED, PROBES, SLOW, FASTER = 256, 3, 0.004, 0.9
+"""To find the number of threads: candidates and runs, the seconds of a candidate from which all
+threads are taken, and how much less time one thread must need to be preferred."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Pass(pl.LightningModule):
         self.width = (outputs,) if outputs else ()
         self.network, self.frame, self.inputs, self.precision = network, frame, inputs, dtype
         self.texts, self.label, self.folder, self.loop = texts, label, folder, loop
-        self.sample = sample_rows(inputs.kinds, n=NOISE_SAMPLE, seed=1)
+        self.sample = sample_rows(inputs.kinds, n=noise_sample(len(inputs)), seed=1)
         """Rows (n,) that the model's own forward scores too."""
         self.own_rewards = np.empty(0)
         """What it gave them, float64 (n,)."""
@@ -236,16 +236,19 @@ class Pass(pl.LightningModule):
         rows = np.flatnonzero((kinds == kinds[self.sample[0]]).all(axis=1))[:PROBED]
         ids = torch.from_numpy(self.inputs.batch(rows))
         shared = int(self.inputs.shared[rows[0]])
-        seconds = dict.fromkeys((most, 1), float("inf"))
-        for _ in range(PROBES if most > 1 else 0):
-            for threads in seconds:
-                torch.set_num_threads(threads)
-                started = time.perf_counter()
-                self.scorer.rewards(ids, shared=shared)
-                seconds[threads] = min(seconds[threads], time.perf_counter() - started)
-                if seconds[threads] > SLOW:  # a network of this size has work for all threads
-                    return most
-        return 1 if seconds[1] < FASTER * seconds[most] else most
+
+        def seconds(threads: int, n: int) -> float:
+            torch.set_num_threads(threads)
+            started = time.perf_counter()
+            self.scorer.rewards(ids[:n], shared=shared)
+            return time.perf_counter() - started
+
+        # A large network has work for all threads; a few candidates show it, the second time.
+        if most == 1 or min(seconds(most, SAMPLE) for _ in "12") > SLOW * min(SAMPLE, len(ids)):
+            return most
+        times = [(seconds(most, PROBED), seconds(1, PROBED)) for _ in range(PROBES)]
+        all_threads, single = np.min(times, axis=0)
+        return 1 if single < FASTER * all_threads else most
 
     def predict_step(
         self, batch: tuple[int, torch.Tensor, int, torch.Tensor], _batch_index: int = 0

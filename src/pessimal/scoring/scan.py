@@ -44,7 +44,7 @@ from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.states import DIMENSIONS, word_states, words_of
 from pessimal.scoring.texts import AskedAgain, KeptRewards, NetworkTexts
 from pessimal.scoring.trainer import is_first_process, make_trainer
-from pessimal.scoring.trust import NOISE_SAMPLE, Trust, judge, nearest, numerical_noise
+from pessimal.scoring.trust import Trust, judge, nearest, noise_sample, numerical_noise
 from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.states import BASE, ITSELF, TRAINED, States
 
@@ -570,7 +570,7 @@ class Scanner:
 
 def _sampled(rows: np.ndarray) -> np.ndarray:
     """The rows that are asked again, in their order."""
-    return rows[np.sort(np.random.default_rng(1).permutation(len(rows))[:NOISE_SAMPLE])]
+    return rows[np.sort(np.random.default_rng(1).permutation(len(rows))[: noise_sample(len(rows))])]
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:

@@ -159,6 +159,12 @@ def numerical_noise(rewards: np.ndarray, expected: np.ndarray) -> float:
     return max(NOISE_FACTOR * largest_difference(rewards, expected), ROUNDINGS * rounding)
 
 
+def noise_sample(rows: int) -> int:
+    """Rows that the model's own forward scores to measure the numerical error of a scan of so many
+    `rows`: 64 of a vocabulary, 16 where few are scanned, of which 64 would be most of the time."""
+    return min(max(rows // 64, SAMPLE), NOISE_SAMPLE)
+
+
 def largest_difference(a: np.ndarray, b: np.ndarray) -> float:
     """Largest |a − b| of two sets of rewards (n,); not a number where one of them is none."""
     return float(np.abs(np.asarray(a, dtype=np.float64) - b).max())

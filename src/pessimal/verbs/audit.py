@@ -71,6 +71,7 @@ from pessimal.scoring.identify import identify_all
 from pessimal.scoring.states import added_states
 from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trainer import begin_process, make_trainer
+from pessimal.scoring.trust import SAMPLE, noise_sample
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
@@ -103,6 +104,9 @@ TOP_TOKENS = 50
 """Best tokens of each prompt's scan that are added to real answers as well."""
 CHECK_PASSES = 12
 """Times that a check runs whole inputs, in batches or one by one; loading is reckoned with it."""
+SCAN_PASSES = 3
+"""Whole inputs that a scan runs for each of its sample before the first token: the trust check,
+the numerical error, and a judge's answers."""
 TIMED_TOKENS, FAST_SECONDS, SLOW_SECONDS = 16, 0.02, 1.0
 """Tokens that are timed at once; seconds of one below which many are timed, and above which it is
 timed alone."""
@@ -253,18 +257,23 @@ def fit_budget(
         sizes = dict.fromkeys(n if n and n < most else None for n in choices)
         return {n: float(n or most) for n in sizes}
 
+    def setup(size: float) -> float:
+        """Seconds of one scan before its first token."""
+        return is_network * (SCAN_PASSES * SAMPLE + noise_sample(int(size))) * whole
+
     prompts, searches = len(config.prompts), {config.evaluations, MIN_EVALUATIONS}
     analysis = prompts * ANALYSIS_SECONDS
     parts: dict[str, dict[Any, float]] = {
         "check": {n: CHECK_PASSES * (n + max(n // 4, 8)) * whole for n in SAMPLES},
         "pairs": {n: 2 * size * whole for n, size in sizes_of(PAIRS, pairs).items()},
         "scan": {
-            (n, states): size * (prompts * (1 + states) * (not is_scanned) / rate + analysis)
+            (n, states): prompts * (not is_scanned) * (setup(size) + size * (1 + states) / rate)
+            + size * analysis
             for n, size in sizes_of(scans, vocabulary).items()
             for states in ((True, False) if is_network and n == min(SCANS[1:]) else (is_network,))
         },
         "additions": {
-            n: size * config.n_contexts / rate
+            n: config.n_contexts * (setup(size) + size / rate)
             for n, size in sizes_of(ADDITIONS, vocabulary).items()
         },
         "push": {
