@@ -14,7 +14,8 @@
     pessimal.PessimalCallback("greatest", every=100)  # what a model wants, while it is trained
     pessimal.RewardPanel(mine, model)                 # other rewards, while one trains a policy
 
-`pessimal.api` says what each takes and gives. Nothing heavy is imported before it is called.
+The files of `pessimal.api` say what each takes and gives. Nothing heavy is imported before it is
+called.
 """
 
 from importlib import import_module
@@ -23,23 +24,18 @@ from typing import TYPE_CHECKING
 from pessimal.version import __version__
 
 if TYPE_CHECKING:
-    from pessimal.api import (
-        accuracy,
-        audit,
-        ceiling,
-        census,
-        check,
-        compare,
-        explain,
-        forecast,
-        load,
-        read,
-        reward,
-        save,
-        scan,
-        search,
-        train,
-    )
+    from pessimal.api.accuracy import accuracy
+    from pessimal.api.audit import audit
+    from pessimal.api.check import check
+    from pessimal.api.compare import compare
+    from pessimal.api.explain import explain
+    from pessimal.api.files import read, save
+    from pessimal.api.forecast import forecast
+    from pessimal.api.grade import census
+    from pessimal.api.load import load, reward
+    from pessimal.api.scan import scan
+    from pessimal.api.search import ceiling, search
+    from pessimal.api.train import train
     from pessimal.training.callback import PessimalCallback
     from pessimal.training.panel import RewardPanel
 
@@ -65,11 +61,21 @@ __all__ = [
 ]
 
 
+HOMES = {
+    "PessimalCallback": "training.callback",
+    "RewardPanel": "training.panel",
+    "ceiling": "api.search",
+    "census": "api.grade",
+    "read": "api.files",
+    "reward": "api.load",
+    "save": "api.files",
+}
+"""Modules of the names that no module of `pessimal.api` is called after."""
+
+
 def __getattr__(name: str):
-    if home := {"PessimalCallback": "callback", "RewardPanel": "panel"}.get(name):
-        return getattr(import_module(f"pessimal.training.{home}"), name)
-    if name in __all__:
-        return getattr(import_module("pessimal.api"), name)
+    if name in __all__ and name != "__version__":
+        return getattr(import_module(f"pessimal.{HOMES.get(name, f'api.{name}')}"), name)
     raise AttributeError(f"pessimal has no {name!r}; it has {', '.join(__all__)}")
 
 

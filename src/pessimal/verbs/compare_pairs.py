@@ -10,7 +10,7 @@ import pandas as pd
 from rich.text import Text
 
 from pessimal.analyses.preferences import ALL
-from pessimal.api import accuracy
+from pessimal.api.accuracy import accuracy
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.tables import SCORED_PAIRS
 from pessimal.errors import ConfigError

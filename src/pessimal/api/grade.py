@@ -1,0 +1,56 @@
+"""`pessimal.census`: what a grader pays for."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pessimal.api.load import to_reward
+from pessimal.checking import grading
+from pessimal.errors import ConfigError
+from pessimal.rewards.callable import CallableReward
+from pessimal.tables.result import Results
+
+
+def census(
+    function: Any,
+    tasks: str | Path,
+    *,
+    tokens: Sequence[str] | None = None,
+    seconds: float = 5.0,
+    memory: int = 4 * 1024**3,
+    workers: int | None = None,
+    budget: float = math.inf,
+    progress: bool = True,
+    **options,
+) -> Results:
+    """What a grader pays for: every token, number and format, in processes with limits.
+
+    Args:
+        function: a function in any shape that a trainer calls, or `FILE.py:FUNCTION`.
+        tasks: JSONL file of prompts with their columns, the true answer among them.
+        tokens: texts; by default of `tokenizer=…`, or the 50,000 most frequent English words.
+        seconds: wall time of a call.
+        memory: bytes that a process may have on top of what it begins with.
+        workers: processes; by default one a core.
+        budget: seconds of the whole; strings that are left then are not asked, and counted.
+        options: of `reward` or `load`.
+
+    Returns:
+        Results `paid_without_answer`, `right_not_paid` and `grader_calls`.
+
+    Raises:
+        ConfigError: it is no function, or no task has a true answer.
+    """
+    grader = to_reward(function, tasks=tasks, **options)
+    if not isinstance(grader, CallableReward):
+        raise ConfigError(f"{grader.name} is no function: the census is of graders")
+    return grading.census(
+        grader,
+        tokens=grading.tokens_of(grader) if tokens is None else tokens,
+        seconds=seconds,
+        memory=memory,
+        workers=workers,
+        budget=budget,
+        progress=progress,
+    )

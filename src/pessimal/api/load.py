@@ -1,0 +1,162 @@
+"""`pessimal.load` and `pessimal.reward`: a reward of a name, a folder, a network, a function."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from pessimal.errors import ConfigError, did_you_mean
+from pessimal.rewards.base import Reward
+from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
+from pessimal.rewards.named import spec_of
+from pessimal.rewards.spec import Dtype, Kind
+from pessimal.rewards.sum import sum_of
+from pessimal.scoring.spec import TrainerSpec
+from pessimal.training.obtain import opened
+
+T = TypeVar("T", bound=Enum)
+
+
+def load(
+    path: str,
+    *,
+    kind: str | None = None,
+    dtype: str | None = None,
+    cache: str = "runs/cache",
+    tasks: str | Path | None = None,
+    **options,
+) -> Reward:
+    """A reward by what one types for it: a local folder, the Hub's `org/name`, `FILE.py:FUNCTION`,
+    `http://…`, or a name of conf/model: of the demo family (`plain-bpe-0`; trained on first use and
+    kept in `cache`), or a real model that a package carries (`smollm2`).
+
+    Args:
+        kind: head, log_probability, implicit or judge; by default what conf/model says of a name,
+            and head of any other model.
+        dtype: by default float32, or what conf/model says.
+        tasks: JSONL file of prompts with their columns, which functions are given.
+        options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as
+            revision="…", implicit={"reference": "org/name"}, judge={"template": "…", "positive":
+            ["Yes"], "negative": ["No"]}, or of a function shape="trl".
+
+    Raises:
+        ConfigError, ModelError: there is none, or it is no scalar reward model.
+    """
+    given = {"kind": parse_choice("kind", kind, Kind), "dtype": parse_choice("dtype", dtype, Dtype)}
+    spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
+    if tasks is not None and spec.kind in (Kind.callable, Kind.sum):
+        spec = replace(spec, tasks=str(tasks))
+    return opened(spec, cache=cache)
+
+
+def reward(
+    network,
+    tokenizer=None,
+    *,
+    name: str | None = None,
+    output: int | str | None = None,
+    weights: Sequence[float] | None = None,
+    **options,
+) -> Reward:
+    """A reward of what is in memory.
+
+    Args:
+        network: a network (see `pessimal.rewards.head.wrap`); a function in any shape that a
+            trainer calls, or an object with `score` (`pessimal.rewards.callable.wrap_callable`); or
+            a list of rewards, functions and names of models, or a Rubric of verifiers, which is
+            their weighted sum.
+        tokenizer: the network's; of a function, the one whose vocabulary is scanned, as texts.
+        name: by default the function's own; `model` for a network.
+        output: of a network with several: a number, a label, or "all".
+        weights: of a list; 1 each by default.
+        options: of a network: read, step_token, reduce; of a function: shape, messages, tasks.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if is_rubric(network):
+        refuse_options({**options, "tasks": None}, output=output, weights=weights)
+        terms = of_rubric(network, tasks=options.get("tasks"))
+        return sum_of(terms, name=name, tokenizer=tokenizer)
+    if isinstance(network, list | tuple):
+        refuse_options({**options, "tasks": None}, output=output)
+        weights = [1.0] * len(network) if weights is None else list(weights)
+        if len(weights) != len(network) or not network:
+            raise ConfigError(f"{len(network)} rewards have {len(weights)} weights: give one each")
+        return sum_of(
+            [
+                (weight, to_reward(one, tasks=options.get("tasks")))
+                for weight, one in zip(weights, network, strict=True)
+            ],
+            name=name,
+            tokenizer=tokenizer,
+        )
+    if isinstance(network, nn.Module):
+        from pessimal.rewards.head import wrap
+
+        refuse_options({}, weights=weights)
+        check_options("a network in memory", options, "read", "step_token", "reduce")
+        if tokenizer is None:
+            raise ConfigError("a network in memory needs its tokenizer: tokenizer=…")
+        return wrap(network, tokenizer, name=name or "model", output=output, **options)
+    refuse_options({}, output=output, weights=weights)
+    check_options("a function", options, "shape", "messages", "tasks")
+    return wrap_callable(network, name=name, tokenizer=tokenizer, **options)
+
+
+def parse_choice(name: str, given: str | None, choices: type[T]) -> T | None:
+    if given not in {None, *(one.value for one in choices)}:
+        raise ConfigError(f"{name}={given!r}: give {', '.join(one.value for one in choices)}")
+    return None if given is None else choices(given)
+
+
+def check_options(what: str, options: Mapping[str, object], *known: str) -> None:
+    if unknown := sorted(set(options) - set(known)):
+        guess = did_you_mean(unknown[0], known)
+        raise ConfigError(f"{what} has no option {unknown[0]!r}.{guess}".removesuffix("."))
+
+
+def refuse_options(options: Mapping[str, object], **others: object) -> None:
+    given = {name: value for name, value in {**options, **others}.items() if value is not None}
+    if given:
+        raise ConfigError(f"{next(iter(given))}= says nothing of this reward; leave it out")
+
+
+def open_policy(policy) -> Reward:
+    """A language model by its name, or one that is open already."""
+    named = isinstance(policy, str | Path)
+    return load(str(policy), kind="log_probability") if named else to_reward(policy)
+
+
+def to_reward(model, *, tasks: str | Path | None = None, **options) -> Reward:
+    """What a verb was given, as a reward: one already, a model by its name, or what is in memory.
+    Functions in it are given the columns of `tasks`."""
+    if isinstance(model, Reward):
+        refuse_options(options)
+        asks = model.spec.kind.value in ("callable", "sum")
+        if tasks is not None and asks and model.spec.tasks != str(tasks):
+            raise ConfigError(
+                f"{model.name} was made without tasks={str(tasks)!r}: say them where it is made, "
+                "pessimal.reward(f, tasks=FILE)"
+            )
+        return model
+    if isinstance(model, str | Path):
+        return load(str(model), tasks=tasks, **options)
+    if tasks is not None and not isinstance(model, nn.Module):
+        options["tasks"] = tasks
+    return reward(model, **options)
+
+
+def trainer_for(model: Reward):
+    """One device: the one that a network in memory is on, else the CPU."""
+    return TrainerSpec(accelerator="cpu" if device_of(model).type == "cpu" else "auto")
+
+
+def device_of(model: Reward):
+
+    held = getattr(model, "held", None)
+    return torch.device("cpu") if held is None else next(held.parameters()).device
