@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel
 
 import pessimal
-import pessimal.verbs.scan
-from pessimal import verbs
+import pessimal.api.scan
+from pessimal.api import scan as scanning
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.head import wrap
@@ -291,7 +291,7 @@ def test_a_scan_that_ends_between_two_outputs_keeps_their_pass(
     items = "candidates.texts=[love,peace,war,good,evil]"
     line = ["scan", str(folder), "model.output=all", "candidates=items", items, "tracking=off"]
     line += ["model.name=m", "prompts=greatest", "progress=false", "states=false"]
-    publish, written, write = verbs.scan._publish, [], Shards.write
+    publish, written, write = scanning._publish, [], Shards.write
 
     def killed(*given):
         if any((tmp_path / "runs/registry").rglob("scores.parquet")):
@@ -299,11 +299,11 @@ def test_a_scan_that_ends_between_two_outputs_keeps_their_pass(
         publish(*given)
 
     monkeypatch.setattr(Shards, "write", lambda *given: written.append(1) or write(*given))
-    monkeypatch.setattr(verbs.scan, "_publish", killed)
+    monkeypatch.setattr(scanning, "_publish", killed)
     assert command(*line)[0] == 130
     scored = len(written)
     assert scored
-    monkeypatch.setattr(verbs.scan, "_publish", publish)
+    monkeypatch.setattr(scanning, "_publish", publish)
     assert command(*line)[0] == 0
     assert len(written) == scored, "what was scored is read"
     tables = sorted(file.parent.parent.name for file in tmp_path.rglob("scores.parquet"))

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from pessimal.api.scan import LiveScan
+from pessimal.api.store import reward_inputs
 from pessimal.demo.recipes import Recipe
 from pessimal.rewards.spec import Kind
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import common
-from pessimal.verbs.common import model_inputs
-from pessimal.verbs.scan import LiveScan
 
 
 class Remembering(Mirror):
@@ -116,18 +116,21 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
         )
 
     sibling = model(tmp_path, recipe=recipe, path=None)
-    assert model_inputs(registry, sibling)[0] == []
-    assert model_inputs(registry, sibling)[1]["reward_model"].startswith("demo:m@")
+    assert reward_inputs(registry, sibling)[0] == []
+    assert reward_inputs(registry, sibling)[1]["reward_model"].startswith("demo:m@")
     key = sibling.spec.recipe.digest()
     folder, manifest = registry.publish("reward-model", "m", lambda f: (f / "a").touch(), key=key)
     ours = ([manifest.reference], {"reward_model": manifest.reference})
-    assert model_inputs(registry, sibling) == ours
-    assert model_inputs(registry, model(folder, local=True, path=str(folder))) == ours
-    assert model_inputs(registry, model(tmp_path)) == ([], {"reward_model": f"hf:org/m@{'c' * 40}"})
+    assert reward_inputs(registry, sibling) == ours
+    assert reward_inputs(registry, model(folder, local=True, path=str(folder))) == ours
+    assert reward_inputs(registry, model(tmp_path)) == (
+        [],
+        {"reward_model": f"hf:org/m@{'c' * 40}"},
+    )
     package = SimpleNamespace(requirement="weights==1", sha256="e" * 64)
-    found = model_inputs(registry, model(tmp_path, package=package, path=None))
+    found = reward_inputs(registry, model(tmp_path, package=package, path=None))
     assert found == ([], {"reward_model": f"package:weights==1@sha256:{'e' * 16}"})
-    inputs, about = model_inputs(registry, model(tmp_path / "mine", local=True))
+    inputs, about = reward_inputs(registry, model(tmp_path / "mine", local=True))
     assert (inputs, about["reward_model"]) == ([], f"folder:mine@sha256:{'d' * 16}")
     assert str(tmp_path) not in about["reward_model"], "no place of this machine"
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from pessimal.analyses import all_analyses, compare
 from pessimal.analyses.nulls import random_head_share
 from pessimal.analyses.preferences import preference_results
+from pessimal.api.store import reward_inputs
 from pessimal.auditing import changes, exports
 from pessimal.auditing.evidence import Evidence
 from pessimal.auditing.figures import draw_limits
@@ -83,7 +84,7 @@ from pessimal.texts import duration
 from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import fetch, opened
 from pessimal.verbs import check_loop, check_served
-from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.compare import TABLE
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 from pessimal.verbs.report import write_page
@@ -191,7 +192,7 @@ def run(config: AuditConfig) -> None:
         results.append(changes.changes_result(since, baseline.reference))
     parts = draw_limits(evidence.results, checks)
     results += [_prefixed(result, reward.name) for result in parts]
-    inputs, source = model_inputs(registry, reward)
+    inputs, source = reward_inputs(registry, reward)
     inputs = [*inputs, *evidence.inputs]
     with tracked(config, name=f"audit {name}", inputs=inputs) as mirror:
         texts = (exports.as_json(audit), exports.markdown(audit), exports.junit(audit))

@@ -2,30 +2,28 @@
 configuration."""
 
 import contextlib
+import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
+from pessimal.api.store import Store
 from pessimal.config.plain import asked, config_hash, plain
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
 from pessimal.progress import working
-from pessimal.rewards.spec import Kind
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tracking.checkout import checkout
 from pessimal.tracking.client import Target
 from pessimal.tracking.mirror import Mirror, open_mirror
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Registry
 
 if TYPE_CHECKING:
     import torch
 
-    from pessimal.rewards.base import Reward
 
 log = logging.getLogger(__name__)
 
@@ -98,63 +96,9 @@ def device_of(trainer: TrainerSpec, cache: str) -> "torch.device":
     return torch.device("cpu")
 
 
-def model_inputs(registry: Registry, model: "Reward") -> tuple[list[str], dict[str, str]]:
-    """What an artifact that was made with a model says of it: its reference where it is one of the
-    registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
-    comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
-    `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its recipe)."""
-    spec = model.spec
-    if spec.kind in (Kind.callable, Kind.sum):
-        what = "function" if spec.kind is Kind.callable else "sum"
-        return [], {"reward_model": f"{what}:{spec.name}@sha256:{model.weights_digest[:16]}"}
-    if spec.kind is Kind.endpoint:
-        server = f"{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
-        return [], {"reward_model": f"server:{server}"}
-    recipe = spec.recipe.digest() if spec.recipe is not None else None
-    files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
-    for folder, manifest in reversed(registry.manifests("reward-model")):
-        trained = recipe is not None and manifest.key == recipe
-        if trained or folder.resolve() == files.resolve():
-            return [manifest.reference], {"reward_model": manifest.reference}
-    origin = f"hf:{spec.path}@{model.revision}"
-    if recipe is not None:
-        origin = f"demo:{spec.name}@{recipe[:16]}"
-    elif spec.package is not None:
-        origin = f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
-    elif spec.local:
-        origin = f"folder:{files.name}@sha256:{model.weights_digest[:16]}"
-    return [], {"reward_model": origin}
-
-
-def publish_table(
-    registry: Registry,
-    mirror: Mirror,
-    table: ScoreTable,
-    *,
-    inputs: Sequence[str] = (),
-    summary: Mapping[str, Any] | None = None,
-    more: Mapping[str, Any] | None = None,
-) -> tuple[Path, Manifest]:
-    """Publish a score table under its provenance's name and key, with the code that made it; the
-    summary always says what it is a table of. `more` is said at W&B alone."""
-    provenance = table.provenance
-    table = replace(table, code=checkout()._asdict())
-    what = {
-        "model": provenance.model,
-        "prompt": provenance.prompt,
-        "candidates": provenance.candidates,
-        "n": len(table.rows),
-    }
-    return mirror.publish(
-        registry,
-        "score-table",
-        table.name,
-        lambda staging: write_score_table(table, staging / "scores.parquet"),
-        key=provenance.key(),
-        inputs=inputs,
-        summary={**what, **(summary or {})},
-        more=more,
-    )
+def store_of(config: TaskConfig) -> Store:
+    """Where a verb publishes: its registry, and a W&B run of its own."""
+    return Store(registry_of(config), functools.partial(tracked, config), config.force)
 
 
 def registry_of(config: TaskConfig) -> Registry:

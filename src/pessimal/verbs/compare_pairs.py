@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pessimal.analyses.preferences import ALL
 from pessimal.api.accuracy import accuracy
+from pessimal.api.store import reward_inputs
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.tables import SCORED_PAIRS
 from pessimal.errors import ConfigError
@@ -20,7 +21,7 @@ from pessimal.rewards.checkpoint_files import of_model
 from pessimal.texts import short_names
 from pessimal.tracking.registry import Registry
 from pessimal.training.obtain import opened
-from pessimal.verbs.common import device_of, model_inputs, registry_of, tracked
+from pessimal.verbs.common import device_of, registry_of, tracked
 from pessimal.verbs.compare_searches import registered_spec
 from pessimal.verbs.printing import table_text
 from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish, show
@@ -59,7 +60,7 @@ def compare_pairs(config: CompareConfig) -> None:
         log.info("this is compared already: %s (force=true compares again)", finished[0])
         print_path(finished[0])
         return
-    inputs += [reference for model in models for reference in model_inputs(registry, model)[0]]
+    inputs += [reference for model in models for reference in reward_inputs(registry, model)[0]]
     with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         results = accuracy(
             models,

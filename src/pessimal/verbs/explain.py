@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 from rich.text import Text
 
+from pessimal.api.store import reward_inputs
 from pessimal.catalogue import is_named
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
@@ -46,7 +47,7 @@ from pessimal.scoring.texts import Scorers
 from pessimal.tables.result import Result
 from pessimal.texts import significant
 from pessimal.training.obtain import fetch, opened
-from pessimal.verbs.common import device_of, model_inputs, registry_of, tracked
+from pessimal.verbs.common import device_of, registry_of, tracked
 from pessimal.verbs.printing import table_text, write_out
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
@@ -135,7 +136,7 @@ def run(config: ExplainConfig) -> None:
         log.info("this is explained already: %s (force=true explains it again)", published[0])
         print_path(published[0])
         return
-    inputs, source = model_inputs(registry, model)
+    inputs, source = reward_inputs(registry, model)
     with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
         # 3. The edits, their rewards, and what follows from them.
         with counted(provenance.name, unit="responses", bar=config.progress) as counter:

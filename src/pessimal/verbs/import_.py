@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from pessimal.api.store import publish_table
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
@@ -24,7 +25,7 @@ from pessimal.tables.score_table import read_provenance
 from pessimal.tables.word_lists import read_terms
 from pessimal.texts import safe_name
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import publish_table, registry_of, tracked
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)

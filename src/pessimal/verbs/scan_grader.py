@@ -1,11 +1,12 @@
 """`pessimal scan FILE.py:FUNCTION tasks=FILE`: the census of a grader."""
 
+from pessimal.api.store import reward_inputs
 from pessimal.checking.grading import census, faults_of, tokens_of
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.callable import CallableReward
 from pessimal.training.obtain import opened
-from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
 
 
@@ -15,7 +16,7 @@ def run(config: ScanConfig) -> None:
     if not isinstance(grader, CallableReward):
         raise ConfigError(f"{grader.name} is no function: candidates=census is for graders")
     registry = registry_of(config)
-    inputs, source = model_inputs(registry, grader)
+    inputs, source = reward_inputs(registry, grader)
     with tracked(config, name=f"census {grader.name}", inputs=inputs) as mirror:
         results = census(grader, tokens=tokens_of(grader), progress=config.progress)
         what = {"model": grader.name, "faults": faults_of(results)} | source

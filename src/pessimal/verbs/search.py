@@ -15,6 +15,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
+from pessimal.api.store import reward_inputs
 from pessimal.config.schema import SearchConfig
 from pessimal.conversation import Asked, Context
 from pessimal.explaining.contexts import halves, read_contexts, sample
@@ -36,7 +37,7 @@ from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.training.obtain import opened
-from pessimal.verbs.common import model_inputs, registry_of, tracked
+from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def run(config: SearchConfig) -> float | None:
     work = Path(config.paths.cache) / "searches" / provenance.key()
     if config.force and first:
         shutil.rmtree(work, ignore_errors=True)
-    inputs, made_with = model_inputs(registry, context.model)
+    inputs, made_with = reward_inputs(registry, context.model)
     with tracked(config, name=f"search {provenance.name}", inputs=inputs, first=first) as mirror:
         # 2. The search: every pair, by all processes together, or stage by stage.
         bar = config.progress and config.search.method is not Method.exhaustive  # which has its own

@@ -1,0 +1,97 @@
+"""Where the functions publish what they compute: the registry, and the W&B run that mirrors it.
+
+Knows artifacts of one reward. Without a store the functions give their results and write nothing.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pessimal.rewards.base import Reward
+from pessimal.rewards.spec import Kind
+from pessimal.tables import ScoreTable, write_score_table
+from pessimal.tracking.checkout import checkout
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Manifest, Registry
+
+
+def without_mirror(**_: Any) -> contextlib.AbstractContextManager[Mirror]:
+    """A mirror that sends nothing."""
+    return contextlib.nullcontext(Mirror())
+
+
+@dataclass(frozen=True)
+class Store:
+    """A registry, and what opens the W&B run of a piece of work: called with its `name`, the
+    references `inputs`, and whether this is the `first` of several processes."""
+
+    registry: Registry
+    track: Callable[..., contextlib.AbstractContextManager[Mirror]] = without_mirror
+    force: bool = False
+    """Make anew what is published already."""
+
+    def find(self, type: str, key: str) -> tuple[Path, Manifest] | None:
+        """The published artifact of this very request; None where there is none, and where all is
+        to be made anew."""
+        return None if self.force else self.registry.find(type, key)
+
+
+def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[str, str]]:
+    """What an artifact that was made with a reward says of it: its reference where it is one of the
+    registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
+    comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
+    `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its recipe)."""
+    spec = model.spec
+    if spec.kind in (Kind.callable, Kind.sum):
+        what = "function" if spec.kind is Kind.callable else "sum"
+        return [], {"reward_model": f"{what}:{spec.name}@sha256:{model.weights_digest[:16]}"}
+    if spec.kind is Kind.endpoint:
+        server = f"{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
+        return [], {"reward_model": f"server:{server}"}
+    recipe = spec.recipe.digest() if spec.recipe is not None else None
+    files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
+    for folder, manifest in reversed(registry.manifests("reward-model")):
+        trained = recipe is not None and manifest.key == recipe
+        if trained or folder.resolve() == files.resolve():
+            return [manifest.reference], {"reward_model": manifest.reference}
+    origin = f"hf:{spec.path}@{model.revision}"
+    if recipe is not None:
+        origin = f"demo:{spec.name}@{recipe[:16]}"
+    elif spec.package is not None:
+        origin = f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
+    elif spec.local:
+        origin = f"folder:{files.name}@sha256:{model.weights_digest[:16]}"
+    return [], {"reward_model": origin}
+
+
+def publish_table(
+    registry: Registry,
+    mirror: Mirror,
+    table: ScoreTable,
+    *,
+    inputs: Sequence[str] = (),
+    summary: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> tuple[Path, Manifest]:
+    """Publish a score table under its provenance's name and key, with the code that made it; the
+    summary always says what it is a table of. `more` is said at W&B alone."""
+    provenance = table.provenance
+    table = replace(table, code=checkout()._asdict())
+    what = {
+        "model": provenance.model,
+        "prompt": provenance.prompt,
+        "candidates": provenance.candidates,
+        "n": len(table.rows),
+    }
+    return mirror.publish(
+        registry,
+        "score-table",
+        table.name,
+        lambda staging: write_score_table(table, staging / "scores.parquet"),
+        key=provenance.key(),
+        inputs=inputs,
+        summary={**what, **(summary or {})},
+        more=more,
+    )
