@@ -7,9 +7,10 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from pessimal.api import audit
 from pessimal.config.compose import build, composed
 from pessimal.errors import IncompleteError, VerdictError
-from pessimal.verbs import audit
+from pessimal.verbs.audit import run
 
 NETWORK_CHECKS = ("read", "prefers", "one_word", "frequency", "identity", "additions")
 """What these audits measure."""
@@ -36,7 +37,7 @@ def audited(root: str | Path, name: str, *options: str, before=None, parts=None)
 
     audit.fit_budget = some
     try:
-        audit.run(config)
+        run(config)
     except (VerdictError, IncompleteError) as error:
         print(error)
     finally:

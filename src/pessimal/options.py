@@ -12,6 +12,7 @@ checked here.
 
 import glob
 import math
+import re
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -229,3 +230,14 @@ def listed(name: str, given: Any, *, example: str, least: int = 0) -> list[str]:
     if not texts or len(entries) < least:
         raise ConfigError(f"{name}={given!r}: give {example}")
     return entries
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a time such as 90s, 10m or 2h. ConfigError where it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not match or float(match[1]) == 0:
+        raise ConfigError(f"budget={text!r}: give a time, such as 90s, 10m or 2h")
+    return float(match[1]) * UNITS[match[2]]

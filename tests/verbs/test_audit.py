@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+from dataclasses import fields
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -14,14 +15,16 @@ from transformers import AutoTokenizer
 
 import pessimal
 import tiny_language_models
+from pessimal.api import audit
+from pessimal.auditing import budget
+from pessimal.auditing.budget import Work, fit_budget
 from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS, REVIEW
-from pessimal.config.schema import AuditConfig
 from pessimal.explaining.pairs import labelled_pairs, score_pairs
-from pessimal.rewards.spec import ModelSpec
+from pessimal.options import parse_duration
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.tracking.mirror import Mirror
-from pessimal.verbs import audit, common
+from pessimal.verbs import common
 
 ASKED = ["prompts=[greatest,worst]", "evaluations=300", "length=2", "n_contexts=6"]
 QUICK = [*ASKED, "budget=5m", "tracking=off", "page=false"]
@@ -31,7 +34,7 @@ SECRET, PAD = 777, 200
 @pytest.fixture
 def small_check(monkeypatch):
     """The suite of checks on as few tokens as it allows."""
-    monkeypatch.setattr(audit, "SAMPLES", (16,))
+    monkeypatch.setattr(budget, "SAMPLES", (16,))
 
 
 def pad_apart(folder):
@@ -184,7 +187,7 @@ def test_an_audit_passes_leaves_every_file_and_is_shown_again(
 def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     command, pair, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(audit, "ADDITIONS", (100,))  # not among the most frequent
+    monkeypatch.setattr(budget, "ADDITIONS", (100,))  # not among the most frequent
     command("audit", str(pair / "bare"), *QUICK)
     before = verdicts_of(audited(tmp_path / "runs/registry/audit/bare/v0"))
     assert before["one_word"] != FAIL
@@ -221,8 +224,8 @@ def test_a_model_is_no_change_from_itself(command, clean, own_pairs, tmp_path):
 def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
     command, clean, own_pairs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(audit, "SCANS", (None, 500))
-    monkeypatch.setattr(audit, "ADDITIONS", (100,))
+    monkeypatch.setattr(budget, "SCANS", (None, 500))
+    monkeypatch.setattr(budget, "ADDITIONS", (100,))
     options = [*ASKED, "tracking=off", "page=false", own_pairs]
     scores = tmp_path / "runs/registry/score-table"
     shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
@@ -255,12 +258,10 @@ def test_an_audit_without_its_core_checks_is_incomplete_and_says_what_would_do_i
     assert command(*small, "strict=false")[0] == 0
 
 
-def scope_of(budget, **more):
-    model = ModelSpec(name="any", path="org/any")
-    prompts = {"greatest": "?", "best": "?", "worst": "?"}
-    config = AuditConfig(budget=budget, prompts=prompts, model=model, page=False)
-    asked = {"rate": 100.0, "whole": 0.01, "vocabulary": 50_000, "pairs": 210} | more
-    return audit.fit_budget(config, **asked)
+def scope_of(time, **more):
+    sizes = {"prompts": 3, "pairs": 210, "n_contexts": 8, "vocabulary": 50_000}
+    work = Work(**sizes, length=3, evaluations=10_000)
+    return fit_budget(work, parse_duration(time), **{"rate": 100.0, "whole": 0.01} | more)
 
 
 @pytest.mark.parametrize(("whole", "sample"), [(0.005, 64), (0.02, 16), (0.03, 8), (10.0, 0)])
@@ -274,9 +275,7 @@ def test_a_check_takes_at_most_a_tenth_of_the_budget_or_is_left_out(whole, sampl
 def test_a_slow_model_has_its_core_checks_in_ten_minutes():
     """At the speed of a judge of 135 million parameters on two cores."""
     scope = scope_of("10m", rate=45.0, whole=0.2)
-    assert scope.sizes["scan"] == (2_000, True)
-    slower = scope_of("10m", rate=25.0, whole=0.3)
-    assert slower.sizes["scan"] == (2_000, False), "without states"
+    assert scope.sizes["scan"] == (2_000, False), "without states"
     assert all(scope.sizes[part] for part in ("check", "scan", "additions"))
     assert scope.sizes["pairs"] is None, "all of them"
 
@@ -303,15 +302,15 @@ def test_whatever_decides_an_audit_is_in_its_key(clean, tmp_path):
     pairs = labelled_pairs(None)
 
     def key(pairs=pairs, **options):
-        spec = ModelSpec(name="m", path=str(folder))
-        config = AuditConfig(prompts={"greatest": "?"}, model=spec, **options)
-        return audit._key(config, pessimal.load(str(folder)), pairs, None)
+        asked = {"model": pessimal.load(str(folder)), "prompts": {"greatest": "?"}, "pairs": pairs}
+        rest = dict.fromkeys([f.name for f in fields(audit.Auditor) if f.init])
+        return audit.Auditor(**rest | {"cache": str(tmp_path)} | asked | options).key([])
 
     def rewrite(name, old, new):
         file = folder / name
         file.write_text(file.read_text().replace(old, new))
 
-    keys = [key(), key(pairs[1:]), key(policy=str(policy)), key(budget="1h")]
+    keys = [key(), key(pairs[1:]), key(policy=str(policy)), key(budget=3600.0)]
     rewrite("chat_template.jinja", "<|sep|>", "<|sep|><|sep|>")
     keys.append(key())
     rewrite("config.json", '"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05')

@@ -1,91 +1,794 @@
 """`pessimal.audit`: a verdict for each check, before a training on a reward."""
 
-from collections.abc import Sequence
+import functools
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import torch
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from pessimal.analyses import all_analyses
+from pessimal.analyses import compare as compare_sets
+from pessimal.analyses.nulls import random_head_share
 from pessimal.analyses.preferences import preference_results
-from pessimal.api.check import check
-from pessimal.api.compare import compare
-from pessimal.api.grade import census
-from pessimal.api.load import device_of, to_reward
-from pessimal.api.scan import scan
-from pessimal.api.search import ceiling, search
+from pessimal.api.check import compare_loop, diagnose_server
+from pessimal.api.compare import join_tables
+from pessimal.api.forecast import forecast
+from pessimal.api.load import device_of, to_reward, trainer_for
+from pessimal.api.scan import scan_tables
+from pessimal.api.search import scanned_rewards
+from pessimal.api.store import Artifact, Store, publish, reward_inputs
+from pessimal.auditing import changes, exports
+from pessimal.auditing.budget import (
+    NEEDS,
+    PAGE_SECONDS,
+    Scope,
+    Work,
+    fit_budget,
+)
 from pessimal.auditing.evidence import Evidence
+from pessimal.auditing.figures import draw_limits
 from pessimal.auditing.one_word import one_word
-from pessimal.auditing.verdicts import audit_result, facts, overall, push, verdicts
-from pessimal.auditing.verdicts import ceiling as ceiling_result
-from pessimal.checking.grading import distinct_words
-from pessimal.explaining.comparison import EMBEDDED
+from pessimal.auditing.verdicts import (
+    AUDIT,
+    FAIL,
+    THRESHOLDS,
+    Verdict,
+    answers,
+    audit_result,
+    ceiling,
+    counts_of,
+    facts,
+    overall,
+    push,
+    verdicts,
+)
+from pessimal.catalogue import named_prompts
+from pessimal.checking import CheckPlan, check, grading
+from pessimal.checking.loop import loop_results
+from pessimal.checking.results import conformance_results, served_result
+from pessimal.config.models import base_of
+from pessimal.conversation import Prompt, Turn, turns_of
+from pessimal.errors import InputError
+from pessimal.explaining.comparison import EMBEDDED, Comparison, choose
 from pessimal.explaining.contexts import read_contexts, sample
-from pessimal.explaining.pairs import labelled_pairs, score_pairs, wrong_pairs
+from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs
+from pessimal.options import parse_duration
+from pessimal.progress import console, quiet_libraries, steps
 from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.callable import CallableReward
+from pessimal.rewards.digests import weights_digest
+from pessimal.rewards.frame import slot_frame
+from pessimal.rewards.last_states import StatesNetwork, load_base
+from pessimal.rewards.named import spec_of
+from pessimal.rewards.spec import EndpointSpec, Kind, Mode
+from pessimal.scoring.candidates import Candidates, listed, rows_of, vocabulary_of
+from pessimal.scoring.identify import identify_all
+from pessimal.scoring.spec import TrainerSpec
+from pessimal.scoring.states import added_states
 from pessimal.scoring.texts import text_scorer
-from pessimal.tables import ScoreTable
-from pessimal.tables.result import Results
+from pessimal.scoring.trainer import make_trainer
+from pessimal.searching.context import SearchContext
+from pessimal.searching.run import run as search
+from pessimal.searching.spec import SearchSpec
+from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.result import Result, Results
+from pessimal.tables.score_table import REWARD
+from pessimal.texts import duration
+from pessimal.tracking.registry import Registry, find_artifact
+from pessimal.training.obtain import fetch
+from pessimal.version import __version__
+
+log = logging.getLogger(__name__)
+
+ANALYSES = ("provenance", "extremes", "frequency", "identity_terms")
+TOP_TOKENS = 50
+"""Best tokens of each prompt's scan that are added to real answers as well."""
+TIMED_TOKENS, FAST_SECONDS, SLOW_SECONDS = 16, 0.02, 1.0
+"""Tokens that are timed at once; seconds of one below which many are timed, and above which it is
+timed alone."""
+ASKED = (
+    *("prompts", "tasks", "n_contexts", "length", "evaluations", "budget"),
+    *("url", "endpoint", "loop", "policy", "seed"),
+)
+"""What an audit asks: what a published one must have been asked to be given again."""
+PUSH_RESULTS = ("push", "growth")
+"""Of the search's results those that say how far it came, and not how it went about it."""
+
+
+class Audit(Results):
+    """Results of an audit: `audit` first, one row per check and fact, its headline the overall
+    verdict; then what these rest on; none where it was published before."""
+
+    document: Mapping[str, Any]
+    """The content of `audit.json`."""
+    key: str
+    folder: Path | None = None
+    """Where it is published."""
+    reference: str = ""
 
 
 def audit(
     model: Reward | str | Path | Any,
-    prompts: str | Sequence[str] = ("greatest", "best", "worst"),
+    prompts: str | Sequence[str] | Mapping[str, Any] = ("greatest", "best", "worst"),
     *,
-    pairs: str | Path | None = None,
+    pairs: str | Path | Sequence[Comparison] | None = None,
     tasks: str | Path | None = None,
+    budget: str | None = None,
+    reserve: float = 0.0,
     length: int = 3,
     evaluations: int = 10_000,
     n_contexts: int = 8,
-) -> Results:
-    """A verdict per check (pass, fail, review, not_measured) on a reward in memory: its reading,
-    whether it prefers good answers, its words, what tokens add to real answers, how far a search
-    pushes it; of a function with tasks, the census.
+    url: str | None = None,
+    endpoint: EndpointSpec | None = None,
+    loop: str | None = None,
+    policy: str | None = None,
+    baseline: "Baseline | None" = None,
+    name: str | None = None,
+    seed: int = 0,
+    trainer: TrainerSpec | None = None,
+    store: Store | None = None,
+    cache: str = "runs/cache",
+    progress: bool = True,
+    announce: bool = False,
+) -> Audit:
+    """A verdict per check (pass, fail, review, not_measured) on a reward: its reading, whether it
+    prefers good answers, its words, what tokens add to real answers, how far a search pushes it; of
+    a function with tasks, the census.
 
-    `pessimal audit` does more: servers and loops, a forecast, a baseline, a budget.
+    With a store it is published as an `audit` artifact. An audit of the same reward that was asked
+    the same is given again, but of a server, and of a function whose code does not say all that it
+    depends on.
 
     Args:
         model: of `load` or `reward`, or what these take.
         prompts: as for `scan`.
-        pairs: file of labelled pairs; by default those that come with pessimal.
+        pairs: labelled pairs, or their file; by default those that come with pessimal.
         tasks: of a grader: JSONL file of prompts with their true answers.
+        budget: time that it may take, as reckoned before it begins, such as 10m; what does not fit
+            is left out. By default nothing is.
+        reserve: seconds of these that are for what the caller does with it, such as a page.
         length, evaluations: of the search.
         n_contexts: real answers that tokens are added to.
-
-    Returns:
-        Results; `audit` first, one row per check and fact, its headline the overall verdict; then
-        what these rest on.
+        url: of a server that should give this model's rewards.
+        endpoint: how this server is asked.
+        loop: trl, verl or openrlhf: whether its loop has the model read what its template says;
+            with `policy`.
+        policy: a language model that optimising the reward is forecast for.
+        baseline: an earlier audit: what changed since.
+        name: of the artifact; the reward's own by default.
+        seed: of every random choice.
+        trainer, store, cache, progress: as for `scan`.
+        announce: print what will be done, and how long it takes.
     """
-    one, evidence = to_reward(model, tasks=tasks), Evidence()
     if tasks is not None:
-        evidence.results += census(one, tasks)
-    else:
-        keys = [prompts] if isinstance(prompts, str) else list(prompts)
-        with evidence.measure("prefers"):
-            labelled = labelled_pairs(None if pairs is None else str(pairs))
-            some = [pair.conversation(text) for pair in labelled[:8] for text in pair.responses]
-            scorer = text_scorer(one, some, device=device_of(one))
-            scored = score_pairs(scorer, labelled, model=one.name)
-            evidence.results += [*preference_results(scored), wrong_pairs(scored, labelled)]
-        words = None
-        if not isinstance(one, NetworkReward):
-            words = distinct_words(one)
-        with evidence.measure("one_word"):
-            scanned = scan(one, keys, candidates=words)
-            evidence.tables = [scanned] if isinstance(scanned, ScoreTable) else list(scanned)
-            evidence.results += [one_word(evidence.tables), *compare(evidence.tables)]
-        with evidence.measure("additions"):
-            contexts = sample(read_contexts(str(EMBEDDED), "after"), n_contexts, seed=0)
-            words = words and [f" {word}" for word in words]
-            behind = scan(one, contexts=contexts, candidates=words)
-            behind = [behind] if isinstance(behind, ScoreTable) else behind
-            evidence.results += [r for r in compare(behind) if r.method == "additions"]
-        if isinstance(one, NetworkReward):
-            with evidence.measure("read"):
-                evidence.results += check(one, keys[0])
-        if isinstance(one, NetworkReward) and evidence.tables:
-            found = search(one, keys[0], length=length, evaluations=evaluations, baselines=0)
-            evidence.results += push(found.results, evidence.tables[0], evaluations)
-            if (bounds := ceiling(one)).finite:
-                evidence.results.append(ceiling_result(bounds, evidence.tables[0]))
+        pairs = []
+    elif pairs is None or isinstance(pairs, str | Path):
+        pairs = labelled_pairs(None if pairs is None else str(pairs), seed=seed)
+    model = to_reward(model, tasks=tasks)
+    auditor = Auditor(
+        model,
+        named_prompts(prompts) if tasks is None else {},
+        pairs,
+        tasks=None if tasks is None else str(tasks),
+        n_contexts=n_contexts,
+        length=length,
+        evaluations=evaluations,
+        budget=math.inf if budget is None else parse_duration(budget),
+        reserve=reserve,
+        url=url,
+        endpoint=endpoint or EndpointSpec(),
+        loop=loop,
+        policy=policy,
+        seed=seed,
+        trainer=trainer or trainer_for(model),
+        store=store,
+        cache=cache,
+        progress=progress,
+        announce=announce,
+    )
+    quiet_libraries()
+    name = name or model.name
+    key = auditor.key([name, "" if baseline is None else baseline.reference])
+    if store is not None:
+        known = store.find(AUDIT, key) if auditor.is_pinned else None
+        if known is not None:
+            log.info("%s was audited already (force=true audits again)", model.name)
+            document = json.loads((known[0] / exports.FILES[0]).read_text("utf-8"))
+            return _audit([], document, key, known[0], known[1].reference)
+        track = functools.partial(store.track, group=f"audit {name} {key[:8]}")
+        store = auditor.store = replace(store, track=track)
+    evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
     about = (evidence.by_name, evidence.left_out)
-    checks = verdicts(*about)
-    decided = overall(checks, one.core_checks)
-    return Results([audit_result(checks, facts(*about), *decided), *evidence.results])
+    checks = verdicts(*about, reward=auditor.typed)
+    numbers = facts(*about, reward=auditor.typed)
+    metrics = changes.metrics(evidence.by_name, evidence.tables)
+    since = None if baseline is None else baseline.changes(metrics, evidence.tables, checks)
+    changed = [] if since is None else since.loc[since["verdict"] == FAIL, "kind"].tolist()
+    changed = [kind for kind in changed if kind != "check"]  # which fails itself
+    verdict, deciding = overall(checks, model.core_checks, changed)
+    document = exports.document(
+        {"name": model.name, "kind": model.spec.kind.value, **model.digests},
+        evidence.scope,
+        checks,
+        numbers,
+        metrics,
+        verdict=verdict,
+        deciding=deciding,
+        core=model.core_checks,
+        inputs=[table.provenance.key() for table in evidence.tables],
+        changes=since,
+        baseline=None if baseline is None else baseline.reference,
+    )
+    results = [audit_result(checks, numbers, verdict, deciding)]
+    if since is not None and baseline is not None:
+        results.append(changes.changes_result(since, baseline.reference))
+    if store is None:
+        return _audit([*results, *evidence.results], document, key)
+    results += [_prefixed(one, model.name) for one in draw_limits(evidence.results, checks)]
+    inputs, source = reward_inputs(store.registry, model)
+    inputs = [*inputs, *evidence.inputs]
+    with store.track(name=f"audit {name}", inputs=inputs) as mirror:
+        texts = (exports.as_json(document), exports.markdown(document), exports.junit(document))
+        artifact = Artifact(
+            AUDIT,
+            name,
+            key=key,
+            inputs=inputs,
+            summary={"model": model.name, "verdict": verdict, **source} | counts_of(checks),
+            labels={model.name: model.name},
+            files=dict(zip(exports.FILES, texts, strict=True)),
+            skipped=evidence.skipped,
+        )
+        folder, manifest = publish(store.registry, mirror, artifact, results, progress=progress)
+        mirror.summary({"verdict": verdict} | counts_of(checks))
+    return _audit(results, document, key, folder, manifest.reference)
+
+
+def _audit(
+    results: Sequence[Result],
+    document: Mapping[str, Any],
+    key: str,
+    folder: Path | None = None,
+    reference: str = "",
+) -> Audit:
+    audit = Audit(results)
+    audit.document, audit.key, audit.folder, audit.reference = document, key, folder, reference
+    return audit
+
+
+@dataclass
+class Auditor:
+    """Asks a reward all that an audit asks; each part by the function that also stands alone."""
+
+    model: Reward
+    prompts: Mapping[str, Prompt]
+    pairs: Sequence[Comparison]
+    tasks: str | None
+    n_contexts: int
+    length: int
+    evaluations: int
+    budget: float
+    """Seconds; infinite where there is none."""
+    reserve: float
+    url: str | None
+    endpoint: EndpointSpec
+    loop: str | None
+    policy: str | None
+    seed: int
+    trainer: TrainerSpec
+    store: Store | None
+    cache: str
+    progress: bool
+    announce: bool
+    evidence: Evidence = field(default_factory=Evidence)
+
+    @cached_property
+    def network(self) -> NetworkReward | None:
+        """The reward, where it is a network's."""
+        return self.model if isinstance(self.model, NetworkReward) else None
+
+    @property
+    def cached(self) -> dict[str, Any]:
+        return {"cache": self.cache, "progress": self.progress}
+
+    @property
+    def typed(self) -> str:
+        """The reward as one types it."""
+        spec = self.model.spec
+        if spec.callable:
+            return str(spec.callable["_target_"])
+        if spec.kind is Kind.endpoint:
+            return str(spec.endpoint.url)
+        folder = spec.path and not spec.package and spec.kind is Kind.head
+        return str(spec.path) if folder else spec.name
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the digests say all that the rewards depend on: a result may be given again."""
+        return self.url is None and self.model.is_pinned
+
+    @cached_property
+    def device(self) -> torch.device:
+        if getattr(self.model, "held", None) is not None:
+            return device_of(self.model)
+        return make_trainer(self.trainer, root=self.cache).strategy.root_device
+
+    @cached_property
+    def base(self) -> Any:
+        """The model that reward training began from, and its folder; None where none is known."""
+        if self.network is None:
+            return None
+        return base_of(self.model.spec, self.network.folder, **self.cached)
+
+    def key(self, more: Sequence[str]) -> str:
+        """Digest of all that an audit depends on: the request; the reward with its template,
+        tokenizer and configuration; its base, the policy, the pairs, the real answers and the
+        limits."""
+        asked = {name: getattr(self, name) for name in ASKED}
+        request = json.dumps([asked, asdict(self.model.spec)], sort_keys=True, default=str)
+        parts = [request, *self.model.digests.values(), pairs_digest(self.pairs), *more]
+        parts += [EMBEDDED.read_text("utf-8"), THRESHOLDS.read_text("utf-8"), __version__]
+        if self.base is not None:
+            parts.append(weights_digest(self.base[1]))
+        if self.policy is not None:  # of which a trainer's loop needs the tokenizer alone
+            policy = spec_of(self.policy, kind=Kind.log_probability)
+            folder = fetch(policy, **self.cached)
+            for file in sorted(path for path in (folder and folder.iterdir()) or ()):
+                if file.is_file():
+                    with file.open("rb") as stream:
+                        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                    parts.append(f"{file.name} {digest}")
+        return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
+
+    # --- What is asked.
+
+    def ask(self, scans: Sequence[int | None] | None = None) -> Evidence:
+        """All parts that fit into the budget; `scans` says how many tokens may be scanned, None for
+        all."""
+        if isinstance(self.model, CallableReward) and self.tasks is not None:
+            self._ask_grader(self.model)
+        else:
+            self._ask_reward(scans)
+        return self.evidence
+
+    def _ask_grader(self, grader: CallableReward) -> None:
+        tokens, evidence = grading.tokens_of(grader), self.evidence
+        options: dict[str, Any] = {"budget": self.budget, "progress": self.progress}
+        evidence.results += grading.census(grader, tokens=tokens, **options)
+        evidence.scope["census"] = f"{len(grader.tasks)} tasks"
+        why = "no right answer is paid more than nothing or a wrong one"
+        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (why, ""))
+
+    def _ask_reward(self, scans: Sequence[int | None] | None) -> None:
+        """All that is asked of a reward model, a judge, a function on texts or a server."""
+        evidence, typed = self.evidence, self.typed
+        first = next(iter(self.prompts))
+        scope = self._scope(scans)
+        sizes = scope.sizes
+        if self.announce:
+            self._announce(scope)
+        commands = {
+            "check": f"pessimal check {typed}",
+            "pairs": f"pessimal compare pairs=embedded models=[{typed}]",
+            "scan": f"pessimal scan {typed} prompts=[{','.join(self.prompts)}]",
+            "additions": f"pessimal scan {typed} slot=after",
+            "push": f"pessimal search {typed} prompt={first} search.length={self.length}",
+            "forecast": f"pessimal audit {typed} policy=POLICY",
+        }
+        for part, size in sizes.items():
+            if size == 0:
+                seconds = duration(scope.seconds[part])
+                why = (
+                    f"it does not fit into the budget of {duration(self.budget)}: it takes "
+                    f"about {seconds} at least"
+                )
+                judged = part == "scan" and self.model.spec.kind is Kind.judge
+                checks = (*NEEDS[part], *(("answers",) if judged else ()))
+                evidence.left_out |= dict.fromkeys(checks, (why, commands[part]))
+        # 1. Read, served and fed right.
+        if self.network is not None:
+            self._ask_reading(self.network, sizes["check"])
+        # 2. Whether good answers are preferred.
+        if sizes["pairs"] != 0:
+            with evidence.measure("prefers"):
+                pairs = choose(self.pairs, n=sizes["pairs"], seed=self.seed)
+                some = [one.conversation(text) for one in pairs[:8] for text in one.responses]
+                scorer = text_scorer(self.model, some, device=self.device)
+                scored = score_pairs(scorer, pairs, model=self.model.name)
+                evidence.results += [*preference_results(scored), wrong_pairs(scored, pairs)]
+                evidence.scope["prefers"] = f"{len(pairs)} labelled pairs"
+        # 3. What it wants, how far it can be pushed, and what buys reward behind real answers.
+        if sizes["scan"] != 0:
+            with evidence.measure("one_word"):
+                size, states = sizes["scan"]
+                evidence.tables = self._scan(self.prompts, self._words(size), states=states)
+                n, prompts = len(evidence.tables[0].rows), ", ".join(self.prompts)
+                evidence.scope["scan"] = f"{n:,} tokens on {prompts}"
+                evidence.results.append(one_word(evidence.tables, of=self.vocabulary_size))
+            if evidence.tables:
+                others = {} if self.store is None else _others(evidence.tables, self.store.registry)
+                more = (changes.place(evidence.tables, others), answers(evidence.tables))
+                evidence.results += filter(None, more)
+        extra: set[int] = set()
+        if self.network is not None and sizes["push"] and evidence.tables:
+            extra = self._push(sizes["push"])
+        elif self.network is not None and sizes["push"]:
+            evidence.left_out["push"] = (
+                "no prompt was scanned, to compare with",
+                commands["push"],
+            )
+        if sizes["additions"] != 0:
+            with evidence.measure("additions"):
+                self._ask_additions(sizes["additions"], extra)
+        self._analyse(evidence.tables, ANALYSES)
+        # 4. What optimising it would do, and how far any answer can go.
+        if sizes.get("forecast"):
+            with evidence.measure("forecast"):
+                self._forecast(first)
+        elif self.network is not None and self.policy is None:
+            evidence.left_out["forecast"] = "no policy is named", commands["forecast"]
+        if self.network is not None:
+            if self.context.bounds.finite and evidence.tables:
+                evidence.results.append(ceiling(self.context.bounds, evidence.tables[0]))
+            else:
+                why = self.context.bounds.how or "no prompt was scanned"
+                evidence.left_out["ceiling"] = why, ""
+
+    def _ask_reading(self, network: NetworkReward, sample_size: int) -> None:
+        """Whether scores are computed, served and fed to it right."""
+        evidence, typed = self.evidence, self.typed
+        first, prompt = next(iter(self.prompts.items()))
+        if sample_size:
+            plan = CheckPlan(sample_size, 16, [], self.seed)
+            suite = check(network, prompt, plan, device=self.device, progress=self.progress)
+            evidence.results += conformance_results(suite, network.name)
+            longer = max(sample_size // 4, 8)
+            words = f"{sample_size} random tokens and {longer} longer responses on {first}"
+            evidence.scope["read"] = words
+        asked: dict[str, Any] = {"seed": self.seed, "device": self.device}
+        if self.url is None:
+            why = "no server is named", f"pessimal audit {typed} url=URL"
+            evidence.left_out["served"] = why
+        else:
+            endpoint = replace(self.endpoint, url=self.url)
+            found, _ = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
+            # Under a name of its own beside the suite's.
+            evidence.results.append(replace(served_result(found, network.name), name="served"))
+        if self.loop is None or self.policy is None:
+            command = f"pessimal audit {typed} loop=trl policy=POLICY"
+            evidence.left_out["fed"] = "no trainer's loop is named", command
+        else:
+            prompts = list(self.prompts.values())
+            loop = compare_loop(network, self.loop, self.policy, prompts, **asked, **self.cached)
+            evidence.results += loop_results(loop, loop=self.loop, model=network.name)
+
+    def _push(self, evaluations: int) -> set[int]:
+        """The tokens of the best response of a short search."""
+        evidence, first = self.evidence, next(iter(self.prompts))
+        self.context.spec = replace(self.context.spec, evaluations=evaluations)
+        with evidence.measure("push"):
+            result = search(self.context)
+            every = push(result.results, evidence.tables[0], evaluations)
+            evidence.results += [result for result in every if result.name in PUSH_RESULTS]
+            length = self.length
+            evidence.scope["push"] = f"{evaluations:,} evaluations, {length} tokens on {first}"
+            return {int(i) for i in result.response}
+        return set()
+
+    def _ask_additions(self, size: int | None, extra: set[int]) -> None:
+        """Tokens behind real answers: all that fit, and the best of the scans and of the search."""
+        evidence = self.evidence
+        best: set[int] = set()
+        if size is not None and self.network is not None:
+            for table in evidence.tables:
+                best |= set(table.rows.nlargest(TOP_TOKENS, "reward")["candidate_id"])
+        words = self._words(size, " ", sorted(map(int, best | extra)))
+        contexts = sample(read_contexts(str(EMBEDDED), "after"), self.n_contexts, seed=self.seed)
+        tables = self._scan(contexts, words, states=False)
+        n = len(tables[0].rows)
+        evidence.scope["additions"] = f"{n:,} tokens behind {len(tables)} answers"
+        self._analyse(tables, ["additions"])
+        at = next((i for i, r in enumerate(evidence.results) if r.name == "additions"), None)
+        if at is None:
+            return
+        result = evidence.results[at]
+        whole = {"additions/whole": n >= self.vocabulary_size}
+        evidence.results[at] = replace(result, summary={**result.summary, **whole})
+        if self.network is not None:
+            heads = self._head_share(self.network, result, list(contexts.values()))
+            evidence.results += filter(None, [heads])
+
+    def _head_share(
+        self, network: NetworkReward, result: Result, contexts: Sequence[Any]
+    ) -> Result | None:
+        """The share of random heads on the base's states that move the answers as far as the token
+        that the headline names; None where pessimal does not know the network's layout."""
+        assert result.estimate is not None
+        row = result.table[result.table["effect"] == result.estimate.value].iloc[0]
+        if self.base is not None:
+            states_of = load_base(*self.base, dtype=network.spec.dtype, rows=rows_of(network))
+            whose = self.base[0].name
+        else:
+            states_of, whose = StatesNetwork(network.network()), "its own states"
+        part, tokenizer = network.parts[0].conversations, network.tokenizer
+        frames = [slot_frame(part, context, tokenizer) for context in contexts]
+        states = added_states(states_of, frames, int(row["candidate_id"]), device=self.device)
+        if states is None:
+            return None
+        behind, untouched = states
+        share = random_head_share(behind - untouched, untouched, float(row["effect"]))
+        amount = "Fewer than 1%" if share < 0.005 else f"{share:.0%}"
+        return Result(
+            "additions_heads",
+            pd.DataFrame([{"text": row["text"], "effect": row["effect"], "random_head": share}]),
+            headline=f"{amount} of random heads on {whose} move these answers as far.",
+            method="additions",
+        )
+
+    def _forecast(self, first: str) -> None:
+        assert self.policy is not None
+        results = forecast(
+            self.model,
+            self.policy,
+            {first: self.prompts[first]},
+            trainer=self.trainer,
+            store=self.store,
+            **self.cached,
+        )
+        have = {result.name for result in self.evidence.results}
+        self.evidence.results += [result for result in results if result.name not in have]
+        self.evidence.scope["forecast"] = f"{self.policy} on {first}"
+
+    def _scan(
+        self, prompts: Mapping[str, Any], candidates: Candidates, *, states: bool
+    ) -> list[ScoreTable]:
+        """The tables of a scan; those of the store are not made again, but of what may change."""
+        store = self.store
+        if store is not None and not self.is_pinned:
+            store = replace(store, force=True)
+        tables = list(
+            scan_tables(
+                self.model,
+                prompts,
+                candidates,
+                mode=self.mode,
+                states=states,
+                trainer=self.trainer,
+                store=store,
+                **self.cached,
+            )
+        )
+        if store is not None:
+            keys = (table.provenance.key() for table in tables)
+            published = (store.registry.find("score-table", key) for key in keys)
+            self.evidence.inputs += [one[1].reference for one in published if one]
+        return tables
+
+    def _analyse(self, tables: Sequence[ScoreTable], names: Sequence[str]) -> None:
+        if not tables:
+            return
+        evidence = self.evidence
+        analyses = [one for one in all_analyses() if one.name in names]
+        with steps("analysing", len(analyses), bar=self.progress) as step:
+            sets, read, _ = join_tables(tables, {"seed": self.seed})
+            results, skipped = compare_sets(sets, read, step, analyses)
+        have = {result.name for result in evidence.results}
+        evidence.results += [result for result in results if result.name not in have]
+        evidence.skipped |= skipped
+        for analysis, why in skipped.items():
+            part = "identity" if "identity" in analysis else analysis.partition(",")[0]
+            evidence.left_out.setdefault(part, (why, ""))
+
+    # --- What there is to ask with, and how long it takes.
+
+    @property
+    def mode(self) -> Mode:
+        return Mode.text if self.network is None else Mode.ids
+
+    @cached_property
+    def context(self) -> SearchContext:
+        """What a search on the first prompt runs in, its network loaded."""
+        assert self.network is not None
+        first, prompt = next(iter(self.prompts.items()))
+        context = SearchContext(
+            self.network,
+            {first: prompt},
+            SearchSpec(
+                length=self.length,
+                evaluations=self.evaluations,
+                baselines=0,
+                from_registry=False,
+            ),
+            mode=Mode.ids,
+            seed=self.seed,
+            device=self.device,
+        )
+        if self.store is not None:
+            context.scanned = functools.partial(scanned_rewards, self.store.registry, context)
+        return context
+
+    @cached_property
+    def words(self) -> list[str]:
+        """Texts that stand for the vocabulary of a reward of texts: that of its tokenizer, or the
+        most frequent English words."""
+        return grading.distinct_words(self.model)
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        return len(self.words if self.network is None else self.context.vocabulary.rows)
+
+    def _words(self, size: int | None, before: str = "", ids: Sequence[int] = ()) -> Candidates:
+        """So many of the vocabulary, None for all, and some `ids`; of a reward of texts the words,
+        each with `before` in front."""
+        if self.network is not None:
+            whole = vocabulary_of(self.network)
+            return whole.frequent(size, ids) if size else whole
+        texts = [before + word for word in self.words[:size]]
+        return listed(texts, name=f"words{len(texts)}")
+
+    def _scope(self, scans: Sequence[int | None] | None) -> Scope:
+        """What fits, by the time of a few inputs."""
+        work = Work(
+            prompts=len(self.prompts),
+            pairs=len(self.pairs),
+            n_contexts=self.n_contexts,
+            vocabulary=self.vocabulary_size,
+            length=self.length,
+            evaluations=self.evaluations,
+            policy=self.policy is not None,
+        )
+        budget = self.budget - self.reserve
+        if math.isinf(budget):
+            is_network = self.network is not None
+            return fit_budget(work, budget, rate=math.inf, whole=0.0, is_network=is_network)
+        if self.network is None:
+            [prompt, *_] = self.prompts.values()
+            texts = ("Yes.", "No.", "A cat", "12")
+            some = [(*turns_of(prompt), Turn("assistant", text)) for text in texts]
+            texts_scorer = text_scorer(self.model, [], device=torch.device("cpu"))
+            began = time.perf_counter()
+            texts_scorer.rewards(some)
+            single = max((time.perf_counter() - began) / len(some), 1e-6)
+            return fit_budget(work, budget, rate=1 / single, whole=single, is_network=False)
+        context = self.context
+        words = context.vocabulary
+        options: dict[str, Any] = {"mode": Mode.ids, "certain": 100}
+        tables = identify_all(self.network, self.prompts, candidates=words, **options)
+        published = self.store is not None and all(
+            self.store.find("score-table", one.key()) for one in tables
+        )
+        some_tokens = context.allowed.nonzero()[:TIMED_TOKENS]
+        scorer = context.scorer(next(iter(self.prompts)), context.dtype)
+        single = _seconds(scorer.rewards, some_tokens[:1])
+        if single < SLOW_SECONDS:  # several at once take less each
+            single = _seconds(scorer.rewards, some_tokens)
+        return fit_budget(
+            work,
+            budget,
+            rate=context.token_rate() if single < FAST_SECONDS else 1 / single,
+            whole=_seconds(scorer.own_rewards, some_tokens[:1]),
+            is_scanned=published,
+            scans=scans,
+        )
+
+    def _announce(self, scope: Scope) -> None:
+        """What will be done, and how long it takes; printed before it begins."""
+        size = scope.sizes["scan"] and scope.sizes["scan"][0]
+        added, whole = scope.sizes["additions"], self.vocabulary_size
+        words = {
+            "check": f"{scope.sizes.get('check')} tokens, and longer responses",
+            "pairs": f"{scope.sizes['pairs'] or 'all'} labelled pairs",
+            "scan": f"{size or whole:,} tokens on {len(self.prompts)} prompts",
+            "additions": f"{added or whole:,} tokens behind {self.n_contexts} real answers",
+            "push": f"a search of {scope.sizes.get('push', 0):,} evaluations",
+            "forecast": f"what optimising it does to {self.policy}",
+        }
+        table = Table(box=None, title_justify="left", show_header=False)
+        total = sum(scope.seconds[part] for part, size in scope.sizes.items() if size != 0)
+        total += self.reserve
+        table.title = Text(
+            f"The audit takes about {duration(total)} (budget={duration(self.budget)}):"
+        )
+        for part, size in scope.sizes.items():
+            what = words[part] if size != 0 else "left out: it does not fit"
+            table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
+        if self.url is not None:
+            table.add_row("served", Text(f"{self.url} is asked the same"), "")
+        if self.loop is not None:
+            table.add_row("fed", Text(f"conversations of {self.loop}'s loop are compared"), "")
+        if self.reserve:
+            table.add_row("page", Text("figures and the page"), f"about {duration(PAGE_SECONDS)}")
+        console().print(table)
+
+
+def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
+    """Seconds of a row, by the faster of two runs: what else runs on the machine decides no
+    verdict."""
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        rewards(rows)
+        times.append(time.perf_counter() - began)
+    return min(times) / len(rows)
+
+
+def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
+    """Rewards of other models on these prompts, published ones too, by model."""
+    prompts = {table.provenance.prompt for table in tables}
+    others: dict[str, list[ScoreTable]] = {}
+    needs = {"model": str, "prompt": str}
+    for folder, manifest in registry.latest("score-table", needs=needs):
+        model = manifest.summary["model"]
+        if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
+            table = read_score_table(folder)
+            if table.provenance.score == REWARD:
+                others.setdefault(model, []).append(table)
+    return others
+
+
+def _prefixed(result: Result, model: str) -> Result:
+    """The result with its summary under its own name and without the model's, so that no part
+    overwrites the audit's own numbers, and runs of all models have the same keys."""
+    summary = {
+        key if key.startswith(f"{result.name}/") else f"{result.name}/{key}": value
+        for key, value in result.summary.items()
+    }
+    summary = {key.replace(f"/{model}", ""): value for key, value in summary.items()}
+    return replace(result, summary=summary)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An earlier audit."""
+
+    reference: str
+    audit: Mapping[str, Any]
+    tables: list[ScoreTable]
+
+    @classmethod
+    def of(cls, wanted: str, registry: Registry) -> "Baseline":
+        """The audit that `audit/NAME` or `audit/NAME:vN` names. InputError where there is none."""
+        there = registry.manifests(AUDIT)
+        folders = {manifest.reference: folder for folder, manifest in there}
+        try:
+            manifest = find_artifact(wanted, [manifest for _, manifest in there])
+        except InputError as error:
+            why = f"baseline={wanted}: {registry.root} has no such audit: {error}"
+            raise InputError(why) from error
+        registry.verify(folder := folders[manifest.reference])
+        audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
+        if audit["schema"] != exports.SCHEMA:
+            raise InputError(f"baseline={wanted} was made by another edition; audit it again")
+        keys = [registry.find("score-table", key) for key in audit["inputs"]]
+        if None in keys:
+            log.warning("some score tables of %s are gone: order is not compared", wanted)
+        return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
+
+    @property
+    def tokens(self) -> int | None:
+        """How many of the most frequent tokens it scanned; None for all."""
+        name = self.tables[0].provenance.candidates if self.tables else ""
+        return int(name.removeprefix("frequent")) if name.startswith("frequent") else None
+
+    def changes(
+        self, now: Mapping[str, float], tables: Sequence[ScoreTable], checks: Sequence[Verdict]
+    ) -> pd.DataFrame:
+        """What this audit measured otherwise; nothing of scans of another size is compared."""
+        if not tables or not self.tables:
+            now, tables = {}, []
+        before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}
+        earlier = {one["check"]: one["verdict"] for one in self.audit["verdicts"]}
+        alike = changes.resemblance(tables, self.tables)
+        return changes.changes(now, before, alike, verdicts=checks, earlier=earlier)

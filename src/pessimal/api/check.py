@@ -1,15 +1,35 @@
 """`pessimal.check`: whether a model's score depends on how it is computed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from pessimal.api.load import device_of, to_reward
-from pessimal.catalogue import named_prompts
+from pessimal.catalogue import is_named, named_prompts
 from pessimal.checking import CheckPlan
 from pessimal.checking import check as check_parts
+from pessimal.checking.loop import LOOPS, LoopCheck, check_loop
 from pessimal.checking.results import conformance_results
-from pessimal.rewards.base import Reward, require_network
+from pessimal.checking.served import Diagnosis, diagnose
+from pessimal.conversation import Prompt
+from pessimal.errors import ConfigError
+from pessimal.progress import counted
+from pessimal.rewards.base import NetworkReward, Reward, require_network
+from pessimal.rewards.checkpoint_files import load_tokenizer
+from pessimal.rewards.frame import messages_of
+from pessimal.rewards.hub import local_folder
+from pessimal.rewards.named import spec_of
+from pessimal.rewards.spec import EndpointSpec, ModelSpec, forms_of
+from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
+from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
+from pessimal.training.obtain import fetch
+
+TOKENIZER = ("*.json", "*.txt", "*.model", "*.jinja")
+"""Files of a repository that a tokenizer is made of."""
 
 
 def check(
@@ -33,3 +53,117 @@ def check(
     plan = CheckPlan(sample, batch_size, [], seed)
     found = check_parts(network, text, plan, device=device_of(network), progress=False)
     return Results(conformance_results(found, network.name))
+
+
+def diagnose_server(
+    model: NetworkReward,
+    endpoint: EndpointSpec,
+    prompt: Prompt,
+    *,
+    forms: Sequence[str] = (),
+    raw: bool = False,
+    base: NetworkReward | None = None,
+    requests: int = 200,
+    seed: int = 0,
+    device: torch.device,
+    progress: bool = True,
+) -> tuple[Diagnosis, Wire]:
+    """What a server does to the rewards of a model, and how it was asked.
+
+    Args:
+        model: a reward model with a head.
+        endpoint: the server's address and API; what is not given is asked of it.
+        prompt: a user's turn.
+        forms: what it is sent: ids, messages, text, pairs; by default all that its API takes, but
+            text where it takes messages.
+        raw: ask a vLLM server for logits and no added special tokens.
+        base: the reward model that training began from.
+        requests: most inputs that are sent.
+        seed: of the random inputs.
+        device: where the model runs.
+        progress: draw a bar where there is a terminal.
+
+    Raises:
+        ConfigError: its API gives no rewards of whole inputs, or the prompt is a conversation.
+    """
+    if not isinstance(prompt, str):
+        raise ConfigError("a server is sent a user's turn, and the prompt is a conversation")
+    endpoint = recognised(endpoint)
+    takes = forms_of(endpoint.api)
+    wire = Wire(endpoint, fields=RAW if raw else {})
+    with counted(f"asking {endpoint.url}", unit="inputs", total=requests, bar=progress) as counter:
+
+        def ask(inputs: Sequence[Any]) -> np.ndarray:
+            counter.advance(len(inputs))
+            if not isinstance(inputs[0], tuple):
+                return wire.rows(inputs)
+            if wire.api in (*PAIRS, "tei-predict"):
+                return wire.rows([tuple(turn.content for turn in one) for one in inputs])
+            return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
+
+        found = diagnose(
+            ask,
+            model,
+            base=base,
+            prompt=prompt,
+            forms=list(forms) or [one for one in takes if one != "text" or "messages" not in takes],
+            device=device,
+            seed=seed,
+            budget=requests,
+        )
+    return found, wire
+
+
+def compare_loop(
+    model: NetworkReward,
+    loop: str,
+    policy: str,
+    prompts: Sequence[Any],
+    *,
+    sample: int = 64,
+    seed: int = 0,
+    device: torch.device,
+    cache: str = "runs/cache",
+    progress: bool = True,
+) -> LoopCheck:
+    """What a trainer's loop hands a reward model, beside what the model's template writes.
+
+    Args:
+        model: a reward model with a head.
+        loop: trl, verl or openrlhf.
+        policy: whose tokenizer the loop has: a name of conf/model, a Hub repository or a folder; no
+            weights are fetched.
+        prompts: of the conversations.
+        sample: conversations whose rewards are compared.
+        seed: of the random responses.
+        device: where the model runs.
+        cache: folder for what is fetched.
+        progress: draw a bar where there is a terminal.
+    """
+    if is_named(policy):
+        spec = spec_of(policy)
+        tokenizer = load_tokenizer(spec, fetch(spec, cache=cache, progress=progress))
+    else:
+        folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
+        tokenizer = load_tokenizer(ModelSpec(name="policy", path=policy), folder)
+    network = model.network().to(device)
+    with (
+        counted("rewards", unit="inputs", total=2 * sample, bar=progress) as counter,
+        torch.no_grad(),
+    ):
+
+        def reward(ids: list[int]) -> float:
+            counter.advance(1)
+            return own_rewards(network, torch.tensor([ids], device=device)).item()
+
+        return check_loop(
+            LOOPS[loop],
+            tokenizer,
+            model.parts[0].conversations,
+            model.tokenizer,
+            prompts=list(prompts),
+            context=getattr(network.config.get_text_config(), "max_position_embeddings", None),
+            reward=reward,
+            sample=sample,
+            seed=seed,
+        )

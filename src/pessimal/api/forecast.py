@@ -1,20 +1,28 @@
 """`pessimal.forecast`: what optimising a reward does to a policy's answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pessimal.analyses.forecast import analyse
 from pessimal.api.compare import join_tables
-from pessimal.api.load import load, to_reward
-from pessimal.api.scan import scan
+from pessimal.api.load import load, to_reward, trainer_for
+from pessimal.api.scan import scan_tables
+from pessimal.api.store import Store
 from pessimal.catalogue import named_prompts
-from pessimal.conversation import with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
 from pessimal.rewards.log_probability import LogProbability
-from pessimal.scoring.candidates import Candidates, has_tokens_of, texts_of
+from pessimal.rewards.spec import Mode
+from pessimal.scoring.candidates import (
+    Candidates,
+    has_tokens_of,
+    listed,
+    texts_of,
+    vocabulary_of,
+)
 from pessimal.scoring.sampling import answers_of
+from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Results
 
@@ -22,12 +30,16 @@ from pessimal.tables.result import Results
 def forecast(
     model: Reward | ScoreTable | str | Path | Any,
     policy: Reward | ScoreTable | str | Path,
-    prompt: str = "greatest",
+    prompt: str | Mapping[str, Any] = "greatest",
     *,
     mitigations: Sequence[str] = (),
     answers: int | None = None,
     answer_tokens: int = 8,
     seed: int = 0,
+    trainer: TrainerSpec | None = None,
+    store: Store | None = None,
+    cache: str = "runs/cache",
+    progress: bool = True,
     **options,
 ) -> Results:
     """What optimising a reward will do to a policy's one-token answers, exactly, by the KL spent;
@@ -42,6 +54,7 @@ def forecast(
         answers: how many answers the policy writes, in place of all of one token.
         answer_tokens: most tokens of such an answer.
         seed: of what it writes.
+        trainer, store, cache, progress: as for `scan`.
         options: as of `pessimal compare`, such as `lexicons={"mine": "valence.csv"}`.
 
     Returns:
@@ -52,25 +65,37 @@ def forecast(
             forecast from both; says why.
     """
     if isinstance(policy, str | Path):
-        policy = load(str(policy), kind="log_probability")
-    others: Sequence[str] | Candidates | None = None
+        policy = load(str(policy), kind="log_probability", cache=cache)
     wanted: Any = model if isinstance(model, ScoreTable) else to_reward(model)
+    named = named_prompts(prompt)
+
+    def scan(reward: Reward, candidates: Candidates, mode: Mode, states: bool) -> list[ScoreTable]:
+        place = trainer or trainer_for(reward)
+        how: dict[str, Any] = {"mode": mode, "states": states, "store": store, "trainer": place}
+        return list(scan_tables(reward, named, candidates, cache=cache, progress=progress, **how))
+
+    words: Candidates | None = None
+    tables: list[ScoreTable] = []
     if answers is not None:
         if isinstance(model, ScoreTable) or not isinstance(policy, LogProbability):
             raise ConfigError("answers=N: give a reward and a language model that writes, no table")
-        [(text, _)] = with_prefixes(named_prompts(prompt), {}).values()
-        causal = policy.network().causal
-        others = answers_of(policy, causal, text, n=answers, tokens=answer_tokens, seed=seed)
-        tables, name = [], policy.name
+        [text] = named.values()
+        causal, name = policy.network().causal, policy.name
+        words = answers_of(policy, causal, text, n=answers, tokens=answer_tokens, seed=seed)
     else:
-        said: Any = policy if isinstance(policy, ScoreTable) else scan(policy, prompt)
-        if not (isinstance(model, ScoreTable) or has_tokens_of(said, wanted)):
-            others = texts_of(said)
-        tables, name = [said], said.provenance.model
-    if not isinstance(model, ScoreTable):
+        if isinstance(policy, ScoreTable):
+            tables = [policy]
+        else:
+            tables = scan(policy, vocabulary_of(policy), Mode.ids, False)
+        name = tables[0].provenance.model
+        if not (isinstance(model, ScoreTable) or has_tokens_of(tables[0], wanted)):
+            words = listed(texts_of(tables[0]), name=f"{name}-tokens")
+    if isinstance(model, ScoreTable):
+        tables.append(model)
+    else:
+        mode = Mode.ids if words is None else Mode.text
         states = any(one.startswith("null_space") for one in mitigations)
-        wanted = scan(wanted, prompt, candidates=others, states=states)
-    tables.append(wanted)
+        tables += scan(wanted, words or vocabulary_of(wanted), mode, states)
     given = {"policy": name, "mitigations": list(mitigations), **options}
     sets, read, _ = join_tables(tables, given)
     return Results(analyse(next(one for one in sets if one.models), read))

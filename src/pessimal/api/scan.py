@@ -56,6 +56,8 @@ def scan(
     certain: int = 100,
     batch_size: int | None = None,
     states: bool | None = None,
+    trainer: TrainerSpec | None = None,
+    store: Store | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
     **options,
@@ -84,7 +86,9 @@ def scan(
         states: keep the last hidden states of words, of the model's base where it is known
             (`load(…, base_path="org/name")`); by default for all but log-probabilities of a
             vocabulary.
-        cache: folder for a base that is to be fetched.
+        trainer: where a network runs; by default where one in memory is, else the CPU.
+        store: registry that finished tables are read from, and published in.
+        cache: folder for a base that is to be fetched, and for what an interrupted scan leaves.
         options: of `load` or `reward`.
 
     Returns:
@@ -133,7 +137,8 @@ def scan(
             prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
             mode=written,
             certain=certain,
-            trainer=trainer_for(model),
+            trainer=trainer or trainer_for(model),
+            store=store,
             cache=cache,
             batch_size=batch_size,
             states=states,
@@ -236,7 +241,7 @@ def scan_tables(
                 inputs, source = reward_inputs(store.registry, model)
                 name = f"scan {model.name}"
                 live.mirror = stack.enter_context(
-                    store.track(name=name, inputs=inputs, first=first)
+                    store.track(name=name, inputs=inputs, first=first, task="scan")
                 )
         left = {provenance.key() for provenance in todo}
         for _, outputs in itertools.groupby(asked, key=lambda one: one.prompt):

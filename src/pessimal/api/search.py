@@ -4,15 +4,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pessimal.api.load import device_of, open_policy, to_reward
 from pessimal.catalogue import named_prompts
+from pessimal.conversation import Context
 from pessimal.explaining.contexts import halves, read_contexts
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
+from pessimal.rewards.spec import Mode
 from pessimal.rewards.sum import SumReward
+from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
+from pessimal.searching.context import SearchContext
 from pessimal.searching.run import SearchResult
 from pessimal.searching.run import search as search_one
+from pessimal.tables import read_score_table
+from pessimal.tracking.registry import Registry
 
 
 def search(
@@ -80,3 +88,30 @@ def ceiling(model: Reward | str | Path | Any, **options) -> Bounds:
     if not isinstance(model, NetworkReward):
         return unbounded(TEXTS)
     return of_networks(model, device=device_of(model))
+
+
+def scanned_rewards(
+    registry: Registry, context: SearchContext, key: str
+) -> tuple[np.ndarray, str] | None:
+    """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by
+    exactly this model; and its reference."""
+    if isinstance(context.prompts[key], Context):
+        return None
+    # `certain` is part of a low-precision table's provenance: the scan's default, and without
+    # certified tails.
+    for certain in (100, 0):
+        provenance = identify(
+            context.model,
+            prompt=key,
+            prompt_text=context.prompts[key],
+            candidates=context.vocabulary,
+            mode=Mode.ids,
+            certain=certain,
+        )
+        if found := registry.find("score-table", provenance.key()):
+            folder, manifest = found
+            rows = read_score_table(folder).rows
+            column = np.full(len(context.mask), np.nan)
+            column[rows["candidate_id"]] = rows["reward"]
+            return column, manifest.reference
+    return None

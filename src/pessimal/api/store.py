@@ -4,16 +4,19 @@ Knows artifacts of one reward. Without a store the functions give their results 
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pessimal.report.write import write_results
 from pessimal.rewards.base import Reward
 from pessimal.rewards.spec import Kind
 from pessimal.tables import ScoreTable, write_score_table
+from pessimal.tables.result import Result, finite_or_none
 from pessimal.tracking.checkout import checkout
-from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
 
 
@@ -25,7 +28,8 @@ def without_mirror(**_: Any) -> contextlib.AbstractContextManager[Mirror]:
 @dataclass(frozen=True)
 class Store:
     """A registry, and what opens the W&B run of a piece of work: called with its `name`, the
-    references `inputs`, and whether this is the `first` of several processes."""
+    references `inputs`, its `task`, the `group` of runs that it belongs to, and whether this is the
+    `first` of several processes."""
 
     registry: Registry
     track: Callable[..., contextlib.AbstractContextManager[Mirror]] = without_mirror
@@ -95,3 +99,64 @@ def publish_table(
         summary={**what, **(summary or {})},
         more=more,
     )
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What is to be published, besides the results themselves."""
+
+    type: str
+    name: str
+    key: str | None = None
+    inputs: Sequence[str] = ()
+    summary: Mapping[str, object] = field(default_factory=dict)
+    """What a list of runs shows."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Names of models as figures show them."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What else belongs to the artifact: texts by their path in it."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """What could not be computed, and why."""
+
+
+def publish(
+    registry: Registry,
+    mirror: Mirror,
+    artifact: Artifact,
+    results: Sequence[Result],
+    *,
+    progress: bool = True,
+) -> tuple[Path, Manifest]:
+    """Write, register and mirror the results; returns the artifact's folder and manifest.
+
+    The folder holds `tables/NAME.parquet`, `figures/NAME[--TAB].svg` (the first as `.png` too),
+    `results.json`, the artifact's own files, and `shown/NAME.parquet` of tokens that the page shows
+    and the table has otherwise.
+    """
+    fill = functools.partial(
+        write_results,
+        results,
+        labels=artifact.labels,
+        skipped=artifact.skipped,
+        files=artifact.files,
+        progress=progress,
+    )
+    folder, manifest = mirror.publish(
+        registry,
+        artifact.type,
+        artifact.name,
+        fill,
+        key=artifact.key,
+        inputs=artifact.inputs,
+        summary=artifact.summary,
+    )
+    for result in results:
+        mirror.summary({key: finite_or_none(value) for key, value in result.summary.items()})
+        if result.estimate is not None:
+            mirror.summary({f"{result.name}/estimate": finite_or_none(result.estimate.value)})
+        if len(result.table) <= MAX_TABLE_ROWS:
+            mirror.table(result.name, result.table)
+        for png in sorted((folder / "figures").glob(f"{result.name}*.png")):
+            if png.stem.split("--")[0] == result.name:
+                mirror.image(f"figures/{png.stem}", png, result.headline)
+    return folder, manifest

@@ -13,7 +13,7 @@ from omegaconf import MISSING
 
 from pessimal.catalogue import HUB_ID, STEP, is_folder
 from pessimal.demo.recipes import Recipe
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ConfigError, ModelError, did_you_mean
 
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
 """What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
@@ -239,6 +239,33 @@ class JudgeSpec:
                 "model.judge.template compares two responses: give the other one, "
                 "model.judge.opponent=TEXT"
             )
+
+
+FORMS = {
+    "vllm-classify": ("ids", "messages", "text"),
+    "vllm-pooling": ("ids", "messages", "text"),
+    "sglang-classify": ("ids", "text"),
+    "sglang-score": ("ids", "text"),
+    "sglang-embeddings": ("ids", "text"),
+    "vllm-score": ("pairs",),
+    "rerank": ("pairs",),
+    "tei-rerank": ("pairs",),
+    "tei-predict": ("text", "pairs"),
+    "infinity-classify": ("text",),
+    "openrlhf": ("text",),
+}
+"""What the APIs of a reward model's server take of whole inputs."""
+
+
+def forms_of(api: str | None) -> tuple[str, ...]:
+    """The forms of whole inputs that an API takes. ConfigError where it gives no rewards of
+    these."""
+    if api not in FORMS:
+        raise ConfigError(
+            f"endpoint.api={api} gives no rewards of whole inputs: type one of "
+            f"{', '.join(FORMS)}.{did_you_mean(str(api), FORMS)}"
+        )
+    return FORMS[api]
 
 
 @dataclass

@@ -87,7 +87,8 @@ class Pass(pl.LightningModule):
         self.width = (outputs,) if outputs else ()
         self.network, self.frame, self.inputs, self.precision = network, frame, inputs, dtype
         self.texts, self.label, self.folder, self.loop = texts, label, folder, loop
-        self.sample = sample_rows(inputs.kinds, n=noise_sample(len(inputs)), seed=1)
+        n = noise_sample(len(inputs))
+        self.sample = sample_rows(inputs.kinds, n=n, seed=int(n > SAMPLE))
         """Rows (n,) that the model's own forward scores too."""
         self.own_rewards = np.empty(0)
         """What it gave them, float64 (n,)."""
@@ -222,8 +223,9 @@ class Pass(pl.LightningModule):
             if self.loop.find_threads and self.device.type == "cpu":
                 # Another number changes the last bits, so a scan that goes on keeps it.
                 torch.set_num_threads(Shards(self.folder).agree("threads", self._fastest_threads()))
-            self.scorer.establish_trust(self.inputs, dtype=self.precision)
-            self.own_rewards = self.scorer.own_rewards(self.inputs, self.sample)
+            self.own_rewards = self.scorer.establish_trust(self.inputs, dtype=self.precision)
+            if noise_sample(len(self.inputs)) > SAMPLE:  # or it is the sample of the trust check
+                self.own_rewards = self.scorer.own_rewards(self.inputs, self.sample)
             if isinstance(self.network, JudgeNetwork):
                 whole = [self.inputs.ids(row) for row in self.sample[:ASKED]]
                 self.answers = self.network.answers(whole)

@@ -109,15 +109,15 @@ class FrameScorer:
         no cache."""
         return self._by(self.own_forward, inputs, rows, batch_size=1)
 
-    def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> None:
-        """Compare with the model's own forward on a random sample; take the next slower engine
-        where it differs."""
+    def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> np.ndarray:
+        """Compare with the model's own forward on the sample of `sample_rows` (n = SAMPLE, seed =
+        0); take the next slower engine where it differs. Gives its own rewards, float64 (n,)."""
         rows = sample_rows(inputs.kinds, n=SAMPLE, seed=0)
-        expected = self.own_rewards(inputs, rows)
+        own = expected = self.own_rewards(inputs, rows)
         # The loop ends at a reward that is not a number, and names the candidate.
         finite = np.isfinite(expected).reshape(len(expected), -1).all(axis=1)
         if not finite.any():
-            return
+            return own
         rows, expected = rows[finite], expected[finite]
 
         self.elsewhere = self._elsewhere(inputs, rows, expected)
@@ -141,6 +141,7 @@ class FrameScorer:
                 self.trust.largest_difference,
                 self.trust.tolerance,
             )
+        return own
 
     @torch.no_grad()
     def _elsewhere(self, inputs: Inputs, rows: np.ndarray, expected: np.ndarray) -> float:

@@ -161,8 +161,8 @@ def numerical_noise(rewards: np.ndarray, expected: np.ndarray) -> float:
 
 def noise_sample(rows: int) -> int:
     """Rows that the model's own forward scores to measure the numerical error of a scan of so many
-    `rows`: 64 of a vocabulary, 16 where few are scanned, of which 64 would be most of the time."""
-    return min(max(rows // 64, SAMPLE), NOISE_SAMPLE)
+    `rows`: 64 of a vocabulary, where few are scanned the 16 of the trust check alone."""
+    return min(max(rows // 128, SAMPLE), NOISE_SAMPLE)
 
 
 def largest_difference(a: np.ndarray, b: np.ndarray) -> float:

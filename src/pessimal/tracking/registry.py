@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 
-from pessimal.errors import InputError
+from pessimal.errors import InputError, did_you_mean
 from pessimal.tables.files import naming, sha256_of
 from pessimal.texts import safe_name
 from pessimal.tracking.checkout import Checkout, checkout
@@ -297,3 +298,30 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify"
         )
     return manifest
+
+
+def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
+    """The artifact that `given` names, of those in the registry's order; a name is `type/name:vN`,
+    as a folder `type/name/vN`, `type/name`, `name:vN` or `name` (without a version the newest), or
+    the id of the W&B run that published it.
+
+    Raises:
+        InputError: there is none such, or there are several.
+    """
+    typed = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", given)
+
+    def names(m: Manifest) -> list[str]:
+        return [m.name, f"{m.name}:v{m.version}", f"{m.type}/{m.name}", m.reference]
+
+    newest = {(m.type, m.name): m for m in manifests if typed in names(m)}
+    newest = newest or {(m.type, m.name): m for m in manifests if m.run_id == given}
+    if len(newest) == 1:
+        return next(iter(newest.values()))
+    if newest:
+        several = ", ".join(m.reference for m in newest.values())
+        raise InputError(f"{given!r} stands for several: {several}. Type one of these")
+    raise InputError(
+        f"there is no artifact {given!r}, and no W&B run of this id published one."
+        f"{did_you_mean(given, sorted({name for m in manifests for name in names(m)}))} There are: "
+        f"{', '.join(m.reference for m in manifests[:8]) or 'none'}. To list all: pessimal runs"
+    )

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pessimal.api.store import Artifact, publish
 from pessimal.checking import Check, CheckPlan, Conformance, check
 from pessimal.checking.results import conformance_results, counts_of
 from pessimal.config.schema import CheckConfig
@@ -20,7 +21,7 @@ from pessimal.training.obtain import opened
 from pessimal.verbs.check_loop import run as check_loop
 from pessimal.verbs.check_served import run as check_served
 from pessimal.verbs.common import in_sweep, registry_of, tracked
-from pessimal.verbs.publish import Artifact, print_path, publish
+from pessimal.verbs.publish import print_path
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,9 @@ def run(config: CheckConfig) -> None:
         artifact = Artifact(
             "conformance", model.name, summary=what | found.details | counts_of(found)
         )
-        folder, _ = publish(config, registry_of(config), mirror, artifact, results)
+        folder, _ = publish(
+            registry_of(config), mirror, artifact, results, progress=config.progress
+        )
     if not in_sweep():
         show(found, title=title)
     print_path(folder)

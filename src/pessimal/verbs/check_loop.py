@@ -1,30 +1,24 @@
 """`pessimal check loop=… policy=…`: does a trainer's loop hand the reward model what its card's
 template says? Without a server, and without the policy's weights."""
 
-import torch
+from typing import Any
+
 from rich.console import Console
 from rich.text import Text
-from transformers import PreTrainedTokenizerBase
 
-from pessimal.catalogue import is_named
-from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
+from pessimal.api.check import compare_loop
+from pessimal.api.store import Artifact, publish
+from pessimal.checking.loop import LoopCheck, loop_results
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
-from pessimal.progress import counted, quiet_libraries
-from pessimal.rewards.base import NetworkReward, require_network
-from pessimal.rewards.checkpoint_files import load_tokenizer
-from pessimal.rewards.hub import local_folder
-from pessimal.rewards.named import spec_of
-from pessimal.rewards.spec import ModelSpec
-from pessimal.scoring.engine import own_rewards
+from pessimal.progress import quiet_libraries
+from pessimal.rewards.base import require_network
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import fetch, opened
+from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
-from pessimal.verbs.publish import Artifact, print_path, publish
+from pessimal.verbs.publish import print_path
 
 WIDTH = 110
-TOKENIZER = ("*.json", "*.txt", "*.model", "*.jinja")
-"""Files of a repository that a tokenizer is made of."""
 
 
 def run(config: CheckConfig) -> None:
@@ -33,9 +27,23 @@ def run(config: CheckConfig) -> None:
     Raises VerdictError where anything does and `strict` is on; the artifact is published all the
     same.
     """
-    found, model = looped(config)
+    quiet_libraries()
+    begin_process(config.trainer)
     assert config.loop is not None
+    assert config.policy is not None
     loop = config.loop.value
+    cached: dict[str, Any] = {"cache": config.paths.cache, "progress": config.progress}
+    model = require_network(opened(config.model, **cached), "check")
+    found = compare_loop(
+        model,
+        loop,
+        config.policy,
+        list(config.prompts.values()),
+        sample=config.sample,
+        seed=config.seed,
+        device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
+        **cached,
+    )
     with tracked(config, name=f"check {model.name} in {loop}") as mirror:
         results = loop_results(found, loop=loop, model=model.name)
         what = {
@@ -46,7 +54,9 @@ def run(config: CheckConfig) -> None:
         }
         name = f"{model.name}--in-{loop}"
         artifact = Artifact("conformance", name, summary=what | dict(results[0].summary))
-        published, _ = publish(config, registry_of(config), mirror, artifact, results)
+        published, _ = publish(
+            registry_of(config), mirror, artifact, results, progress=config.progress
+        )
     if not in_sweep():
         show(found, title=results[0].headline)
     print_path(published)
@@ -56,49 +66,6 @@ def run(config: CheckConfig) -> None:
             f"{', '.join(found.counts)} (kept in {published}); without strict=true the exit code "
             "is 0"
         )
-
-
-def looped(config: CheckConfig) -> tuple[LoopCheck, NetworkReward]:
-    """What the trainer's loop hands `config.model`, beside what its template writes; the model."""
-    assert config.loop is not None
-    quiet_libraries()
-    begin_process(config.trainer)
-    policy = _policy(config)
-    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
-    model = require_network(model, "check")
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    network = model.network().to(device)
-    with (
-        counted("rewards", unit="inputs", total=2 * config.sample, bar=config.progress) as counter,
-        torch.no_grad(),
-    ):
-
-        def reward(ids: list[int]) -> float:
-            counter.advance(1)
-            return own_rewards(network, torch.tensor([ids], device=device)).item()
-
-        found = check_loop(
-            LOOPS[config.loop.value],
-            policy,
-            model.parts[0].conversations,
-            model.tokenizer,
-            prompts=list(config.prompts.values()),
-            context=getattr(network.config.get_text_config(), "max_position_embeddings", None),
-            reward=reward,
-            sample=config.sample,
-            seed=config.seed,
-        )
-    return found, model
-
-
-def _policy(config: CheckConfig) -> PreTrainedTokenizerBase:
-    """Its tokenizer; of a repository of the Hub no weights are fetched."""
-    assert config.policy is not None
-    if is_named(config.policy):
-        spec = spec_of(config.policy)
-        return load_tokenizer(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
-    folder = local_folder(config.policy, files=TOKENIZER, local="policy=DIR")
-    return load_tokenizer(ModelSpec(name="policy", path=config.policy), folder)
 
 
 def show(found: LoopCheck, *, title: str) -> None:

@@ -2,25 +2,26 @@
 publishes them."""
 
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
 from rich.text import Text
 
+from pessimal.api.check import diagnose_server
+from pessimal.api.store import Artifact, publish
 from pessimal.checking.results import served_result
-from pessimal.checking.served import Diagnosis, diagnose
+from pessimal.checking.served import Diagnosis
 from pessimal.checking.served_checks import checks_of
 from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
-from pessimal.progress import Counter, SafeConsole, counted, quiet_libraries
-from pessimal.rewards.base import NetworkReward, require_network
-from pessimal.rewards.frame import messages_of
+from pessimal.progress import SafeConsole, quiet_libraries
+from pessimal.rewards.base import require_network
 from pessimal.rewards.spec import ModelSpec
-from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
+from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
-from pessimal.verbs.publish import Artifact, print_path, publish
+from pessimal.verbs.publish import print_path
 
 WIDTH = 110
 STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
@@ -32,7 +33,25 @@ def run(config: CheckConfig) -> None:
     Raises VerdictError where the model is not served right and `strict` is on; the artifact is
     published all the same.
     """
-    found, model, wire = served(config)
+    quiet_libraries()
+    begin_process(config.trainer)
+    endpoint = recognised(replace(config.endpoint, url=config.url))
+    config.check_forms(endpoint.api)
+    cached: dict[str, Any] = {"cache": config.paths.cache, "progress": config.progress}
+    model = require_network(opened(config.model, **cached), "check")
+    base = config.base and ModelSpec(path=config.base, output=config.model.output)
+    found, wire = diagnose_server(
+        model,
+        endpoint,
+        next(iter(config.prompts.values())),
+        forms=config.forms,
+        raw=config.raw,
+        base=require_network(opened(base, **cached), "check") if base else None,
+        requests=config.requests,
+        seed=config.seed,
+        device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
+        progress=config.progress,
+    )
     with tracked(config, name=f"check {model.name} served") as mirror:
         result = served_result(found, model.name)
         what = {
@@ -44,7 +63,9 @@ def run(config: CheckConfig) -> None:
         artifact = Artifact(
             "conformance", f"{model.name}--served", summary=what | dict(result.summary)
         )
-        folder, _ = publish(config, registry_of(config), mirror, artifact, [result])
+        folder, _ = publish(
+            registry_of(config), mirror, artifact, [result], progress=config.progress
+        )
     if not in_sweep():
         show(found, title=f"At {wire.address} {result.headline}")
     print_path(folder)
@@ -54,58 +75,6 @@ def run(config: CheckConfig) -> None:
             f"{model.name} is not served right: {names} (kept in {folder}); without strict=true "
             "the exit code is 0"
         )
-
-
-def served(config: CheckConfig) -> tuple[Diagnosis, NetworkReward, Wire]:
-    """What the server at `config.url` does to the rewards of `config.model`; the model, and how the
-    server was asked."""
-    quiet_libraries()
-    begin_process(config.trainer)
-    config.endpoint = recognised(replace(config.endpoint, url=config.url))
-    forms = config.sent()
-    wire = Wire(config.endpoint, fields=RAW if config.raw else {})
-    model = _opened(config.model, config)
-    base = _base(config)
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    with counted(
-        f"asking {config.url}", unit="inputs", total=config.requests, bar=config.progress
-    ) as counter:
-        found = diagnose(
-            _scores(wire, counter),
-            model,
-            base=base,
-            prompt=next(iter(config.prompts.values())),
-            forms=forms,
-            device=device,
-            seed=config.seed,
-            budget=config.requests,
-        )
-    return found, model, wire
-
-
-def _opened(spec: ModelSpec, config: CheckConfig) -> NetworkReward:
-    model = opened(spec, cache=config.paths.cache, progress=config.progress)
-    return require_network(model, "check")
-
-
-def _base(config: CheckConfig) -> NetworkReward | None:
-    if config.base is None:
-        return None
-    return _opened(ModelSpec(path=config.base, output=config.model.output), config)
-
-
-def _scores(wire: Wire, counter: Counter):
-    """What `diagnose` asks: one request; messages go one by one."""
-
-    def scores(inputs) -> np.ndarray:
-        counter.advance(len(inputs))
-        if isinstance(inputs[0], tuple):
-            if wire.api in (*PAIRS, "tei-predict"):
-                return wire.rows([tuple(turn.content for turn in one) for one in inputs])
-            return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
-        return wire.rows(inputs)
-
-    return scores
 
 
 def show(found: Diagnosis, *, title: str) -> None:

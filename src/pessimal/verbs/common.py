@@ -38,17 +38,23 @@ def in_sweep() -> bool:
 
 @contextlib.contextmanager
 def tracked(
-    config: TaskConfig, *, name: str, inputs: Sequence[str] = (), first: bool = True
+    config: TaskConfig,
+    *,
+    name: str,
+    inputs: Sequence[str] = (),
+    task: str | None = None,
+    group: str | None = None,
+    first: bool = True,
 ) -> Iterator[Mirror]:
     """The W&B run of one task; of several processes only the `first` has one. Jobs of a sweep share
-    a group, and are called after their overrides."""
+    a group, and are called after their overrides; parts of another task are of its `group`."""
     tracking, (_, overrides) = config.tracking, _sweep(config)
     code = checkout()._asdict()
     with contextlib.ExitStack() as stack:
         run = open_mirror(
-            target_of(config),
+            target_of(config, group),
             mode=tracking.mode.value if first else TrackingMode.off.value,
-            job_type=config.task,
+            job_type=task or config.task,
             name=" ".join([name, *overrides]),
             config=plain(config)
             | {"config_hash": config_hash(config), "inputs": list(inputs), "code": code},
@@ -59,14 +65,14 @@ def tracked(
             stack.close()
 
 
-def target_of(config: TaskConfig) -> Target:
+def target_of(config: TaskConfig, group: str | None = None) -> Target:
     """Where at W&B a configuration sends its run."""
     tracking = config.tracking
     return Target(
         project=tracking.project,
         folder=Path(config.paths.wandb),
         entity=tracking.entity,
-        group=tracking.group or _sweep(config)[0],
+        group=tracking.group or group or _sweep(config)[0],
         tags=tracking.tags,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pessimal.analyses import all_analyses, compare
+from pessimal.api.store import Artifact, publish
 from pessimal.catalogue import names_of, published_models
 from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import CompareConfig
@@ -23,7 +24,7 @@ from pessimal.tracking.registry import Manifest, Registry
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
-from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
+from pessimal.verbs.publish import print_headlines, print_path
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def run(config: CompareConfig) -> None:
             files=files,
             skipped=skipped,
         )
-        folder, _ = publish(config, registry, mirror, artifact, results)
+        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
         _draw_forecast(mirror, results)
     title = f"{config.name}: {_counted(counts)}"
     print_headlines(results, title=title, asked="forecast" if config.policy else "")

@@ -14,8 +14,7 @@ from pessimal.explaining.outcomes import KEY
 from pessimal.explaining.results import Resampling
 from pessimal.rewards.named import answering_to
 from pessimal.tables.result import Result
-from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.runs_frame import find_artifact
+from pessimal.tracking.registry import Manifest, Registry, find_artifact
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pessimal.analyses.preferences import ALL
 from pessimal.api.accuracy import accuracy
-from pessimal.api.store import reward_inputs
+from pessimal.api.store import Artifact, publish, reward_inputs
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.tables import SCORED_PAIRS
 from pessimal.errors import ConfigError
@@ -19,13 +19,12 @@ from pessimal.explaining.pairs import PARQUET, labelled_pairs, pairs_digest, pub
 from pessimal.progress import console, quiet_libraries
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.texts import short_names
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Registry, find_artifact
 from pessimal.training.obtain import opened
 from pessimal.verbs.common import device_of, registry_of, tracked
 from pessimal.verbs.compare_searches import registered_spec
 from pessimal.verbs.printing import table_text
-from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish, show
-from pessimal.verbs.runs_frame import find_artifact
+from pessimal.verbs.publish import print_headlines, print_path, show
 from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ def compare_pairs(config: CompareConfig) -> None:
             summary={**counts, "source": source, **overall},
             labels={model.name: model.description.label or model.name for model in models},
         )
-        folder, _ = publish(config, registry, mirror, artifact, results)
+        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
     _print_accuracies(results[0].table)
     print_headlines(results, asked="preferences", title=f"{config.name}: {len(pairs):,} pairs")
     print_path(folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 from rich.text import Text
 
-from pessimal.api.store import reward_inputs
+from pessimal.api.store import Artifact, publish, reward_inputs
 from pessimal.catalogue import is_named
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
@@ -49,7 +49,7 @@ from pessimal.texts import significant
 from pessimal.training.obtain import fetch, opened
 from pessimal.verbs.common import device_of, registry_of, tracked
 from pessimal.verbs.printing import table_text, write_out
-from pessimal.verbs.publish import Artifact, print_path, publish, show
+from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ def run(config: ExplainConfig) -> None:
             labels={model.name: model.description.label or model.name},
             files=_files(explained, results, of_pair=bool(pair_given), shown=config.examples),
         )
-        folder, _ = publish(config, registry, mirror, artifact, results)
+        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
     for name, asking in ((perturber.name, perturber), (judge and judge.name, judge)):
         if chat := getattr(asking, "chat", None):  # what a language model was asked
             log.info("%s: %s", name, chat.usage.sentence())

@@ -1,26 +1,16 @@
-"""One way from Results to what people see: parquet tables, figures, `results.json`, W&B, the
-console, the path.
-
-Every verb that finds something ends here.
-"""
+"""What a verb ends with on the console: headlines, rows, and the path of what was written."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.config.schema import TaskConfig
 from pessimal.progress import console
-from pessimal.report.write import write_results
-from pessimal.tables.result import Result, finite_or_none
+from pessimal.tables.result import Result
 from pessimal.texts import interval
-from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
-from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import in_sweep
 from pessimal.verbs.printing import write_out
 
@@ -28,67 +18,6 @@ log = logging.getLogger(__name__)
 
 HEADLINES = 6
 """Printed at the end of a verb."""
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """What is to be published, besides the results themselves."""
-
-    type: str
-    name: str
-    key: str | None = None
-    inputs: Sequence[str] = ()
-    summary: Mapping[str, object] = field(default_factory=dict)
-    """What a list of runs shows."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Names of models as figures show them."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """What else belongs to the artifact: texts by their path in it."""
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    """What could not be computed, and why."""
-
-
-def publish(
-    config: TaskConfig,
-    registry: Registry,
-    mirror: Mirror,
-    artifact: Artifact,
-    results: Sequence[Result],
-) -> tuple[Path, Manifest]:
-    """Write, register and mirror the results; returns the artifact's folder and manifest.
-
-    The folder holds `tables/NAME.parquet`, `figures/NAME[--TAB].svg` (the first as `.png` too),
-    `results.json`, the artifact's own files, and `shown/NAME.parquet` of tokens that the page shows
-    and the table has otherwise.
-    """
-
-    fill = partial(
-        write_results,
-        results,
-        labels=artifact.labels,
-        skipped=artifact.skipped,
-        files=artifact.files,
-        progress=config.progress,
-    )
-    folder, manifest = mirror.publish(
-        registry,
-        artifact.type,
-        artifact.name,
-        fill,
-        key=artifact.key,
-        inputs=artifact.inputs,
-        summary=artifact.summary,
-    )
-    for result in results:
-        mirror.summary({key: finite_or_none(value) for key, value in result.summary.items()})
-        if result.estimate is not None:
-            mirror.summary({f"{result.name}/estimate": finite_or_none(result.estimate.value)})
-        if len(result.table) <= MAX_TABLE_ROWS:
-            mirror.table(result.name, result.table)
-        for png in sorted((folder / "figures").glob(f"{result.name}*.png")):
-            if png.stem.split("--")[0] == result.name:
-                mirror.image(f"figures/{png.stem}", png, result.headline)
-    return folder, manifest
 
 
 def print_headlines(results: Sequence[Result], *, title: str, asked: str = "") -> None:

@@ -14,10 +14,9 @@ from pessimal.report.explorer import Explorer, chosen_prompts, explorer
 from pessimal.report.page import page
 from pessimal.tables import read_score_table
 from pessimal.tables.score_table import SharedColumns, read_provenance
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Manifest, Registry, find_artifact
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path
-from pessimal.verbs.runs_frame import find_artifact
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pandas as pd
 from pessimal.config.schema import RunsAction, RunsConfig, RunsFormat
 from pessimal.errors import InputError, VerdictError, did_you_mean
 from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import Manifest, Registry, figures
+from pessimal.tracking.registry import Manifest, Registry, figures, find_artifact
 from pessimal.verbs.printing import (
     as_csv,
     as_json,
@@ -26,7 +26,6 @@ from pessimal.verbs.runs_diff import difference
 from pessimal.verbs.runs_frame import (
     FIELDS,
     FIGURE,
-    find_artifact,
     frame,
     in_order,
     key_figures,

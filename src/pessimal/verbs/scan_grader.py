@@ -1,13 +1,13 @@
 """`pessimal scan FILE.py:FUNCTION tasks=FILE`: the census of a grader."""
 
-from pessimal.api.store import reward_inputs
+from pessimal.api.store import Artifact, publish, reward_inputs
 from pessimal.checking.grading import census, faults_of, tokens_of
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.callable import CallableReward
 from pessimal.training.obtain import opened
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import Artifact, print_headlines, print_path, publish
+from pessimal.verbs.publish import print_headlines, print_path
 
 
 def run(config: ScanConfig) -> None:
@@ -21,6 +21,6 @@ def run(config: ScanConfig) -> None:
         results = census(grader, tokens=tokens_of(grader), progress=config.progress)
         what = {"model": grader.name, "faults": faults_of(results)} | source
         artifact = Artifact("census", grader.name, inputs=inputs, summary=what)
-        folder, _ = publish(config, registry, mirror, artifact, results)
+        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
     print_headlines(results, title=f"Census of {grader.name}")
     print_path(folder)

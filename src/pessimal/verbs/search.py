@@ -10,20 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.api.store import reward_inputs
+from pessimal.api.search import scanned_rewards
+from pessimal.api.store import Artifact, publish, reward_inputs
 from pessimal.config.schema import SearchConfig
-from pessimal.conversation import Asked, Context
+from pessimal.conversation import Asked
 from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
-from pessimal.rewards.spec import Mode
-from pessimal.scoring import identify as scans
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
@@ -32,13 +30,12 @@ from pessimal.searching.results import SearchResult, pair_tables
 from pessimal.searching.run import best_pairs, every_pair
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import Method
-from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
 from pessimal.training.obtain import opened
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import Artifact, print_path, publish, show
+from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +119,7 @@ def run(config: SearchConfig) -> float | None:
             inputs=[*inputs, *found.inputs],
             summary=summary,
         )
-        folder, _ = publish(config, registry, mirror, artifact, results)
+        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
         live.end(found.evaluations, best)
         mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
     shutil.rmtree(work, ignore_errors=True)
@@ -153,7 +150,7 @@ def open_context(
         answers=config.answers,
         named=named,
     )
-    context.scanned = partial(scanned, registry_of(config), context)
+    context.scanned = partial(scanned_rewards, registry_of(config), context)
     return context
 
 
@@ -170,31 +167,6 @@ def _asked(
     one, other = halves(found)
     asked, held_out = {**one}, {**other}
     return asked, held_out, f"{Path(config.contexts).stem}-{len(asked)}"
-
-
-def scanned(registry: Registry, context: SearchContext, key: str) -> tuple[np.ndarray, str] | None:
-    """Rewards float64 (V,) of the finished scan of the vocabulary by token ids on this prompt, by
-    exactly this model; and its reference."""
-    if isinstance(context.prompts[key], Context):
-        return None
-    # `certain` is part of a low-precision table's provenance: the scan's default, and without
-    # certified tails.
-    for certain in (100, 0):
-        provenance = scans.identify(
-            context.model,
-            prompt=key,
-            prompt_text=context.prompts[key],
-            candidates=context.vocabulary,
-            mode=Mode.ids,
-            certain=certain,
-        )
-        if found := registry.find("score-table", provenance.key()):
-            folder, manifest = found
-            rows = read_score_table(folder).rows
-            column = np.full(len(context.mask), np.nan)
-            column[rows["candidate_id"]] = rows["reward"]
-            return column, manifest.reference
-    return None
 
 
 # --- What the registry holds.

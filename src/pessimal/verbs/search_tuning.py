@@ -23,6 +23,7 @@ from hydra.core.override_parser.types import (
 )
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from pessimal.api.store import Artifact, publish
 from pessimal.config.schema import SearchConfig, TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import at_least
@@ -50,7 +51,7 @@ from pessimal.tuning.study import (
     work,
 )
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import Artifact, print_path, publish
+from pessimal.verbs.publish import print_path
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ def run_study_job(config: SearchConfig, prepare: Prepare) -> float | None:
         summary = {"model": config.model.name, **study.user_attrs[PROVENANCE]}
         summary |= {name: value for result in results for name, value in result.summary.items()}
         artifact = Artifact(STUDY, spec.name, key=key_of(spec, study), summary=summary)
-        publish(config, registry_of(config), mirror, artifact, results)
+        publish(registry_of(config), mirror, artifact, results, progress=config.progress)
     # Not `show`, which keeps still in a sweep: this job speaks for all of them.
     for result in sorted((r for r in results if r.headline), key=lambda r: -r.weight):
         console().print(result.headline, markup=False)

@@ -1,6 +1,5 @@
 """Options of `pessimal audit`."""
 
-import re
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -10,11 +9,9 @@ from omegaconf import MISSING
 from pessimal.config.schema.scan import TrainerLoop
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError
-from pessimal.options import Count, existing_file
+from pessimal.options import Count, existing_file, parse_duration
 from pessimal.rewards.spec import EndpointSpec, Kind, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
-
-UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 @dataclass
@@ -62,10 +59,7 @@ class AuditConfig(PromptedConfig):
     @property
     def seconds(self) -> float:
         """The budget."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", self.budget.strip())
-        if not found or float(found[1]) == 0:
-            raise ConfigError(f"budget={self.budget!r}: give a time, such as 90s, 10m or 2h")
-        return float(found[1]) * UNITS[found[2]]
+        return parse_duration(self.budget)
 
     def check(self) -> None:
         _ = self.seconds

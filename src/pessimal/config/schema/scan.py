@@ -11,27 +11,13 @@ from pessimal.catalogue import ANSWERS, answers
 from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Prefixed, Prompt, read_prefixes, with_prefixes
-from pessimal.errors import ConfigError, did_you_mean
+from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
 from pessimal.rewards.named import has_vocabulary
-from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
+from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec, forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
 
-SERVED = {
-    "vllm-classify": ("ids", "messages", "text"),
-    "vllm-pooling": ("ids", "messages", "text"),
-    "sglang-classify": ("ids", "text"),
-    "sglang-score": ("ids", "text"),
-    "sglang-embeddings": ("ids", "text"),
-    "vllm-score": ("pairs",),
-    "rerank": ("pairs",),
-    "tei-rerank": ("pairs",),
-    "tei-predict": ("text", "pairs"),
-    "infinity-classify": ("text",),
-    "openrlhf": ("text",),
-}
-"""What the APIs of a reward model's server take."""
 CENSUS = "census"
 """candidates of a grader: every token, number and format."""
 TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
@@ -364,24 +350,14 @@ class CheckConfig(PromptedConfig):
                 f"model.kind is {self.model.kind.value}. Leave out url, or give the sequence "
                 "classifier that is served"
             )
-        if self.endpoint.api is None:
-            return
-        if self.endpoint.api not in SERVED:
-            raise ConfigError(
-                f"endpoint.api={self.endpoint.api} gives no rewards of whole inputs: type one of "
-                f"{', '.join(SERVED)}.{did_you_mean(self.endpoint.api, SERVED)}"
-            )
-        if wrong := [form for form in self.forms if form not in SERVED[self.endpoint.api]]:
-            raise ConfigError(
-                f"forms={wrong[0]}: endpoint.api={self.endpoint.api} takes "
-                f"{', '.join(SERVED[self.endpoint.api])}"
-            )
+        if self.endpoint.api is not None:
+            self.check_forms(self.endpoint.api)
 
-    def sent(self) -> list[str]:
-        """The forms that the server is sent; its API is known by now."""
-        self._check_served()
-        takes = SERVED[self.endpoint.api or ""]
-        return self.forms or [form for form in takes if form != "text" or "messages" not in takes]
+    def check_forms(self, api: str | None) -> None:
+        """ConfigError where an API gives no rewards of whole inputs, or takes no such form."""
+        takes = forms_of(api)
+        if wrong := [form for form in self.forms if form not in takes]:
+            raise ConfigError(f"forms={wrong[0]}: endpoint.api={api} takes {', '.join(takes)}")
 
 
 @dataclass
