@@ -3,58 +3,48 @@ attributes."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 from rich.text import Text
 
-from pessimal.api.store import Artifact, publish, reward_inputs
+from pessimal.api.explain import PAIR, explain
 from pessimal.catalogue import is_named
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
-from pessimal.explaining.analyses.agreement import examples
-from pessimal.explaining.analyses.fluency import perplexities
 from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
-from pessimal.explaining.comparison import Comparison, choose, digest, load
+from pessimal.explaining.comparison import Comparison, choose, load
 from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.edits.differences import GONE, LEFT_OUT, NEW, condensed, diff
-from pessimal.explaining.edits.views import to_json, views
-from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, explain, explain_pair, pair
+from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, pair
 from pessimal.explaining.judges import Judge
 from pessimal.explaining.judges.language_models import LikelihoodJudge, make_judge
 from pessimal.explaining.judges.rules import RuleJudge
-from pessimal.explaining.outcomes import as_lines, preference_pairs, requests_for
-from pessimal.explaining.perturbation import Perturber, Request
+from pessimal.explaining.outcomes import requests_for
+from pessimal.explaining.perturbation import Request
 from pessimal.explaining.perturbers import make_perturber
-from pessimal.explaining.provenance import OPTIONS, ExplanationProvenance
+from pessimal.explaining.provenance import OPTIONS
 from pessimal.explaining.results import (
     GIVEN,
-    Resampling,
-    explained_results,
     overview,
-    pair_results,
     smallest_edits,
 )
-from pessimal.progress import counted, quiet_libraries
-from pessimal.rewards.base import Reward, require_network
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.progress import quiet_libraries
+from pessimal.rewards.base import Reward
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import ModelSpec
-from pessimal.scoring.texts import Scorers
 from pessimal.tables.result import Result
 from pessimal.texts import significant
 from pessimal.training.obtain import fetch, opened
-from pessimal.verbs.common import device_of, registry_of, tracked
+from pessimal.verbs.common import device_of, store_of
 from pessimal.verbs.printing import table_text, write_out
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
 
 MARKS = {GONE: ("[-", "-]", "red"), NEW: ("{+", "+}", "green"), LEFT_OUT: ("", "", "dim")}
-PREFERENCES, COMPARISONS, PAIR = "preferences.jsonl", "comparisons.jsonl", "pair"
 SHOWN = 9
 """Attributes printed at the end."""
 COLUMNS = {
@@ -107,78 +97,33 @@ def run(config: ExplainConfig) -> None:
                 "this."
             )
         return
-    # 2. Of which model; an explanation that is there is not made again.
-    registry = registry_of(config)
+    # 2. Of which model.
     language = None if config.fluency is None else open_one(config.language_model("fluency"))
-    model = open_one(config.model)
-    judged_by = {}
-    if judge is not None:
-        judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
-    if language is not None:
-        judged_by["fluency"] = of_model(language)
-    null = perturber.placebo() if config.placebos and not pair_given else None
-    provenance = ExplanationProvenance(
-        model=model.name,
-        comparisons=PAIR if pair_given else str(config.comparisons.name),
-        comparisons_digest=digest(comparisons),
-        n=len(comparisons),
+    done = explain(
+        open_one(config.model),
+        *(pair_given or ()),
+        comparisons=None if pair_given else comparisons,
         attributes=contrast,
-        perturber=perturber.name,
-        perturber_identity=perturber.provenance(),
-        placebo_identity=null.provenance() if null else {},
-        judge_identity=judged_by,
-        options={name: getattr(config, name) for name in OPTIONS},
+        perturber=perturber,
+        judge=judge,
+        fluency=language,
+        name=str(config.comparisons.name),
+        left_out=left_out,
         seed=config.seed,
-        **of_model(model),
+        device=device_of(config.trainer, config.paths.cache),
+        batch_size=config.batch_size,
+        store=store_of(config),
+        cache=config.paths.cache,
+        progress=config.progress,
+        **{option: getattr(config, option) for option in OPTIONS},
     )
-    published = registry.find("explanation", provenance.key())
-    if published and not config.force:
-        log.info("this is explained already: %s (force=true explains it again)", published[0])
-        print_path(published[0])
-        return
-    inputs, source = reward_inputs(registry, model)
-    with tracked(config, name=f"explain {provenance.name}", inputs=inputs) as mirror:
-        # 3. The edits, their rewards, and what follows from them.
-        with counted(provenance.name, unit="responses", bar=config.progress) as counter:
-            scorers = Scorers(
-                [c.conversation(text) for c in comparisons[:16] for text in c.responses],
-                device_of(config.trainer, config.paths.cache),
-                config.batch_size,
-                cache / "rewards",
-                counter,
-            )
-            explained = _explained(
-                config, scorers, model, language, comparisons, attributes, perturber, judge
-            )
-            explained = replace(explained, left_out=left_out)
-            counter.begin("intervals and tests")
-            resampling = Resampling(
-                config.replicates, config.permutations, config.confidence, config.seed
-            )
-            results = (
-                pair_results(explained) if pair_given else explained_results(explained, resampling)
-            )
-        # 4. Published, and said.
-        names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-        summary = {name: getattr(provenance, name) for name in names} | source
-        summary["made_by"] = provenance.edits_digest()
-        for result in results:
-            summary |= result.summary
-        artifact = Artifact(
-            "explanation",
-            provenance.name,
-            key=provenance.key(),
-            inputs=inputs,
-            summary=summary,
-            labels={model.name: model.description.label or model.name},
-            files=_files(explained, results, of_pair=bool(pair_given), shown=config.examples),
-        )
-        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
-    for name, asking in ((perturber.name, perturber), (judge and judge.name, judge)):
-        if chat := getattr(asking, "chat", None):  # what a language model was asked
-            log.info("%s: %s", name, chat.usage.sentence())
-    _print_pair(results, explained) if pair_given else _print(results, explained)
-    print_path(folder)
+    assert done.folder is not None
+    if done:
+        for name, asking in ((perturber.name, perturber), (judge and judge.name, judge)):
+            if chat := getattr(asking, "chat", None):  # what a language model was asked
+                log.info("%s: %s", name, chat.usage.sentence())
+        _print_pair(done, done.explained) if pair_given else _print(done, done.explained)
+    print_path(done.folder)
 
 
 def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
@@ -230,101 +175,6 @@ def _requests(
         for arm, n in ((ANY_WAY, config.overall), (NEUTRAL, config.placebos)):
             requests += requests_for(comparisons, rewards, [arm], range(n), 0.0)
     return requests
-
-
-def _explained(
-    config: ExplainConfig,
-    scorers: Scorers,
-    model: Reward,
-    language: Reward | None,
-    comparisons: Sequence[Comparison],
-    attributes: Sequence[Attribute],
-    perturber: Perturber,
-    judge: Judge | None,
-) -> Explained:
-    """What changes of the responses do to this model's preferences."""
-    texts, scorer = scorers.make_scorer(model, sample=32)
-    # A margin is a difference of two rewards.
-    tie = 2 * texts.noise if config.tie is None else config.tie
-
-    def begin(part: str, total: int | None) -> None:
-        scorers.counter.total = None  # how many rewards the searches will ask for, nobody knows
-        scorers.counter.begin(part, total=total)
-
-    if config.pair:
-        explained = explain_pair(
-            scorer,
-            *config.pair,
-            attributes,
-            perturber,
-            model=model.name,
-            tie=tie,
-            seeds=config.seeds,
-        )
-    else:
-        fluency = None
-        if language is not None:
-            _, likelihoods = scorers.make_scorer(language)
-            encode = require_network(language, "fluency").parts[0].conversations.encode
-            fluency = partial(perplexities, likelihoods, encode)
-        if isinstance(judge, LikelihoodJudge):
-            _, judge.scorer = scorers.make_scorer(judge.model)
-        explained = explain(
-            scorer,
-            comparisons,
-            attributes,
-            perturber,
-            model=model.name,
-            tie=tie,
-            seeds=config.seeds,
-            both_ways=config.both_ways,
-            placebos=config.placebos,
-            overall=config.overall,
-            exact_hunks=config.exact_hunks,
-            perplexities=fluency,
-            judge=judge,
-            smallest=config.shrink,
-            begin=begin,
-        )
-    if explained.too_long:
-        what = "%d comparisons are longer than the %d tokens that %s is made for, and are left out"
-        log.warning(what, len(explained.too_long), texts.longest, model.name)
-    log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
-    description = asdict(model.description) | of_model(model)
-    row = {
-        "model": model.name,
-        "path": texts.path,
-        "largest_difference": texts.trust.largest_difference if texts.trust else None,
-        "checked": texts.trust.n if texts.trust else None,
-        "noise": texts.noise,
-        **({} if language is None else {"fluency": language.name}),
-        **{name: value for name, value in description.items() if not isinstance(value, dict)},
-    }
-    return replace(explained, provenance=row)
-
-
-def _files(
-    explained: Explained, results: Sequence[Result], *, of_pair: bool, shown: int
-) -> dict[str, str]:
-    """What others read on: the comparisons, preference pairs that go against the reward, and
-    examples word by word."""
-    comparisons = explained.comparisons
-    table = explained.table
-    table = table if "complied" in table else table.assign(complied=None)
-    files = {
-        COMPARISONS: "".join(one.as_line() + "\n" for one in comparisons.values()),
-        PREFERENCES: as_lines(
-            preference_pairs(table[table["attribute"] != CONTROLS[1]], comparisons)
-        ),
-    }
-    if of_pair:
-        flips = views(smallest_edits(explained), comparisons)
-        return files | {f"views/{PAIR}.json": to_json(flips)}
-    ranking = next(result.table for result in results if result.name == "representatives")
-    chosen = examples(explained.table, ranking, perturber=explained.perturber, n=shown)
-    if len(chosen):
-        files["views/representatives.json"] = to_json(views(chosen, comparisons))
-    return files
 
 
 def _print(results: Sequence[Result], found: Explained) -> None:
