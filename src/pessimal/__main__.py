@@ -43,7 +43,8 @@ any reward model
   pessimal scan FILE.py:FUNCTION [tasks=FILE.jsonl]   (as TRL, verl, OpenRLHF, verifiers or inspect_ai calls it)
 
 more
-  pessimal VERB --help           the verb's options: what each takes, its default and its meaning
+  pessimal VERB --help           the verb's options: default and meaning; --help=GROUP says all
+  pessimal models                the models that are known by a name
   pessimal VERB --cfg job        the whole configuration, without running it
   pessimal VERB --info defaults  where it comes from; --hydra-help says what else Hydra can do
   pessimal VERB -m KEY=A,B       one run for each value; any key can be swept
@@ -108,6 +109,11 @@ def _run(arguments: list[str]) -> None:
     if arguments in (["--help"], ["-h"], ["help"], ["--version"]):
         print(__version__ if arguments == ["--version"] else HELP)
         return
+    if arguments == ["models"]:
+        from pessimal.cli.help import print_models
+
+        print_models()
+        return
     from pessimal.cli.arguments import split, with_task
 
     sys.argv[1:] = typed = with_task(arguments)
@@ -120,10 +126,11 @@ def _run(arguments: list[str]) -> None:
         if (found := completed(os.environ["COMP_LINE"])) is not None:
             print(" ".join(found))
             return
-    if {"--help", "-h"} & set(options) and overrides:
+    asked = [one for one in options if one in ("--help", "-h") or one.startswith("--help=")]
+    if asked and overrides:
         from pessimal.cli.help import print_help
 
-        print_help(overrides, options)
+        print_help(overrides, options, asked[0].partition("=")[2] or options[asked[0]] or "")
         return
     if "--hydra-help" in options:
         # Hydra composes its own configuration for it, which knows no verbs.

@@ -1,5 +1,5 @@
-"""What can be typed after a verb: `pessimal VERB --help`, and what completes a line that is being
-typed.
+"""What can be typed after a verb (`pessimal VERB --help`, `--help=GROUP`, `pessimal models`), and
+what completes a line that is being typed.
 
 All of it is read from the classes of options (types, ranges, the sentence after each field) and
 from `conf/`. The manual's tables are made by the same functions.
@@ -20,9 +20,10 @@ from itertools import pairwise
 
 from omegaconf import DictConfig, OmegaConf
 
-from pessimal.catalogue import CONF
+from pessimal.catalogue import CONF, model_entry
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
+from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import OneOf, needed, rules
 from pessimal.rewards.spec import Kind
 
@@ -33,59 +34,85 @@ COLUMN = 34
 SHARED = tuple(field.name for field in fields(TaskConfig))
 """Options that all verbs have, which come last."""
 MANY = ("model", "trainer")
-"""Groups of options that many verbs have, which come after their own."""
+"""Groups of options that many verbs have."""
+FEW = 5
+"""Options of a group above which they are shown by --help=GROUP alone."""
 
 
-def print_help(overrides: Sequence[str], options: Mapping[str, str]) -> None:
+def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str = "") -> None:
     """The options of the verb that the overrides name, with the defaults that the other overrides
-    leave."""
+    leave: its own in a line or two each, or all of a `group` such as `model`, with what each takes.
+
+    Raises:
+        ConfigError: the verb has no such group.
+    """
     folder = options.get("--config-dir") or options.get("-cd")
     config = composed(
         [*overrides, *([f"hydra.searchpath=[file://{os.path.abspath(folder)}]"] if folder else [])]
     )
     schema = TASKS[config.task]
-    width = min(shutil.get_terminal_size((110, 0)).columns, 140)
-    kind = config.model.kind if "kind" in config.get("model", {}) else None
-    others = tuple(f"model.{one.value}" for one in Kind if one is not kind)
-    every = [row for row in options_of(schema, config) if row[0] != "task"]
-    rows = [row for row in every if not row[0].startswith(others)]
-
-    def wrapped(text: str) -> list[str]:
-        return textwrap.wrap(
-            text, max(width - COLUMN, 40), break_long_words=False, break_on_hyphens=False
+    rows = [row for row in options_of(schema, config) if row[0] != "task"]
+    names = list(dict.fromkeys(row[0].split(".")[0] for row in rows))
+    if group and group not in names:
+        raise ConfigError(
+            f"--help={group}: {config.task} has no such options.{did_you_mean(group, names)}"
         )
-
-    def part(title: str, keys: Sequence[str]) -> None:
-        chosen = [row for row in rows if row[0].split(".")[0] in keys]
-        if chosen:
-            print(f"\n{title}")
-        for key, kind, default, said in chosen:
-            head = f"  {key}{'=' + default if default != 'required' else ' (required)'}"
-            body = ". ".join(part for part in (kind, said) if part)
-            gap = " " * max(COLUMN - len(head), 2) if len(head) < COLUMN else "\n" + " " * COLUMN
-            print(head + gap + ("\n" + " " * COLUMN).join(wrapped(body)))
-
+    if group:
+        kind = config.model.kind if "kind" in config.get("model", {}) else None
+        others = tuple(f"model.{one.value}" for one in Kind if one is not kind)
+        chosen = [row for row in rows if row[0].split(".")[0] == group]
+        explained = [row for row in chosen if not row[0].startswith(others)]
+        for key, takes_, default, said in explained:
+            _print_row(key, default, ". ".join(part for part in (takes_, said) if part))
+        if rest := [row[0] for row in chosen if row not in explained]:
+            print("\nof other kinds of model; what they mean: model.kind=KIND --help=model")
+            print("  " + "\n  ".join(_wrap(", ".join(rest))))
+        return
     print(" ".join((schema.__doc__ or "").split()).replace("`", ""))
-    own = [field.name for field in fields(schema) if field.name not in (*SHARED, *MANY)]
-    part("options of this verb", own)
-    groups = [
-        name for name in (*MANY, *own, "tracking") if name in config and (CONF / name).is_dir()
-    ]
-    print("\nfiles of conf/ to choose from: NAME, or [NAME,NAME] where the default is a list")
-    for group in groups:
-        names = ", ".join(
-            sorted((file.stem for file in (CONF / group).glob("*.yaml")), key=str.lower)
-        )
-        print(f"  {group}=".ljust(COLUMN) + ("\n" + " " * COLUMN).join(wrapped(names)))
-    part("the model", ["model"])
-    if unexplained := [row[0] for row in every if row not in rows]:
-        print("\noptions of other kinds of model; what they mean: --help with model.kind=KIND")
-        print("  " + "\n  ".join(wrapped(", ".join(unexplained))))
-    part("where it runs", ["trainer"])
-    part("options of every verb", SHARED)
+    print("\noptions of this verb")
+    own = [name for name in names if name not in (*SHARED, *MANY)]
+    large = [name for name in own if sum(r[0].startswith(f"{name}.") for r in rows) > FEW]
+    for key, takes_, default, said in rows:
+        name = key.split(".")[0]
+        if name in own and name not in large:
+            choices = f"{takes_}. " if "," in takes_ else ""
+            _print_row(key, default, choices + said.split(". ")[0].rstrip("."))
+    print("\nfiles to choose from: NAME, or [NAME,NAME] where the default is a list")
+    for name in (one for one in names if (CONF / one).is_dir() and one != "paths"):
+        files = sorted((file.stem for file in (CONF / name).glob("*.yaml")), key=str.lower)
+        _print_row(name, "", "see: pessimal models" if name == "model" else ", ".join(files))
+    typed = " ".join(one.removeprefix("task=") for one in overrides)
+    every = [name for name in (*large, *MANY, *SHARED) if name in names and name != "task"]
+    print(f"\nall that an option takes, and more options: pessimal {typed} --help=GROUP")
+    print("  " + "\n  ".join(_wrap(", ".join([*every, *(o for o in own if o not in large)]))))
     print(
         "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what "
         "Hydra can do)"
+    )
+
+
+def print_models() -> None:
+    """The models that are known by a name, a line each: what it is, and where it comes from."""
+    for file in sorted((CONF / "model").glob("*.yaml"), key=lambda file: file.stem.lower()):
+        entry = model_entry(file.stem)
+        size = f"{float(entry['parameters']) / 1e9:g}B" if entry.get("parameters") else ""
+        package = entry.get("package") or {}
+        source = entry.get("path") or package.get("requirement") or "???"
+        kind = getattr(entry.get("kind"), "value", entry.get("kind")) or "head"
+        print(f"{file.stem:36}{kind:16}{size:8}{source.replace('???', '')}".rstrip())
+
+
+def _print_row(key: str, default: str, said: str) -> None:
+    required = default == "required"
+    head = f"  {key} (required)" if required else f"  {key}={default}"
+    gap = " " * max(COLUMN - len(head), 2) if len(head) < COLUMN else "\n" + " " * COLUMN
+    print(head + gap + ("\n" + " " * COLUMN).join(_wrap(said)))
+
+
+def _wrap(text: str) -> list[str]:
+    width = min(shutil.get_terminal_size((110, 0)).columns, 140)
+    return textwrap.wrap(
+        text, max(width - COLUMN, 40), break_long_words=False, break_on_hyphens=False
     )
 
 
