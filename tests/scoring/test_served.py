@@ -33,9 +33,17 @@ def head(seed: int, outputs: int = 1) -> nn.Linear:
 
 
 @pytest.fixture(scope="module")
-def tiny(model):
+def deep(model):
     """The tiny model in memory, so that it is loaded once."""
     return wrap(model.network(), model.tokenizer, name="tiny")
+
+
+@pytest.fixture(scope="module")
+def tiny(model):
+    """The same without its second layer, which takes half of the time."""
+    network = model.network()
+    network.model.layers, network.config.num_hidden_layers = network.model.layers[:1], 1
+    return wrap(network, model.tokenizer, name="tiny")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,10 +166,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_named(tiny, name):
+def test_a_planted_fault_is_named(tiny, deep, name):
     options, faults = FAULTS[name]
-    server = Planted(tiny.held, tiny.tokenizer, **options)
-    found = diagnose(server, tiny, prompt=PROMPT)
+    model = deep if "padding" in name else tiny  # after one layer its tokens are much alike
+    server = Planted(model.held, model.tokenizer, **options)
+    found = diagnose(server, model, prompt=PROMPT)
     assert [part.fault for part in found.faults] == faults
     assert server.sent == len(found.served) <= 200
     assert not found.harmless
@@ -384,8 +393,8 @@ def test_answers_of_another_shape_and_no_numbers(tiny):
 
 
 @pytest.mark.parametrize("fault", [None, "sigmoid"])
-def test_the_verb_over_http(command, tiny, tiny_checkpoint, tmp_path, fault):
-    server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid if fault else None)
+def test_the_verb_over_http(command, deep, tiny_checkpoint, tmp_path, undrawn, fault):
+    server = Planted(deep.held, deep.tokenizer, after=torch.sigmoid if fault else None)
     url, stop = listening(server)
     try:
         given = [
@@ -409,10 +418,10 @@ def test_the_verb_over_http(command, tiny, tiny_checkpoint, tmp_path, fault):
     assert passed["served_ids"] == passed["served_messages"] == (fault is None)
 
 
-def test_an_audit_asks_the_server_and_the_loop(command, tiny, tiny_checkpoint, tmp_path):
+def test_an_audit_asks_the_server_and_the_loop(command, deep, tiny_checkpoint, tmp_path, undrawn):
     """The second audit, of a right server, takes the scans and searches of the first."""
     for version, fault in enumerate(("sigmoid", None)):
-        server = Planted(tiny.held, tiny.tokenizer, after=torch.sigmoid if fault else None)
+        server = Planted(deep.held, deep.tokenizer, after=torch.sigmoid if fault else None)
         url, stop = listening(server)
         try:
             given = ["prompts=greatest", "evaluations=300", "length=2", "n_contexts=6"]
