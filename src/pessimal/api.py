@@ -45,8 +45,7 @@ def load(
     **options,
 ) -> "Reward":
     """A reward by what one types for it: a local folder, the Hub's `org/name`, `FILE.py:FUNCTION`,
-    `http://…`, or a name of conf/model: of the demo family (`plain-bpe-0`; trained on first use and
-    kept in `cache`), or a real model that a package carries (`smollm2`).
+    `http://…`, or a name of conf/model, such as that of a model that a package carries (`smollm2`).
 
     Args:
         kind: head, log_probability, implicit or judge; by default what conf/model says of a name,
@@ -61,14 +60,14 @@ def load(
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
     from pessimal.rewards.named import spec_of
+    from pessimal.rewards.obtain import open_reward
     from pessimal.rewards.spec import Dtype, Kind
-    from pessimal.training.obtain import opened
 
     given = {"kind": _choice("kind", kind, Kind), "dtype": _choice("dtype", dtype, Dtype)}
     spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
     if tasks is not None and spec.kind in (Kind.callable, Kind.sum):
         spec = replace(spec, tasks=str(tasks))
-    return opened(spec, cache=cache)
+    return open_reward(spec, cache=cache)
 
 
 def reward(
@@ -227,10 +226,10 @@ def scan(
         A ScoreTable, or for several prompts, for prefixes, for contexts, or a model of which every
         output is scanned (output="all"), a list of them.
     """
-    from pessimal.config.models import base_of
     from pessimal.explaining.contexts import check_contexts, read_contexts
     from pessimal.progress import quiet_libraries
     from pessimal.rewards.base import NetworkReward
+    from pessimal.rewards.obtain import fetch_base
     from pessimal.rewards.spec import Mode
     from pessimal.rewards.tasks import prompts_of, read_tasks
     from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
@@ -280,7 +279,7 @@ def scan(
     )
     folder = model.folder if isinstance(model, NetworkReward) else None
     states = contexts is None and keeps_states(model, words, states)
-    base = base_of(model.spec, folder, cache=cache, progress=progress) if states else None
+    base = fetch_base(model.spec, folder, cache=cache) if states else None
     with tempfile.TemporaryDirectory(prefix="pessimal-") as work:
         scanner = Scanner(
             model,

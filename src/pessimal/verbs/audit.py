@@ -47,7 +47,6 @@ from pessimal.checking import CheckPlan, check, grading
 from pessimal.checking.loop import loop_results
 from pessimal.checking.results import conformance_results, served_result
 from pessimal.config.compose import configuration
-from pessimal.config.models import base_of
 from pessimal.config.plain import config_hash
 from pessimal.config.reading import read_options, reading_of
 from pessimal.config.schema import AuditConfig, CheckConfig, CompareConfig, ReportConfig, ScanConfig
@@ -65,6 +64,7 @@ from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.last_states import StatesNetwork, load_base
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_base, fetch_files, open_reward
 from pessimal.rewards.spec import Kind, Mode
 from pessimal.scoring.candidates import rows_of
 from pessimal.scoring.identify import identify_all
@@ -80,7 +80,6 @@ from pessimal.tables.score_table import REWARD
 from pessimal.tables.table_set import table_sets
 from pessimal.texts import duration
 from pessimal.tracking.registry import Registry
-from pessimal.training.obtain import fetch, opened
 from pessimal.verbs import check_loop, check_served
 from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.compare import TABLE
@@ -145,7 +144,7 @@ def run(config: AuditConfig) -> None:
     registry = registry_of(config)
     pairs = [] if config.tasks else labelled_pairs(config.pairs, seed=config.seed)
     baseline = None if config.baseline is None else Baseline.of(config.baseline, registry)
-    reward = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    reward = open_reward(config.model, cache=config.paths.cache)
     name, key = config.name or reward.name, _key(config, reward, pairs, baseline)
     known = registry.find(AUDIT, key) if _is_pinned(config, reward) and not config.force else None
     if known is not None:
@@ -477,7 +476,7 @@ def _head_share(
     row = result.table[result.table["effect"] == result.estimate.value].iloc[0]
     cache = config.paths.cache
     contexts = list(contexts_of(scan).values())
-    base = base_of(config.model, reward.folder, cache=cache, progress=config.progress)
+    base = fetch_base(config.model, reward.folder, cache=cache)
     if base is not None:
         network = load_base(*base, dtype=reward.spec.dtype, rows=rows_of(reward))
         whose = base[0].name
@@ -732,15 +731,15 @@ def _key(
 ) -> str:
     """Digest of all that an audit depends on: the request; the reward with its template, tokenizer
     and configuration; its base, the policy, the pairs, the real answers, limits and baseline."""
-    cache: dict[str, Any] = {"cache": config.paths.cache, "progress": config.progress}
+    cache = config.paths.cache
     parts = [config_hash(config), *reward.digests.values(), pairs_digest(pairs)]
     parts += [EMBEDDED_ANSWERS.read_text("utf-8"), THRESHOLDS.read_text("utf-8"), __version__]
     if isinstance(reward, NetworkReward) and (
-        base := base_of(config.model, reward.folder, **cache)
+        base := fetch_base(config.model, reward.folder, cache=cache)
     ):
         parts.append(weights_digest(base[1]))
     if config.policy is not None:  # of which a trainer's loop needs the tokenizer alone
-        folder = fetch(spec_of(config.policy, kind=Kind.log_probability), **cache)
+        folder = fetch_files(spec_of(config.policy, kind=Kind.log_probability), cache=cache)
         for file in sorted(path for path in (folder and folder.iterdir()) or () if path.is_file()):
             with file.open("rb") as stream:
                 parts.append(f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}")

@@ -15,10 +15,10 @@ from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files, open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import fetch, opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish
 
@@ -64,7 +64,7 @@ def looped(config: CheckConfig) -> tuple[LoopCheck, NetworkReward]:
     quiet_libraries()
     begin_process(config.trainer)
     policy = _policy(config)
-    model = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    model = open_reward(config.model, cache=config.paths.cache)
     model = require_network(model, "check")
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     network = model.network().to(device)
@@ -96,7 +96,7 @@ def _policy(config: CheckConfig) -> PreTrainedTokenizerBase:
     assert config.policy is not None
     if is_named(config.policy):
         spec = spec_of(config.policy)
-        return load_tokenizer(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
+        return load_tokenizer(spec, fetch_files(spec, cache=config.paths.cache))
     folder = local_folder(config.policy, files=TOKENIZER, local="policy=DIR")
     return load_tokenizer(ModelSpec(name="policy", path=config.policy), folder)
 

@@ -15,10 +15,10 @@ from pessimal.errors import VerdictError
 from pessimal.progress import Counter, SafeConsole, counted, quiet_libraries
 from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.frame import messages_of
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish
 
@@ -84,7 +84,7 @@ def served(config: CheckConfig) -> tuple[Diagnosis, NetworkReward, Wire]:
 
 
 def _opened(spec: ModelSpec, config: CheckConfig) -> NetworkReward:
-    model = opened(spec, cache=config.paths.cache, progress=config.progress)
+    model = open_reward(spec, cache=config.paths.cache)
     return require_network(model, "check")
 
 

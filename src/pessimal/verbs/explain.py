@@ -41,11 +41,11 @@ from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files, open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import Scorers
 from pessimal.tables.result import Result
 from pessimal.texts import significant
-from pessimal.training.obtain import fetch, opened
 from pessimal.verbs.common import device_of, model_inputs, registry_of, tracked
 from pessimal.verbs.printing import table_text, write_out
 from pessimal.verbs.publish import Artifact, print_path, publish, show
@@ -83,11 +83,10 @@ def run(config: ExplainConfig) -> None:
         comparisons, left_out = _comparisons(config)
     contrast = plain(config)["contrast"]
     attributes = read_attributes(contrast)
-    open_one = partial(opened, cache=config.paths.cache, progress=config.progress)
+    open_one = partial(open_reward, cache=config.paths.cache)
 
     def find(name: str) -> Path | None:
-        fetched = partial(fetch, cache=config.paths.cache, progress=config.progress)
-        return fetched(spec_of(name)) if is_named(name) else None
+        return fetch_files(spec_of(name), cache=config.paths.cache) if is_named(name) else None
 
     perturber = make_perturber(
         config.perturber,
@@ -180,7 +179,7 @@ def run(config: ExplainConfig) -> None:
     print_path(folder)
 
 
-def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
+def _judge(config: ExplainConfig, open_model: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
     """Who says whether an edit did what was asked."""
     if config.judge is JudgeKind.llm:
         assert config.judge_model is not None  # checked by the configuration
@@ -188,7 +187,7 @@ def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: 
             config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url
         )
     if config.judge is JudgeKind.local:
-        return LikelihoodJudge(opened(config.language_model("judge_model")))
+        return LikelihoodJudge(open_model(config.language_model("judge_model")))
     return RuleJudge()
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 from pessimal.catalogue import ANSWERS, run_of
-from pessimal.config.models import base_of
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED, CandidatesSpec
 from pessimal.conversation import Asked
@@ -25,6 +24,7 @@ from pessimal.explaining.contexts import of_comparison, read_contexts, sample
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.log_probability import LogProbability
+from pessimal.rewards.obtain import fetch_base, open_reward
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import (
     Candidates,
@@ -47,7 +47,6 @@ from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
 from pessimal.texts import duration, safe_name, speed
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import model_inputs, publish_table, registry_of, tracked
 from pessimal.verbs.scan_table import print_extremes, print_tables
 
@@ -95,7 +94,7 @@ def scanned(config: ScanConfig, model: Reward | None = None) -> Iterator[tuple[s
 def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
     """The reward of answers that the policy writes, prompt by prompt."""
     assert config.answers is not None
-    policy = opened(config.policy_spec(), cache=config.paths.cache, progress=config.progress)
+    policy = open_reward(config.policy_spec(), cache=config.paths.cache)
     if not isinstance(policy, LogProbability):
         raise ConfigError(f"policy={config.policy}: {policy.name} writes no answers")
     network = policy.network()
@@ -127,7 +126,7 @@ def _scan(
     registry = registry_of(config)
     listed_items = written or _listed(config.candidates)
     contexts = contexts_of(config)
-    model = model or opened(config.model, cache=config.paths.cache, progress=config.progress)
+    model = model or open_reward(config.model, cache=config.paths.cache)
     folder = model.folder if isinstance(model, NetworkReward) else None
     if policy is not None and config.candidates.name in WHOLE:
         config, listed_items = _tokens_of(read_score_table(policy), model, config)
@@ -177,9 +176,7 @@ def _scan(
             base = None
             states = keeps_states(model, candidates, config.states)
             if states:
-                base = base_of(
-                    config.model, folder, cache=config.paths.cache, progress=config.progress
-                )
+                base = fetch_base(config.model, folder, cache=config.paths.cache)
 
             def finished(term: ScoreProvenance) -> ScoreTable | None:
                 found = None if config.force else registry.find("score-table", term.key())

@@ -21,6 +21,7 @@ from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import identify as scans
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
@@ -35,7 +36,6 @@ from pessimal.tables import read_score_table
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import model_inputs, registry_of, tracked
 from pessimal.verbs.publish import Artifact, print_path, publish, show
 
@@ -135,8 +135,8 @@ def open_context(
 ) -> SearchContext:
     """The model of a configuration, opened where it is not yet, to be searched on these prompts;
     single tokens come from finished scans."""
-    cached: dict = {"cache": config.paths.cache, "progress": config.progress}
-    model = model or opened(config.model, **cached)
+    open_one = partial(open_reward, cache=config.paths.cache)
+    model = model or open_one(config.model)
     policy = config.policy_spec()
     asked, held_out, named = _asked(config, prompts)
     context = SearchContext(
@@ -148,7 +148,7 @@ def open_context(
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
         batch_size=config.batch_size,
         held_out=held_out,
-        policy=cast(LogProbability, opened(policy, **cached)) if policy else None,
+        policy=cast(LogProbability, open_one(policy)) if policy else None,
         answers=config.answers,
         named=named,
     )
