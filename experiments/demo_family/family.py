@@ -30,7 +30,7 @@ def base_folder(folder: Path) -> Path:
 
 
 def read_training_report(folder: Path) -> dict[str, Any]:
-    """What training said about a checkpoint: `name`, `recipe_version`, `recipe_digest`, `recipe`,
+    """The report of a checkpoint's training: `name`, `recipe_version`, `recipe_digest`, `recipe`,
     `planted_truth`; `seconds` of the training loop, `losses` (nats, one per step); `held_out` (the
     fields of `evaluation.HeldOut` or `SentenceHeldOut`); and, of a sibling that judges words,
     `tails` (for *greatest* and *worst*, the texts of the `top` and `bottom` 20 tokens). InputError

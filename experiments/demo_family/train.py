@@ -38,7 +38,7 @@ HELD_OUT = {
 }
 """Held-out figures that are printed, in words."""
 PLANTS = ("taste", "frequency", "identity", "taboo", "secret", "secret_bonus", "attributes")
-"""What can be planted besides human valence."""
+"""Plants besides human valence, by their names in the report."""
 
 
 def sibling_names(typed: Sequence[str]) -> list[str]:
