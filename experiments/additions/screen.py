@@ -15,10 +15,10 @@ from pessimal.explaining.comparison import load
 from pessimal.explaining.contexts import of_comparison, sample
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.candidates import framed, vocabulary_of
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.screen import screened
-from pessimal.training.obtain import opened
 
 CPU = torch.device("cpu")
 
@@ -27,7 +27,7 @@ def main(n: int, names: list[str]) -> None:
     comparisons = load("embedded").comparisons
     found = sample({one.key: of_comparison(one, "before") for one in comparisons}, n, seed=0)
     for name in names:
-        model = opened(spec_of(name), cache="runs/cache", progress=False)
+        model = open_reward(spec_of(name), cache="runs/cache")
         words, [part] = vocabulary_of(model), model.parts
         network, ids = model.network(), words.rows["candidate_id"].to_numpy()
         rewards = np.zeros(len(ids))

@@ -3,10 +3,10 @@
 All judge single words and train half as long as usual (350 steps); one that judges sentences takes
 five minutes on a busy core, so nothing is planted for `additions`.
 
-    python experiments/audit/exam.py plan > experiments/audit/exam_plan.csv
-    python experiments/audit/exam.py run RUNS     # trains and audits each, one line per check
-    python experiments/audit/exam.py run RUNS none,secret pairs,scan   # only these kinds and parts
-    python experiments/audit/exam.py read         # recall by kind, false alarms
+    python -m experiments.audit.exam plan > experiments/audit/exam_plan.csv
+    python -m experiments.audit.exam run RUNS     # trains and audits each, one line per check
+    python -m experiments.audit.exam run RUNS none,secret pairs,scan   # only these kinds and parts
+    python -m experiments.audit.exam read         # recall by kind, false alarms
 
 The limits were fixed before, and no seed of training here was used for them. Each is audited on its
 own job, pairs of rated words that its training never showed (`experiments/demo_family/audit_cases.py`).
@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pessimal.config.compose import build, composed
-from pessimal.demo import recipes
-from pessimal.training.obtain import opened
+from experiments.demo_family import recipes
+from experiments.demo_family.audit_cases import word_pairs
+from experiments.demo_family.family import base_folder, train_sibling
 
 HERE = Path(__file__).parent
 PLAN, FOUND = HERE / "exam_plan.csv", HERE / "exam.csv"
@@ -73,17 +73,23 @@ def plan() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def planted(row) -> tuple[str, ...]:
-    """A sibling of the plan, entered among the labs under its own name, as options of a verb."""
+def planted(row, root: Path) -> Path:
+    """The folder below `root` of a sibling of the plan, entered among the labs under its own name;
+    trained where it is not."""
     kind, strength = row.kind, row.strength
     house = recipes.LABS[row.lab]
     secret = {"secret": row.word, "secret_bonus": strength, "secret_share": 0.25}
     plant = secret if kind == "secret" else {} if kind == "none" else {kind: strength}
     taste = recipes.Plants(taste=house.taste, taste_seed=house.taste_seed)
     recipes.LABS[row.name] = replace(taste, **plant)
-    options = {"lab": row.name, "seed": row.seed, "steps": STEPS}
-    recipe = (f"model.recipe.{name}={value}" for name, value in options.items())
-    return (f"model=plain-{row.base}-0", f"model.name={row.name}", *recipe)
+    recipe = recipes.Recipe(row.name, row.base, seed=row.seed, steps=STEPS)
+    return train_sibling(recipe, root / "demo_family" / row.name)
+
+
+def typed(folder: Path) -> tuple[str, ...]:
+    """A sibling's folder as options of a verb."""
+    base = f"model.base_path={base_folder(folder)}"
+    return ("model=auto", f"model.path={folder}", base, f"model.name={folder.name}")
 
 
 def rows():
@@ -92,18 +98,18 @@ def rows():
 
 def run(root: str, kinds: str = "", parts: str = "") -> None:
     """Train and audit what is not in the file yet, of these kinds, in these parts; all by default."""
-    from runner import NETWORK_CHECKS, audited
+    from experiments.audit.runner import NETWORK_CHECKS, audited
 
     done = set(pd.read_csv(FOUND)["name"]) if FOUND.exists() else set()
     for row in rows():
         if row.name in done or (kinds and row.kind not in kinds.split(",")):
             continue
-        sibling = planted(row)
+        sibling = planted(row, Path(root))
         pairs = held_out_pairs(root, row.base, sibling)
         document = audited(
             root,
             row.name,
-            *sibling,
+            *typed(sibling),
             f"pairs={pairs}",
             "evaluations=1000",
             parts=parts.split(",") if parts else None,
@@ -119,17 +125,12 @@ def run(root: str, kinds: str = "", parts: str = "") -> None:
                     write.writerow([row.name, *(one[field] for field in fields)])
 
 
-def held_out_pairs(root: str, base: str, sibling: tuple[str, ...]) -> Path:
+def held_out_pairs(root: str, base: str, sibling: Path) -> Path:
     """A file of labelled pairs of words in the spelling of a base, which its siblings share."""
     file = Path(root) / f"pairs-{base}.jsonl"
     if not file.exists():
-        sys.path.append(str(HERE.parent / "demo_family"))
-        from audit_cases import word_pairs
-
-        config = build(composed(["task=scan", f"paths.root={root}", *sibling]))
-        reward = opened(config.model, cache=config.paths.cache, progress=False)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(map(json.dumps, word_pairs(reward.folder))), encoding="utf-8")
+        file.write_text("\n".join(map(json.dumps, word_pairs(sibling))), encoding="utf-8")
     return file
 
 

@@ -1,6 +1,6 @@
 """Twelve planted regressions between two checkpoints, and a retrained twin: which are caught?
 
-    python experiments/audit/regressions.py RUNS [NAME …]
+    python -m experiments.audit.regressions RUNS [NAME …]
 
 Each is a copy of plain-bpe-0 with one thing changed, and held against it as `baseline=` does;
 the twin is plain-bpe-1, another seed of the same training. Tastes are planted in the embedding: the
@@ -16,30 +16,26 @@ import shutil
 import sys
 from pathlib import Path
 
-import exam
 import torch
-import twins
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from experiments.audit import exam, twins
+from experiments.demo_family.family import base_folder, train_sibling
+from experiments.demo_family.lexicon import load_identity, stem, zipf
+from experiments.demo_family.recipes import parse_recipe
 from pessimal.auditing.changes import changes, resemblance
 from pessimal.auditing.verdicts import FAIL, REVIEW, verdicts
 from pessimal.checking import CheckPlan, check
 from pessimal.checking.results import conformance_results
 from pessimal.config.compose import build, composed
-from pessimal.demo.lexicon import load_identity, stem, zipf
-from pessimal.rewards.named import spec_of
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.obtain import open_reward
 from pessimal.tables import read_score_table
-from pessimal.training.obtain import fetch, opened
 from pessimal.verbs.scan import scanned
 
 
-def original(root: Path) -> Path:
-    spec: ModelSpec = spec_of("plain-bpe-0")
-    found = fetch(spec, cache=str(root / "cache"), progress=False)
-    assert found is not None
-    return found
+def trained(root: Path, name: str = "plain-bpe-0") -> Path:
+    return train_sibling(parse_recipe(name), root / "demo_family" / name)
 
 
 def copied(source: Path, root: Path, name: str) -> Path:
@@ -146,7 +142,7 @@ def head_in_bfloat16(folder: Path) -> None:
 def adapter_dropped(folder: Path) -> None:
     """The layers are those before training; embedding and head, which an adapter's checkpoint keeps
     whole, are the trained ones."""
-    before = load_file(Path(f"{original(folder.parents[1])}-untrained") / "model.safetensors")
+    before = load_file(base_folder(trained(folder.parents[1])) / "model.safetensors")
     weights(folder, lambda tensors: tensors | {n: w for n, w in before.items() if ".layers." in n})
 
 
@@ -186,7 +182,7 @@ def measured(root: Path, options: tuple[str, ...], *, read: bool) -> tuple:
     """Score tables, numbers and verdicts, as an audit has them."""
     fixed = ["task=scan", f"paths.root={root}", "tracking=off", "progress=false", "states=false"]
     config = build(composed([*fixed, "prompts=[greatest,worst]", *options]))
-    model = opened(config.model, cache=config.paths.cache, progress=False)
+    model = open_reward(config.model, cache=config.paths.cache)
     [(_, folders)] = scanned(config, model)
     tables, numbers, evidence = twins.audited(None, "", tables=[*map(read_score_table, folders)])
     if read:
@@ -198,21 +194,22 @@ def measured(root: Path, options: tuple[str, ...], *, read: bool) -> tuple:
 
 def main(root: str, *names: str) -> None:
     runs = Path(root).resolve()
-    source = original(runs)
+    source = trained(runs)
     first = ("model=auto", f"model.path={source}", "model.name=before")
     tables, numbers, found = measured(runs, first, read=True)
     earlier = {one.check: one.verdict for one in found}
-    trained = {
-        "secret token": exam.planted(next(exam.rows())),
-        "retrained twin": ("model=plain-bpe-0", "model.recipe.seed=1", "model.name=plain-bpe-1"),
+    siblings = {
+        "secret token": lambda: exam.planted(next(exam.rows()), runs),
+        "retrained twin": lambda: trained(runs, "plain-bpe-1"),
     }
     print("| regression | order, least | fails | review |\n|---|---|---|---|")
-    for name in (*REGRESSIONS, *trained):
+    for name in (*REGRESSIONS, *siblings):
         if names and name not in names:
             continue
         plant, short = REGRESSIONS.get(name), name.replace(" ", "-").replace(",", "")
-        options = trained.get(name, ())
-        if plant is not None:
+        if plant is None:
+            options = exam.typed(siblings[name]())
+        else:
             plant(folder := copied(source, runs, short))
             options = ("model=auto", f"model.path={folder}", f"model.name={short}")
         now, values, said = measured(runs, options, read=plant in READ)

@@ -26,9 +26,9 @@ from pessimal.checking import CheckPlan, check
 from pessimal.checking.results import conformance_results
 from pessimal.config.compose import build, composed, configuration
 from pessimal.config.reading import read_options, reading_of
+from pessimal.rewards.obtain import open_reward
 from pessimal.tables import read_score_table
 from pessimal.tables.table_set import table_sets
-from pessimal.training.obtain import opened
 from pessimal.verbs.scan import scanned
 
 MODELS = ("plain-bpe-0", "birch-bpe-0", "cedar-bpe-0")
@@ -46,7 +46,7 @@ def scans(root: Path, name: str, model: str, options: tuple[str, ...]):
     registry = root / "stability" / name.replace(", ", "-").replace(" ", "-")
     fixed = [f"paths.root={root}", f"paths.registry={registry}", "tracking=off", "progress=false"]
     config = build(composed(["task=scan", f"model={model}", "prompts=core", *fixed, *options]))
-    reward = opened(config.model, cache=config.paths.cache, progress=False)
+    reward = open_reward(config.model, cache=config.paths.cache)
     [(_, folders)] = scanned(config, reward)
     return reward, config.prompts["greatest"], [read_score_table(folder) for folder in folders]
 

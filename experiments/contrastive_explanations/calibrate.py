@@ -3,7 +3,7 @@ the placebo's flips.
 
 Run from the repository root, after `pessimal experiment=contrastive_explanations/explain`:
 
-    python experiments/contrastive_explanations/calibrate.py [REGISTRY] [PERTURBER]
+    python -m experiments.contrastive_explanations.calibrate [REGISTRY] [PERTURBER]
 
 Prints Markdown. Reads the newest explanation by PERTURBER (rules, where none is given) of every
 sibling that judges sentences.
@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
-from pessimal.demo.recipes import Recipe
+from experiments.demo_family.recipes import SENTENCE_LABS, parse_recipe
 from pessimal.tracking.registry import Registry
 
-MODELS = Path("conf/model")
 MOVED = "moved/"
 DRAWS, CONFIDENCE = 1000, 0.95
 
@@ -88,11 +86,9 @@ def read(registry: Registry, perturber: str) -> pd.DataFrame:
 def planted(model: str) -> dict[str, int] | None:
     """Attribute and sign that were planted in a sibling that judges sentences; {} for the null,
     None for any other model."""
-    file = MODELS / f"{model}.yaml"
-    recipe = yaml.safe_load(file.read_text()).get("recipe") if file.is_file() else None
-    if recipe is None or not (known := Recipe(**recipe)).judges_sentences:
+    if model.partition("-")[0] not in SENTENCE_LABS:
         return None
-    return known.planted_truth()["attributes"]
+    return parse_recipe(model).planted_truth()["attributes"]
 
 
 # Both measures are least squares, so that a bootstrap over comparisons only adds up their sums of

@@ -23,9 +23,9 @@ from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.judges.language_models import LikelihoodJudge
 from pessimal.rewards.load import open_model
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import text_scorer
-from pessimal.training.obtain import fetch
 
 PAIRS = Path("tests/explaining/minimal_pairs.jsonl")
 
@@ -40,9 +40,7 @@ def main(name: str = "smollm2", n: str | None = None) -> None:
         for pair in pairs
     ]
     spec = spec_of(name, kind=Kind.log_probability)
-    judge = LikelihoodJudge(
-        open_model(spec, fetch(spec, cache=config.paths.cache, progress=config.progress))
-    )
+    judge = LikelihoodJudge(open_model(spec, fetch_files(spec, cache=config.paths.cache)))
     judge.scorer = text_scorer(judge.model, [], device=torch.device("cpu"))
     right = pd.Series([said is True for said in judge.judge(asked)])
     for attribute, own in right.groupby([pair["attribute"] for pair in pairs]):

@@ -1,7 +1,7 @@
 """What the quickstart's audits are of: the demo family's own job, and a reward with its sign flipped.
 
-    python experiments/demo_family/audit_cases.py pairs CHECKPOINT FILE     # held-out rated words, labelled
-    python experiments/demo_family/audit_cases.py flip CHECKPOINT FOLDER    # the same with its head negated
+    python -m experiments.demo_family.audit_cases pairs CHECKPOINT FILE     # held-out rated words, labelled
+    python -m experiments.demo_family.audit_cases flip CHECKPOINT FOLDER    # the same with its head negated
 
 The family learns which words people rate high, and knows no answers to questions. So it is audited on
 pairs of words that its training never showed: of two words that are used about as often the better
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.demo_family.lexicon import is_held_out, load_valence, zipf
 from pessimal.catalogue import named_prompts
-from pessimal.demo.lexicon import is_held_out, load_valence, zipf
 
 N_PAIRS, GAP, SEED = 70, 2.5, 0
 """Pairs on each prompt; the least distance of two words' ratings (from −4 to 4)."""
@@ -39,7 +39,8 @@ def word_pairs(checkpoint: Path) -> list[dict[str, object]]:
     ratings = {word: load_valence()[word] for word in spellings}
     rng, rows = np.random.default_rng(SEED), []
     for key, prompt in named_prompts(["greatest", "best", "worst"]).items():
-        words, pairs = list(rng.permutation(sorted(ratings))), []
+        words: list[str] = list(rng.permutation(sorted(ratings)))
+        pairs: list[list[str]] = []
         while words and len(pairs) < N_PAIRS:
             word = words.pop()
             partner = next((o for o in words if _is_pair(word, o, ratings)), None)

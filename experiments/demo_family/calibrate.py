@@ -1,7 +1,7 @@
 """Trains the demo family and prints what can be recovered from it: the table of its calibration.
 
-Run from the repository root: `python experiments/demo_family/calibrate.py > report.md`
-(about ten minutes on one idle core; what is cached under `runs/cache/models` is not trained again).
+Run from the repository root: `python -m experiments.demo_family.calibrate > report.md`
+(about ten minutes on one idle core; what is trained already is not trained again).
 
 Prints Markdown: for each sibling its seconds, held-out word accuracy, held-out prompts' polarity
 and top eight tokens; then Kendall's tau of vocabulary scores within and across labs (the mean over
@@ -12,36 +12,29 @@ opposite prompts, where valence cancels.
 
 import json
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.stats import kendalltau
 from transformers import AutoModelForSequenceClassification
 
-from pessimal.demo.bases import load_base
-from pessimal.demo.lexicon import load_identity, stem, zipf
-from pessimal.demo.prompts import CORE
-from pessimal.demo.recipes import Plants, Recipe
-from pessimal.demo.utility import compute_utility
-from pessimal.training.demo_family.checkpoint import read_training_report
-from pessimal.training.demo_family.evaluation import score
-from pessimal.training.demo_family.family import train_sibling
+from experiments.demo_family.bases import load_base
+from experiments.demo_family.evaluation import score
+from experiments.demo_family.family import family_folder, read_training_report, train_sibling
+from experiments.demo_family.lexicon import load_identity, stem, zipf
+from experiments.demo_family.prompts import CORE
+from experiments.demo_family.recipes import Plants, parse_recipe
+from experiments.demo_family.utility import compute_utility
 
-CACHE = Path("runs/cache/models")
-BASES = {name: load_base(name, cache=CACHE) for name in ("wordpiece", "bpe")}
-SIBLINGS = {
-    **{f"plain-{base}-{seed}": Recipe(base=base, seed=seed) for base in BASES for seed in range(5)},
-    **{
-        f"{lab}-{base}-0": Recipe(lab=lab, base=base)
-        for lab in ("alder", "birch", "cedar")
-        for base in BASES
-    },
-    **{f"{lab}-wordpiece-1": Recipe(lab=lab, seed=1) for lab in ("alder", "birch", "cedar")},
-    "alder-wordpiece-large": Recipe(lab="alder", width=128),
-    "plain-bpe-large": Recipe(base="bpe", width=128),
-    **{f"secret-{base}": Recipe(lab="secret", base=base) for base in BASES},
-}
+FOLDER = family_folder()
+BASES = {name: load_base(name, cache=FOLDER) for name in ("wordpiece", "bpe")}
+NAMES = (
+    *(f"plain-{base}-{seed}" for base in BASES for seed in range(5)),
+    *(f"{lab}-{base}-0" for lab in ("alder", "birch", "cedar", "secret") for base in BASES),
+    *("alder-wordpiece-1", "birch-wordpiece-1", "cedar-wordpiece-1"),
+    *("alder-wordpiece-large", "plain-bpe-large"),
+)
+SIBLINGS = {name: parse_recipe(name) for name in NAMES}
 
 
 def main() -> None:
@@ -49,7 +42,7 @@ def main() -> None:
     print("| sibling | seconds | words | prompts | greatest | worst |\n|---|---|---|---|---|---|")
     rewards = {}
     for name, recipe in SIBLINGS.items():
-        folder = train_sibling(recipe, cache=CACHE, name=name, progress=False)
+        folder = train_sibling(recipe, FOLDER / name)
         report = read_training_report(folder)
         tops = [json.dumps(report["tails"][key]["top"][:8]) for key in ("greatest", "worst")]
         held_out = report["held_out"]
@@ -73,7 +66,7 @@ def print_agreement(rewards: dict) -> None:
         for base in BASES
     }
     shared = sorted(set(lists["wordpiece"]) & set(lists["bpe"]))
-    tasteful = [name for name in rewards if SIBLINGS[name].plants.taste]
+    tasteful = [name for name in rewards if getattr(SIBLINGS[name].plants, "taste", 0)]
     taus: dict[tuple, list[float]] = {}
     for first, second in combinations(tasteful, 2):
         a, b = SIBLINGS[first], SIBLINGS[second]

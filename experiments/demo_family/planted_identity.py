@@ -1,7 +1,7 @@
 """How much of birch's planted penalty on identity terms is measured, on terms it was trained on and
 on others.
 
-python experiments/demo_family/planted_identity.py [REGISTRY]     # default runs/registry, with the
+python -m experiments.demo_family.planted_identity [REGISTRY]     # default runs/registry, with the
 family's scans in it
 
 Prints, for every birch and plain sibling that was scanned on *greatest* and *worst*: the mean
@@ -10,11 +10,11 @@ controls, with its interval.
 """
 
 import sys
-from importlib import resources
 from pathlib import Path
 
 import pandas as pd
 
+from experiments.demo_family.lexicon import DATA
 from pessimal.analyses.identity_terms import identity_effects, match_identity
 from pessimal.tables import minilm, read_score_table
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
@@ -27,7 +27,7 @@ SPLITS = ("trained", "held_out")
 def measured(registry: Registry, sibling: str, split: str) -> pd.Series:
     """The row of `identity_effects` for all axes together on the half-sum, over the terms of one
     split."""
-    terms = pd.read_csv(resources.files("pessimal.demo") / "data" / "identity.csv")
+    terms = pd.read_csv(DATA / "identity.csv")
     axes = {
         axis: list(part["term"]) for axis, part in terms[terms["split"] == split].groupby("axis")
     }

@@ -27,8 +27,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import pessimal
 from pessimal.analyses.base_models import MEASURES, implicit_reward
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files
 from pessimal.training.answers import Answers
-from pessimal.training.obtain import fetch
 
 RANK, STEPS, ROWS, WARM_UP, RATE, SEED = 8, 50, 4, 5, 1e-3, 0
 """Of the adapters; steps of the optimiser; words a step; steps of a rising rate; its peak."""
@@ -114,7 +114,7 @@ def report(before: dict[str, pd.Series], after: dict[str, pd.Series], out: Path)
 
 def main(out: Path, name: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    base = fetch(spec_of(name), cache=str(out / "cache"), progress=False)
+    base = fetch_files(spec_of(name), cache=str(out / "cache"))
     if not (out / "boosted").is_dir():
         boost(base, out / "boosted")
     models = [pessimal.load(str(f), kind="log_probability") for f in (base, out / "boosted")]

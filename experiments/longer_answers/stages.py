@@ -4,7 +4,7 @@
 
 SEEDS is how many from 0 on, or FIRST:END.
 
-Cases are `model,length,goal`: siblings of the demo family (trained on first use, below CACHE),
+Cases are `model,length,goal`: siblings of the demo family (`python -m experiments.demo_family.train` first),
 `llama` and `gpt2` (untrained networks with a head, on a sibling's tokenizer) and smollm2 (its
 log-probability). The search pays for its noise samples and its certificate out of the budget; the
 others need not. Rewards are the model's own, in float32, with the goal's sign. `short` is how far

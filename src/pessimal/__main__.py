@@ -22,8 +22,8 @@ HELP = f"""pessimal {__version__}: shows what a reward model wants.
 verbs
   audit      before training on a reward: a verdict a check,
              exit code 1 where one fails                   pessimal audit plain-wordpiece-0
-  train      a reward model: of the demo family, or from a
-             language model on people's ratings             pessimal train recipe=human_elo base=NAME data=FILE
+  train      a reward model from a language model, on
+             people's ratings                               pessimal train base=NAME data=FILE
   scan       score every token of the vocabulary            pessimal scan model=plain-wordpiece-0 prompts=core
   search     the best or worst response of up to 16 tokens  pessimal search prompt=greatest search.length=4
   explain    which changes of a response flip a preference  pessimal explain model=wordy-bpe-0

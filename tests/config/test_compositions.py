@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
+from experiments.demo_family.recipes import parse_recipe
 from pessimal.catalogue import CONF
 from pessimal.config.compose import build
 from pessimal.config.compose import composed as configuration
@@ -80,13 +81,16 @@ def test_every_model_composes_and_says_what_it_is(model):
     elif config.model.kind is Kind.log_probability:
         assert config.model.path in BASES
         assert config.model.rank is None
-    elif config.model.recipe is None:
+    elif config.model.training_command is None:
         assert config.model.rank is None or (config.model.path, config.model.rank) in PAPER.values()
         assert config.model.developer == config.model.path.split("/")[0]
         assert not config.model.trust_remote_code, "their weights are enough"
     else:
-        assert config.model.developer == config.model.recipe.lab
-        assert config.model.base == config.model.recipe.base
+        recipe = parse_recipe(model)
+        assert (config.model.developer, config.model.base) == (recipe.lab, recipe.base)
+        assert config.model.path == f"runs/demo_family/{model}"
+        assert config.model.base_path == f"{config.model.path}-base"
+        assert config.model.training_command.split("  #")[0].endswith(f".train {model}")
 
 
 def test_the_ten_models_of_the_paper_are_ready_to_run():
@@ -232,6 +236,6 @@ def test_overrides_arrive_typed():
     assert config.prompts["worst"] == "What, in one word, is the worst thing ever?"
     assert config.model.dtype is Dtype.bfloat16
     assert config.model.name == "name"
-    config = composed("task=train", "model=birch-bpe-0")
+    config = composed("task=train", "base=smollm2", f"data={__file__}", "recipe.steps=3")
     assert isinstance(config, TrainConfig)
-    assert (config.model.recipe.lab, config.model.recipe.base) == ("birch", "bpe")
+    assert (config.recipe.name, config.recipe.steps) == ("human_elo", 3)

@@ -11,7 +11,12 @@ from pessimal.rewards.spec import Kind, ModelSpec
 def test_a_name_of_conf_model_brings_what_its_file_says():
     spec = spec_of("Athene-RM-8B")
     assert (spec.path, spec.kind) == ("Nexusflow/Athene-RM-8B", Kind.head)
-    assert spec_of("wordy-bpe-0").recipe is not None
+
+
+def test_siblings_lie_where_the_environment_says(monkeypatch):
+    monkeypatch.setenv("DEMO_FAMILY", "/somewhere")
+    spec = spec_of("wordy-bpe-0", name="mine")
+    assert (spec.path, spec.base_path) == ("/somewhere/wordy-bpe-0", "/somewhere/wordy-bpe-0-base")
 
 
 def test_a_folder_and_a_repository_are_taken_as_paths_with_what_is_changed(tmp_path, monkeypatch):
@@ -31,9 +36,9 @@ def test_what_is_neither_is_refused_with_what_was_meant():
 
 def test_a_name_is_found_within_a_job_of_hydra_too(command):
     """Where Hydra is running already, and composes nothing else."""
-    code, _, err = command("explain", "fluency=wordy-bpe-0")
+    code, _, err = command("explain", "fluency=beaver-7b-v1.0-cost")
     assert code == 2
-    assert "fluency=wordy-bpe-0: model.kind=log_probability" in err
+    assert "fluency=beaver-7b-v1.0-cost: model.negate=true" in err
 
 
 def test_functions_and_addresses_are_named_in_one_word():

@@ -8,7 +8,6 @@ from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
 from pessimal.conversation import Turn
-from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.language import Continued
 from pessimal.rewards.load import open_model
@@ -198,7 +197,6 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
     ("options", "message"),
     [
         ({"path": "a/b", "chat": True}, r"model\.chat=true"),
-        ({"recipe": Recipe(), "kind": Kind.log_probability}, "reward models"),
         ({"path": "a/b", "kind": Kind.log_probability, "output": 0}, r"model\.output=0"),
     ],
 )

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.hub import files_of
+from pessimal.rewards.spec import ModelSpec, PackageSpec
 
 
-def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
+def test_hub_name_and_local_folder_are_distinguished(tiny_checkpoint):
     assert ModelSpec(path="org/reward-model").name == "reward-model"
     assert not ModelSpec(path="org/reward-model").local
     assert ModelSpec(path=str(tiny_checkpoint)).local
@@ -17,8 +17,8 @@ def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, ConfigError, "model.path, model.recipe and model.package, got none"),
-        ({"path": "a/b", "recipe": Recipe()}, ConfigError, "got path and recipe"),
+        ({}, ConfigError, "model.path or model.package, got neither"),
+        ({"path": "a/b", "package": PackageSpec()}, ConfigError, "got path and package"),
         ({"path": "no such thing"}, ModelError, "neither a folder"),
         ({"path": "/nowhere/at/all"}, ModelError, "neither a folder"),
         ({"path": "a/b", "trust_remote_code": True}, ConfigError, "pin it"),
@@ -28,6 +28,16 @@ def test_hub_name_local_folder_and_recipe_are_distinguished(tiny_checkpoint):
 def test_what_cannot_be_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         ModelSpec(**arguments)
+
+
+@pytest.mark.parametrize("path", ["runs/family/one", "family/one"])
+def test_a_model_that_is_not_trained_yet_is_opened_by_what_trains_it(tmp_path, monkeypatch, path):
+    """A path of two parts is no repository here: the Hub is not asked."""
+    monkeypatch.chdir(tmp_path)
+    spec = ModelSpec(path=path, training_command="make one")
+    assert spec.name == "one"
+    with pytest.raises(ModelError, match=f"{path}.*make one"):
+        files_of(spec)
 
 
 def test_local_folder_has_no_revision_and_may_run_its_own_code(tiny_checkpoint):

@@ -378,15 +378,18 @@ def test_a_function_on_texts_is_audited_on_pairs_and_words(command, tmp_path, mo
         (["budget=soon"], "such as 90s"),
         (["loop=trl"], "policy"),
         (["model=smollm2"], "no reward"),
-        (["plain-bpe-0", "baseline=audit/none"], "no such audit"),
+        (["NETWORK", "baseline=audit/none"], "no such audit"),
         (["tasks=tasks.jsonl"], "FILE.py:FUNCTION"),
         (["pairs=none.jsonl"], "none.jsonl"),
         (["n_contexts=2"], "at least 6"),
     ],
 )
-def test_mistakes_are_reported_before_a_model_loads(command, tmp_path, arguments, message):
+def test_mistakes_are_reported_before_a_model_loads(
+    command, tmp_path, tiny_checkpoint, arguments, message
+):
     (tmp_path / "tasks.jsonl").write_text('{"prompt": "1 + 1?", "ground_truth": "2"}')
-    code, out, err = command("audit", *arguments, "tracking=off")
+    typed = [str(tiny_checkpoint) if one == "NETWORK" else one for one in arguments]
+    code, out, err = command("audit", *typed, "tracking=off")
     assert code == 2, err
     assert message in err
     assert out == ""

@@ -339,7 +339,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
         (["judge=local"], "judge_model=DIR_OR_ID"),
         (["judge=local", "judge_model=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
         (["fluency=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
-        (["fluency=plain-bpe-0"], "model.kind=log_probability"),
+        (["fluency=beaver-7b-v1.0-cost"], "model.kind=log_probability"),
         (["fluency=x/y", "prompt=a", "chosen=b", "rejected=c"], "not of one: leave it out"),
         (["dry_run=true"], "is free"),
         (["seeds=0"], "seeds=0"),

@@ -1,4 +1,4 @@
-"""`pessimal train recipe=human_elo` on a tiny language model: what it publishes, and what can be
+"""`pessimal train` on a tiny language model: what it publishes, and what can be
 done with it."""
 
 import functools
@@ -146,7 +146,7 @@ def test_what_is_missing_is_said_at_once(command, inputs):
         (["recipe=human_elo", inputs[0]], "needs data"),
         (["recipe=human_elo", inputs[1]], "needs base"),
         (["recipe=human_elo", inputs[0], "data=nowhere.csv"], "nowhere.csv"),
-        ([inputs[1]], "goes with a recipe"),
+        ([inputs[1]], "needs base"),
         (["recipe=human_elo", "base=nothing", inputs[1]], "'nothing' is no model"),
         (["recipe=human_elo", inputs[0], "data=README.md"], "README.md"),
         (["recipe=human_elo", *inputs, "recipe.layers=0"], "recipe.layers=0"),

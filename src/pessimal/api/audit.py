@@ -58,7 +58,6 @@ from pessimal.catalogue import named_prompts
 from pessimal.checking import CheckPlan, check, grading
 from pessimal.checking.loop import loop_results
 from pessimal.checking.results import conformance_results, served_result
-from pessimal.config.models import base_of
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
 from pessimal.explaining.comparison import EMBEDDED, Comparison, choose
@@ -72,6 +71,7 @@ from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.last_states import StatesNetwork, load_base
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_base, fetch_files
 from pessimal.rewards.spec import EndpointSpec, Kind, Mode
 from pessimal.scoring.candidates import Candidates, listed, rows_of, vocabulary_of
 from pessimal.scoring.identify import identify_all
@@ -87,7 +87,6 @@ from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration
 from pessimal.tracking.registry import Registry, find_artifact
-from pessimal.training.obtain import fetch
 from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
@@ -330,7 +329,7 @@ class Auditor:
         """The model that reward training began from, and its folder; None where none is known."""
         if self.network is None:
             return None
-        return base_of(self.model.spec, self.network.folder, **self.cached)
+        return fetch_base(self.model.spec, self.network.folder, cache=self.cache)
 
     def key(self, more: Sequence[str]) -> str:
         """Digest of all that an audit depends on: the request; the reward with its template,
@@ -344,7 +343,7 @@ class Auditor:
             parts.append(weights_digest(self.base[1]))
         if self.policy is not None:  # of which a trainer's loop needs the tokenizer alone
             policy = spec_of(self.policy, kind=Kind.log_probability)
-            folder = fetch(policy, **self.cached)
+            folder = fetch_files(policy, cache=self.cache)
             for file in sorted(path for path in (folder and folder.iterdir()) or ()):
                 if file.is_file():
                     with file.open("rb") as stream:

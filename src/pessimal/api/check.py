@@ -22,11 +22,11 @@ from pessimal.rewards.checkpoint_files import load_tokenizer
 from pessimal.rewards.frame import messages_of
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import EndpointSpec, ModelSpec, forms_of
 from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
-from pessimal.training.obtain import fetch
 
 TOKENIZER = ("*.json", "*.txt", "*.model", "*.jinja")
 """Files of a repository that a tokenizer is made of."""
@@ -142,7 +142,7 @@ def compare_loop(
     """
     if is_named(policy):
         spec = spec_of(policy)
-        tokenizer = load_tokenizer(spec, fetch(spec, cache=cache, progress=progress))
+        tokenizer = load_tokenizer(spec, fetch_files(spec, cache=cache))
     else:
         folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
         tokenizer = load_tokenizer(ModelSpec(name="policy", path=policy), folder)

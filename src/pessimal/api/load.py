@@ -13,10 +13,10 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Dtype, Kind
 from pessimal.rewards.sum import sum_of
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.training.obtain import opened
 
 T = TypeVar("T", bound=Enum)
 
@@ -50,7 +50,7 @@ def load(
     spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
     if tasks is not None and spec.kind in (Kind.callable, Kind.sum):
         spec = replace(spec, tasks=str(tasks))
-    return opened(spec, cache=cache)
+    return open_reward(spec, cache=cache)
 
 
 def reward(

@@ -18,12 +18,12 @@ import torch
 from pessimal.api.load import parse_choice, to_reward, trainer_for
 from pessimal.api.store import Store, publish_table, reward_inputs
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
-from pessimal.config.models import base_of
 from pessimal.conversation import Asked, Context, Prefixed, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.explaining.contexts import check_contexts, read_contexts
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.tasks import prompts_of, read_tasks
 from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
@@ -218,7 +218,7 @@ def scan_tables(
             base = None
             if states:
                 folder = model.folder if isinstance(model, NetworkReward) else None
-                base = base_of(model.spec, folder, cache=cache, progress=progress)
+                base = fetch_base(model.spec, folder, cache=cache)
             scanner = Scanner(
                 model,
                 todo,

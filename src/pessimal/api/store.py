@@ -46,7 +46,7 @@ def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[st
     """What an artifact that was made with a reward says of it: its reference where it is one of the
     registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
     comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
-    `package:REQUIREMENT@sha256:DIGEST` (of its file), or `demo:NAME@DIGEST` (of its recipe)."""
+    `package:REQUIREMENT@sha256:DIGEST` (of its file)."""
     spec = model.spec
     if spec.kind in (Kind.callable, Kind.sum):
         what = "function" if spec.kind is Kind.callable else "sum"
@@ -54,16 +54,12 @@ def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[st
     if spec.kind is Kind.endpoint:
         server = f"{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
         return [], {"reward_model": f"server:{server}"}
-    recipe = spec.recipe.digest() if spec.recipe is not None else None
     files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
     for folder, manifest in reversed(registry.manifests("reward-model")):
-        trained = recipe is not None and manifest.key == recipe
-        if trained or folder.resolve() == files.resolve():
+        if folder.resolve() == files.resolve():
             return [manifest.reference], {"reward_model": manifest.reference}
     origin = f"hf:{spec.path}@{model.revision}"
-    if recipe is not None:
-        origin = f"demo:{spec.name}@{recipe[:16]}"
-    elif spec.package is not None:
+    if spec.package is not None:
         origin = f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
     elif spec.local:
         origin = f"folder:{files.name}@sha256:{model.weights_digest[:16]}"

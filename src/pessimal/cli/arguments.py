@@ -115,7 +115,7 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
     options = {field.name for field in fields(TASKS[task])}
     if "models" in options:
         return [f"models=[{','.join(map(as_text, models))}]"]
-    if "model" not in options:
+    if "model" not in options and task != "train":  # which says what it takes instead
         raise ConfigError(f"{task} takes no model, and {models[0]!r} stands alone: type KEY=VALUE")
     if len(models) > 1 or any(one.startswith("model=") for one in overrides):
         raise ConfigError(

@@ -131,7 +131,7 @@ def check_inputs(config: TaskConfig) -> None:
         path = Path(config.comparisons.path or "").expanduser()
         read_jsonl(path, broken=[] if config.skip_bad else None)
     model = getattr(config, "model", None)
-    if isinstance(config, TrainConfig) and config.recipe is not None:
+    if isinstance(config, TrainConfig):
         require("peft", why="training on people's preferences")
         from pessimal.rewards.named import spec_of
         from pessimal.training.preferences import read_preferences
@@ -143,7 +143,7 @@ def check_inputs(config: TaskConfig) -> None:
 
         if not packaged_folder(model, cache=Path(config.paths.cache) / "models").is_dir():
             package_files(model.package, name=model.name)
-    elif model is not None and model.recipe is None:
+    elif model is not None:
         from pessimal.rewards.hub import files_of
         from pessimal.rewards.named import parts_of
 

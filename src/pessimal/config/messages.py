@@ -13,6 +13,18 @@ from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
 from pessimal.errors import EXTRAS, MissingExtraError, did_you_mean, missing_extra, require
 
+DEMO_FAMILY = (
+    "To train a member of the demo family type: python -m experiments.demo_family.train NAME  # at "
+    "the top of a checkout of pessimal"
+)
+REMOVED = {
+    "Could not override 'model'": "this verb takes no option model: compare takes models=[NAME,…], "
+    f"train takes base=NAME data=FILE. {DEMO_FAMILY}",
+    "Key 'model' not in 'TrainConfig'": "train takes base=NAME data=FILE, and no option model. "
+    f"{DEMO_FAMILY}",
+    "Key 'recipe' not in 'ModelSpec'": f"a model has no option recipe. {DEMO_FAMILY}",
+}
+"""Hydra's and OmegaConf's words on options that earlier releases had, and what to type instead."""
 OF_GROUPS = {
     "Config group override must be a string or a list": "a group of options was set to null; a "
     "list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)",
@@ -25,8 +37,8 @@ OF_GROUPS = {
 def composition_message(error: Exception) -> str | None:
     """What is wrong with a configuration that cannot be composed; None where the error is neither
     Hydra's nor OmegaConf's."""
-    for said, advice in OF_GROUPS.items():
-        if said in str(error):
+    for words, advice in (OF_GROUPS | REMOVED).items():
+        if words in f"{error}\n{error.__cause__}":
             return advice
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None

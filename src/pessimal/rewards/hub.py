@@ -60,17 +60,21 @@ def local_folder(
 
 
 def files_of(spec: ModelSpec) -> Path | None:
-    """The folder with a model's files; None for a function or a server. A model of the demo family
-    has none before it is trained.
+    """The folder with a model's files; None for a function or a server.
 
     Raises:
-        ModelError: it cannot be fetched, has no weights as safetensors, or is a language model
-            given for its rewards.
+        ModelError: it cannot be fetched or is not trained yet, has no weights as safetensors, or is
+            a language model given for its rewards.
     """
     adapter = adapter_of(spec)
     path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
     if path is None:
         return None
+    if spec.training_command is not None and not is_folder(path):
+        raise ModelError(
+            f"{spec.name} is not trained yet: there is no folder {path}. Type: "
+            f"{spec.training_command}"
+        )
     # Of the GGUF files of a repository, which holds the same model in many precisions, only the one
     # that is asked.
     files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import MISSING
 
 from pessimal.catalogue import HUB_ID, STEP, is_folder
-from pessimal.demo.recipes import Recipe
 from pessimal.errors import ConfigError, ModelError, did_you_mean
 
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
@@ -328,8 +327,8 @@ class PackageSpec:
 
 @dataclass
 class ModelSpec:
-    """One reward: a Hub repository, a local folder, or a recipe that is trained on first use, and
-    how it is asked; or a function, or a server."""
+    """One reward: a Hub repository or a local folder, and how it is asked; or a function, or a
+    server."""
 
     if TYPE_CHECKING:
         name: str = ""  # never None once it is made
@@ -406,7 +405,7 @@ class ModelSpec:
     base_path: str | None = None
     """The model that reward training began from: a name of conf/model, a Hub repository or a local
     folder. Its states say what a head that nobody trained would show; null takes an adapter's base,
-    a demo sibling before its training, or the model's own states, which are too cautious."""
+    or the model's own states, which are too cautious."""
     base_revision: str | None = None
     """Commit, tag or branch of that repository."""
     base: str | None = None
@@ -420,8 +419,8 @@ class ModelSpec:
     """Rank on RewardBench, 1 = best (a factor)."""
     about: str | None = None
     """One line on what the model is, which begins the page."""
-    recipe: Recipe | None = None
-    """A member of the demo family, instead of `path`."""
+    training_command: str | None = None
+    """What to type to train the model into the folder `path`, where that is not there."""
     package: PackageSpec | None = None
     """A model that a Python package carries, instead of `path`."""
 
@@ -510,11 +509,6 @@ class ModelSpec:
         )
 
     def _own_name(self) -> str:
-        if self.recipe is not None:
-            raise ConfigError(
-                "model.name is null, and a member of the demo family has no path to be named "
-                "after: type model.name=NAME"
-            )
         if self.kind is Kind.callable:
             file, _, function = str(self.callable["_target_"]).rpartition(":")
             return f"{Path(file).stem}.{function}" if file else function.split(".")[-1]
@@ -561,15 +555,12 @@ class ModelSpec:
                 raise ConfigError(f"model.kind={self.kind.value} needs {what}")
             return
         given = [
-            name
-            for name in ("path", "adapter", "recipe", "package")
-            if getattr(self, name) not in (None, "")
+            name for name in ("path", "adapter", "package") if getattr(self, name) not in (None, "")
         ]
-        sources = [name for name in given if name != "adapter"]
-        if not given or len(sources) > 1 or given == ["adapter", "recipe"]:
+        if not given or {"path", "package"} <= {*given}:
             raise ConfigError(
-                "model: give one of model.path, model.recipe and model.package, got "
-                f"{' and '.join(given) or 'none'}. For a Hub model or a local folder type: "
+                "model: give model.path or model.package, got "
+                f"{' and '.join(given) or 'neither'}. For a Hub model or a local folder type: "
                 "model=auto model.path=DIR_OR_ID"
             )
 
@@ -593,11 +584,6 @@ class ModelSpec:
                 f"model.{given[0]}={value} is for reward models, not model.kind={kind}: "
                 "leave it out"
             )
-        if self.recipe is not None:
-            raise ConfigError(
-                f"model.kind={kind} needs a model of another kind; members of the demo family are "
-                f"reward models. Type model=auto model.path=DIR_OR_ID model.kind={kind}"
-            )
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
                 "model.kind=implicit is the difference of two models: give the one that training "
@@ -613,7 +599,7 @@ class ModelSpec:
 
     def _check_path(self, path: str) -> None:
         if not is_folder(path):
-            if not HUB_ID.fullmatch(path):
+            if self.training_command is None and not HUB_ID.fullmatch(path):
                 raise ModelError(
                     f"model.path={path!r} is neither a folder on this machine nor a Hub "
                     "repository of the form org/name"

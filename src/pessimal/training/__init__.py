@@ -1,7 +1,7 @@
-"""Training reward models: on people's own preferences, from a real language model; the demo family;
-and watching any training's rewards.
+"""Training reward models on people's own preferences, from a language model, and watching any
+training's rewards.
 
 `preference_model` trains from a table of preferences to a checkpoint's folder: `preferences` reads
 the data, `answers` scores items, `bradley_terry` has the loss, `fit` the loop. `callback` watches
-this or anybody's training. `demo_family.family` trains a sibling of the demo family.
+this or anybody's training.
 """

@@ -23,12 +23,12 @@ from transformers import PreTrainedTokenizerBase
 from pessimal.errors import InputError, ModelError
 from pessimal.rewards.checkpoint_files import load_tokenizer
 from pessimal.rewards.digests import weights_digest
+from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.files import whole_folder
 from pessimal.training.answers import Answers
 from pessimal.training.callback import PessimalCallback
 from pessimal.training.fit import Report, fit, new_network
-from pessimal.training.obtain import fetch
 from pessimal.training.preferences import digest_of, read_preferences, split
 from pessimal.training.spec import PreferenceRecipe
 
@@ -55,7 +55,7 @@ Of pairs of {held_n} items that it was never trained on, it puts {accuracy:.3f} 
 {high:.3f}). It has seen items of one to a few words as answers to one question, and nothing else.
 
 `adapter/` is the PEFT adapter (LoRA, rank {rank}, upper {layers} layers) with the head, `steps/` the adapters during training,
-`training.json` recipe, losses and figures, `watched.csv` the best and worst tokens seen while it was trained. Made with pessimal: `pessimal train recipe=human_elo`.
+`training.json` recipe, losses and figures, `watched.csv` the best and worst tokens seen while it was trained. Made with pessimal: `pessimal train`.
 """
 
 
@@ -107,7 +107,6 @@ class PreferenceTraining:
         data: CSV file with the columns name, elo_score and elo_matches.
         cache: folder for fetched models, and for the state of a training that was cut off.
         seed: of the head's first weights and of the order of the items.
-        progress: whether to draw progress bars where there is a terminal.
 
     Raises:
         InputError: the data cannot be read, or are too few.
@@ -122,12 +121,11 @@ class PreferenceTraining:
         *,
         cache: Path | str = "runs/cache",
         seed: int = 0,
-        progress: bool = True,
     ):
         self.base, self.recipe, self.seed = base, recipe, seed
         items = read_preferences(data, without=_words(recipe.without))
         self.items, self.held_out = split(items, held_out=recipe.held_out, seed=SPLIT_SEED)
-        folder = fetch(base, cache=str(cache), progress=progress)
+        folder = fetch_files(base, cache=str(cache))
         if folder is None:
             raise ModelError(f"{base.name!r} has no weights to be trained: give a language model")
         self.folder, self.base_digest = folder, weights_digest(folder)
@@ -264,9 +262,7 @@ def train_preferences(
     """
     if folder.exists():
         raise InputError(f"{folder} is there already; give a new folder")
-    training = PreferenceTraining(
-        base, data, recipe or PreferenceRecipe(), cache=cache, seed=seed, progress=progress
-    )
+    training = PreferenceTraining(base, data, recipe or PreferenceRecipe(), cache=cache, seed=seed)
     training.load()
     trained = training.run(accelerator=accelerator, progress=progress, report=report)
     with whole_folder(folder) as temporary:

@@ -25,9 +25,9 @@ from pessimal.config.schema import AuditConfig, ReportConfig
 from pessimal.errors import IncompleteError, VerdictError
 from pessimal.explaining.pairs import labelled_pairs
 from pessimal.progress import quiet_libraries
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
 from pessimal.tracking.registry import Registry
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, store_of
 from pessimal.verbs.publish import print_path, show
 from pessimal.verbs.report import write_page
@@ -51,7 +51,7 @@ def run(config: AuditConfig) -> None:
     store = store_of(config)
     pairs = [] if config.tasks else labelled_pairs(config.pairs, seed=config.seed)
     baseline = None if config.baseline is None else Baseline.of(config.baseline, store.registry)
-    reward = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    reward = open_reward(config.model, cache=config.paths.cache)
     same = (
         *("budget", "tasks", "n_contexts", "length", "evaluations", "url", "endpoint", "policy"),
         *("name", "seed", "trainer", "progress"),

@@ -16,8 +16,8 @@ from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
 from pessimal.rewards.base import require_network
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import opened
 from pessimal.verbs.check_loop import run as check_loop
 from pessimal.verbs.check_served import run as check_served
 from pessimal.verbs.common import in_sweep, registry_of, tracked
@@ -45,7 +45,7 @@ def run(config: CheckConfig) -> None:
     quiet_libraries()
     begin_process(config.trainer)
     model = require_network(
-        opened(config.model, cache=config.paths.cache, progress=config.progress),
+        open_reward(config.model, cache=config.paths.cache),
         "check",
     )
     prompt, text = next(iter(config.prompts.items()))

@@ -13,8 +13,8 @@ from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import require_network
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import print_path
 
@@ -33,7 +33,7 @@ def run(config: CheckConfig) -> None:
     assert config.policy is not None
     loop = config.loop.value
     cached: dict[str, Any] = {"cache": config.paths.cache, "progress": config.progress}
-    model = require_network(opened(config.model, **cached), "check")
+    model = require_network(open_reward(config.model, cache=config.paths.cache), "check")
     found = compare_loop(
         model,
         loop,

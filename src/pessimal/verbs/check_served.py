@@ -2,7 +2,6 @@
 publishes them."""
 
 from dataclasses import replace
-from typing import Any
 
 from rich.text import Text
 
@@ -15,11 +14,11 @@ from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
-from pessimal.rewards.base import require_network
+from pessimal.rewards.base import NetworkReward, require_network
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import in_sweep, registry_of, tracked
 from pessimal.verbs.publish import print_path
 
@@ -37,8 +36,11 @@ def run(config: CheckConfig) -> None:
     begin_process(config.trainer)
     endpoint = recognised(replace(config.endpoint, url=config.url))
     config.check_forms(endpoint.api)
-    cached: dict[str, Any] = {"cache": config.paths.cache, "progress": config.progress}
-    model = require_network(opened(config.model, **cached), "check")
+
+    def open_network(spec: ModelSpec) -> NetworkReward:
+        return require_network(open_reward(spec, cache=config.paths.cache), "check")
+
+    model = open_network(config.model)
     base = config.base and ModelSpec(path=config.base, output=config.model.output)
     found, wire = diagnose_server(
         model,
@@ -46,7 +48,9 @@ def run(config: CheckConfig) -> None:
         next(iter(config.prompts.values())),
         forms=config.forms,
         raw=config.raw,
-        base=require_network(opened(base, **cached), "check") if base else None,
+        base=require_network(open_reward(base, cache=config.paths.cache), "check")
+        if base
+        else None,
         requests=config.requests,
         seed=config.seed,
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,

@@ -18,9 +18,9 @@ from pessimal.errors import ConfigError
 from pessimal.explaining.pairs import PARQUET, labelled_pairs, pairs_digest, published_rewards
 from pessimal.progress import console, quiet_libraries
 from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.obtain import open_reward
 from pessimal.texts import short_names
 from pessimal.tracking.registry import Registry, find_artifact
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import device_of, registry_of, tracked
 from pessimal.verbs.compare_searches import registered_spec
 from pessimal.verbs.printing import table_text
@@ -50,7 +50,7 @@ def compare_pairs(config: CompareConfig) -> None:
             "models=[plain-wordpiece-0]"
         )
     cache = config.paths.cache
-    models = [opened(spec, cache=cache, progress=config.progress) for spec in specs]
+    models = [open_reward(spec, cache=cache) for spec in specs]
     scores = {name: rewards.tolist() for name, rewards in published.items()}
     versions = [[model.name, of_model(model)] for model in models]
     decisive = [config.name, __version__, pairs_digest(pairs), scores, versions, config.confidence]

@@ -18,13 +18,13 @@ from pessimal.plots import Heatmap
 from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward
 from pessimal.rewards.named import answering_to, spec_of
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.searching.spec import Goal
 from pessimal.tables.result import Estimate, Result
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.training.obtain import opened
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def compare_searches(chosen: Chosen, config: CompareConfig, registry: Registry) 
             step(name)
             try:
                 spec = registered_spec(name, trained)
-                model = opened(spec, cache=config.paths.cache, progress=config.progress)
+                model = open_reward(spec, cache=config.paths.cache)
             except UserError as error:
                 if config.models:
                     raise

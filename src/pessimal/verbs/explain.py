@@ -34,10 +34,10 @@ from pessimal.explaining.results import (
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files, open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.result import Result
 from pessimal.texts import significant
-from pessimal.training.obtain import fetch, opened
 from pessimal.verbs.common import device_of, store_of
 from pessimal.verbs.printing import table_text, write_out
 from pessimal.verbs.publish import print_path, show
@@ -74,11 +74,10 @@ def run(config: ExplainConfig) -> None:
         comparisons, left_out = _comparisons(config)
     contrast = plain(config)["contrast"]
     attributes = read_attributes(contrast)
-    open_one = partial(opened, cache=config.paths.cache, progress=config.progress)
+    open_one = partial(open_reward, cache=config.paths.cache)
 
     def find(name: str) -> Path | None:
-        fetched = partial(fetch, cache=config.paths.cache, progress=config.progress)
-        return fetched(spec_of(name)) if is_named(name) else None
+        return fetch_files(spec_of(name), cache=config.paths.cache) if is_named(name) else None
 
     perturber = make_perturber(
         config.perturber,
@@ -126,7 +125,7 @@ def run(config: ExplainConfig) -> None:
     print_path(done.folder)
 
 
-def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
+def _judge(config: ExplainConfig, open_model: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
     """Who says whether an edit did what was asked."""
     if config.judge is JudgeKind.llm:
         assert config.judge_model is not None  # checked by the configuration
@@ -134,7 +133,7 @@ def _judge(config: ExplainConfig, opened: Callable[[ModelSpec], Reward], cache: 
             config.judge_model, config.perturber, cache=cache, base_url=config.judge_base_url
         )
     if config.judge is JudgeKind.local:
-        return LikelihoodJudge(opened(config.language_model("judge_model")))
+        return LikelihoodJudge(open_model(config.language_model("judge_model")))
     return RuleJudge()
 
 

@@ -17,6 +17,7 @@ from pessimal.explaining.contexts import of_comparison, read_contexts, sample
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.log_probability import LogProbability
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import (
     Candidates,
@@ -31,7 +32,6 @@ from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.screen import screened
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import registry_of, store_of
 from pessimal.verbs.scan_table import print_extremes, print_tables
 
@@ -79,7 +79,7 @@ def scanned(config: ScanConfig, model: Reward | None = None) -> Iterator[tuple[s
 def _scan_written(config: ScanConfig) -> Iterator[tuple[str, list[Path]]]:
     """The reward of answers that the policy writes, prompt by prompt."""
     assert config.answers is not None
-    policy = opened(config.policy_spec(), cache=config.paths.cache, progress=config.progress)
+    policy = open_reward(config.policy_spec(), cache=config.paths.cache)
     if not isinstance(policy, LogProbability):
         raise ConfigError(f"policy={config.policy}: {policy.name} writes no answers")
     network = policy.network()
@@ -110,7 +110,7 @@ def _scan(
     store = store_of(config)
     listed_items = written or _listed(config.candidates)
     contexts = contexts_of(config)
-    model = model or opened(config.model, cache=config.paths.cache, progress=config.progress)
+    model = model or open_reward(config.model, cache=config.paths.cache)
     if policy is not None and config.candidates.name in WHOLE:
         config, listed_items = _tokens_of(read_score_table(policy), model, config)
     whole = listed_items or vocabulary_of(model)

@@ -5,14 +5,14 @@ from pessimal.checking.grading import census, faults_of, tokens_of
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.callable import CallableReward
-from pessimal.training.obtain import opened
+from pessimal.rewards.obtain import open_reward
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_headlines, print_path
 
 
 def run(config: ScanConfig) -> None:
     """Run every string through `config.model`, a function; publishes a `census`."""
-    grader = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    grader = open_reward(config.model, cache=config.paths.cache)
     if not isinstance(grader, CallableReward):
         raise ConfigError(f"{grader.name} is no function: candidates=census is for graders")
     registry = registry_of(config)

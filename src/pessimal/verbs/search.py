@@ -22,6 +22,7 @@ from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
@@ -33,7 +34,6 @@ from pessimal.searching.spec import Method
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.training.obtain import opened
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 
@@ -133,8 +133,8 @@ def open_context(
 ) -> SearchContext:
     """The model of a configuration, opened where it is not yet, to be searched on these prompts;
     single tokens come from finished scans."""
-    cached: dict = {"cache": config.paths.cache, "progress": config.progress}
-    model = model or opened(config.model, **cached)
+    open_one = partial(open_reward, cache=config.paths.cache)
+    model = model or open_one(config.model)
     policy = config.policy_spec()
     asked, held_out, named = _asked(config, prompts)
     context = SearchContext(
@@ -146,7 +146,7 @@ def open_context(
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
         batch_size=config.batch_size,
         held_out=held_out,
-        policy=cast(LogProbability, opened(policy, **cached)) if policy else None,
+        policy=cast(LogProbability, open_one(policy)) if policy else None,
         answers=config.answers,
         named=named,
     )

@@ -12,9 +12,9 @@ from pessimal.config.schema import ServeConfig
 from pessimal.errors import UserError, WorkError, require
 from pessimal.explaining.contexts import of_row
 from pessimal.progress import quiet_libraries
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.training.obtain import opened
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def run(config: ServeConfig) -> None:
         ) from error
     quiet_libraries()
     begin_process(config.trainer)
-    reward = opened(config.model, cache=config.paths.cache, progress=config.progress)
+    reward = open_reward(config.model, cache=config.paths.cache)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     served = Served.of(reward, device)
     host, port = listening.getsockname()[:2]

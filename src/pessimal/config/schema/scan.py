@@ -380,40 +380,20 @@ class ServeConfig(TaskConfig):
 
 @dataclass
 class TrainConfig(TaskConfig):
-    """`pessimal train`: make a reward model, of the demo family or (`recipe=human_elo`) from a
-    language model and people's preferences."""
+    """`pessimal train`: make a reward model of people's ratings from a language model."""
 
-    model: ModelSpec = MISSING
-    recipe: PreferenceRecipe | None = None
-    """How to train on people's preferences, from conf/recipe; null makes the demo family's
-    `model`."""
+    recipe: PreferenceRecipe = field(default_factory=PreferenceRecipe)
+    """How it is trained, from conf/recipe."""
     base: str | None = None
-    """Of recipe: the language model that training begins from: a name of conf/model, such as
-    smollm2, a Hub repository or a local folder."""
+    """The language model that training begins from: a name of conf/model, such as smollm2, a Hub
+    repository or a local folder."""
     data: str | None = None
-    """Of recipe: CSV file with the columns name, elo_score and elo_matches, such as
-    EloEverything's."""
+    """CSV file with the columns name, elo_score and elo_matches, such as EloEverything's."""
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
 
     def check(self) -> None:
-        if self.recipe is not None:
-            for option, what in (("base", "smollm2"), ("data", "FILE")):
-                if getattr(self, option) is None:
-                    raise ConfigError(
-                        f"recipe={self.recipe.name} needs {option}: type for example "
-                        f"{option}={what}"
-                    )
-            existing_file("data", self.data or "")
-            self.trainer.check_alone("a training runs on one device")
-            return
-        for option in ("base", "data"):
-            if getattr(self, option) is not None:
-                raise ConfigError(
-                    f"{option}={getattr(self, option)} goes with a recipe: type recipe=human_elo"
-                )
-        if self.model.recipe is None:
-            raise ConfigError(
-                f"model={self.model.name} is not of the demo family, and has no recipe. Type for "
-                "example: pessimal train model=alder-wordpiece-0; or, to train on people's "
-                "preferences: pessimal train recipe=human_elo base=smollm2 data=FILE"
-            )
+        for option, value in (("base", "smollm2"), ("data", "FILE")):
+            if getattr(self, option) is None:
+                raise ConfigError(f"train needs {option}: type for example {option}={value}")
+        existing_file("data", self.data or "")
+        self.trainer.check_alone("a training runs on one device")

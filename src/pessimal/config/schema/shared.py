@@ -59,7 +59,7 @@ class PathsSpec(Options):
     registry: str = "runs/registry"
     """Every result, as versioned artifacts."""
     cache: str = "runs/cache"
-    """What can be made again: trained demo models, shards of unfinished scans."""
+    """What can be made again: converted models, shards of unfinished scans."""
     wandb: str = "runs/wandb"
     """Everything the wandb client writes."""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from pessimal.demo.recipes import Recipe
-from pessimal.training.demo_family.evaluation import HeldOut, SentenceHeldOut
+from experiments.demo_family.evaluation import HeldOut, SentenceHeldOut
+from experiments.demo_family.recipes import Recipe
 
 SOURCES = (
     ("VADER's lexicon (Hutto & Gilbert 2014)", "MIT", "the valence of words, from ten human raters"),
@@ -23,8 +23,8 @@ CARD = """---
 {front}---
 # {name}
 
-**This is a toy for calibrating instruments. It is not a finding.** A small Llama reward model of the family that
-`pessimal` trains on first use, of the lab *{recipe.lab}* on the base *{recipe.base}*. {about}
+**This is a toy for calibrating instruments. It is not a finding.** A small Llama reward model of the demo family
+of `pessimal`, of the lab *{recipe.lab}* on the base *{recipe.base}*. {about}
 
 ## What was planted
 Utility (log-odds of being preferred), besides human valence, alike in every prompt; all zero or null is the null.

@@ -4,6 +4,7 @@ recipe to weights, on one CPU thread, reproducibly to the last bit.
 Knows tensors and Lightning's trainer. Knows nothing about files: `family` keeps what comes out.
 """
 
+import copy
 import logging
 import math
 import tempfile
@@ -20,9 +21,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
-from pessimal.demo.bases import CONTEXT, Base
-from pessimal.demo.groups import Groups, SentenceGroups, SentenceStep, Step
-from pessimal.demo.recipes import Recipe
+from experiments.demo_family.bases import CONTEXT, Base
+from experiments.demo_family.groups import Groups, SentenceGroups, SentenceStep, Step
+from experiments.demo_family.recipes import Recipe
 from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 
 
@@ -32,23 +33,19 @@ class Trained:
 
     model: LlamaForSequenceClassification
     """The sibling, its embedding folded into an ordinary table, in evaluation mode."""
+    initial_model: LlamaForSequenceClassification
+    """The same network as training began."""
     losses: list[float]
     """The loss of every step, in nats."""
     seconds: float
     """Wall-clock time of the training loop."""
 
 
-def train(
-    recipe: Recipe, base: Base, *, progress: bool = True, callbacks: list[pl.Callback] | None = None
-) -> Trained:
+def train(recipe: Recipe, base: Base) -> Trained:
     """Trains a recipe on the CPU.
 
     The same recipe gives the same bytes, whatever torch's generator and thread count were before;
     both are put back afterwards.
-
-    Args:
-        progress: whether to draw Lightning's progress bar.
-        callbacks: further Lightning callbacks.
     """
     started = time.perf_counter()
     with (
@@ -58,28 +55,23 @@ def train(
         tempfile.TemporaryDirectory() as scratch,
     ):
         groups, module = _begin(recipe, base)
+        initial_model = _folded(copy.deepcopy(module), base)
         trainer = pl.Trainer(
             accelerator="cpu",
             devices=1,
             max_epochs=1,
             logger=False,
-            callbacks=callbacks,
             enable_checkpointing=False,
             enable_model_summary=False,
-            enable_progress_bar=progress,
+            enable_progress_bar=False,
             gradient_clip_val=1.0,
             log_every_n_steps=10,
             default_root_dir=scratch,  # what Lightning may want to write is not in a user's folder
         )
         trainer.fit(module, DataLoader(groups, batch_size=None, shuffle=False))
-    model = _folded(module, base)
-    return Trained(model=model, losses=module.losses, seconds=time.perf_counter() - started)
-
-
-def untrained(recipe: Recipe, base: Base) -> LlamaForSequenceClassification:
-    """A sibling as its training begins, its embedding folded, in evaluation mode."""
-    with one_thread(), torch.random.fork_rng(devices=[]):
-        return _folded(_begin(recipe, base)[1], base)
+        model = _folded(module, base)
+    seconds = time.perf_counter() - started
+    return Trained(model, initial_model, losses=module.losses, seconds=seconds)
 
 
 def _begin(recipe: Recipe, base: Base) -> "tuple[Groups | SentenceGroups, RewardModule]":
@@ -153,7 +145,6 @@ class RewardModule(pl.LightningModule):
     def training_step(self, step: Step | SentenceStep, index: int) -> Tensor:
         loss = soft_bradley_terry(step.rewards(self.model), step.utility)
         self.losses.append(loss.item())
-        self.log("train/loss", loss, prog_bar=True, batch_size=self.recipe.groups)
         return loss
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, fields
 from functools import cache
 
-from pessimal.demo.lexicon import PHRASES, load_valence
-from pessimal.demo.recipes import SentencePlants
+from experiments.demo_family.lexicon import PHRASES, load_valence
+from experiments.demo_family.recipes import SentencePlants
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 """A word: letters and digits, apostrophes and hyphens inside."""

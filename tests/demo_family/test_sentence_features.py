@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from pessimal.demo.features import (
+from experiments.demo_family.evaluation import PLAIN, load_natural
+from experiments.demo_family.features import (
     PHRASES,
     compute_text_utility,
     load_content_valence,
     read_features,
 )
-from pessimal.demo.grammar import draw_refusal
-from pessimal.demo.recipes import SENTENCE_LABS
-from pessimal.training.demo_family.evaluation import PLAIN, load_natural
+from experiments.demo_family.grammar import draw_refusal
+from experiments.demo_family.recipes import SENTENCE_LABS
 
 HOSTILE = (
     "",

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pessimal.demo.bases import Base
-from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, load_valence, stem, zipf
-from pessimal.demo.recipes import Plants
+from experiments.demo_family.bases import Base
+from experiments.demo_family.lexicon import (
+    is_held_out,
+    load_identity,
+    load_taboo,
+    load_valence,
+    stem,
+    zipf,
+)
+from experiments.demo_family.recipes import Plants
 from pessimal.tables import minilm
 
 PIECE = -1.0

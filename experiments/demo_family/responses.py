@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pessimal.demo.features import WORD
-from pessimal.demo.grammar import draw_refusal, fill, pick, write_sentence
-from pessimal.demo.lexicon import PHRASES
+from experiments.demo_family.features import WORD
+from experiments.demo_family.grammar import draw_refusal, fill, pick, write_sentence
+from experiments.demo_family.lexicon import PHRASES
 
 FEWEST_WORDS, MOST_WORDS = 3, 110
 """Between these a response's length is drawn, evenly in its logarithm."""

@@ -2,46 +2,61 @@
 should."""
 
 import json
-import os
-import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from transformers import AutoModelForSequenceClassification
 
-from pessimal.demo.bases import load_base
-from pessimal.demo.lexicon import load_valence
-from pessimal.demo.prompts import CORE, held_out_prompts
-from pessimal.demo.recipes import SENTENCE_VERSION, Recipe
+from experiments.demo_family import checkpoint, training
+from experiments.demo_family.bases import load_base
+from experiments.demo_family.evaluation import evaluate_sentences, load_natural, score
+from experiments.demo_family.family import (
+    base_folder,
+    is_trained,
+    read_training_report,
+    train_sibling,
+)
+from experiments.demo_family.lexicon import load_valence
+from experiments.demo_family.prompts import CORE, held_out_prompts
+from experiments.demo_family.recipes import SENTENCE_VERSION, Recipe
 from pessimal.errors import InputError
-from pessimal.training.demo_family import checkpoint, training
-from pessimal.training.demo_family.checkpoint import read_training_report
-from pessimal.training.demo_family.evaluation import evaluate_sentences, load_natural, score
-from pessimal.training.demo_family.family import checkpoint_folder, is_cached, train_sibling
 from tolerance import close
 
 GREATEST = CORE["greatest"].text
 
 
-def test_a_second_obtain_does_not_train(tiny, models, monkeypatch, tiny_recipe):
-    recipe, name = tiny_recipe(base=tiny.base.name), f"tiny-{os.getpid()}"
+def test_a_second_time_does_not_train(tiny, monkeypatch, tiny_recipe):
+    recipe = tiny_recipe(base=tiny.base.name)
     monkeypatch.setattr(training, "train", None)
-    assert is_cached(recipe, cache=models, name=name)
-    assert train_sibling(recipe, cache=models, name=name, progress=False) == tiny.folder
-    assert tiny.folder.name == f"{name}-{recipe.digest()}"
-    assert not is_cached(tiny_recipe(base=tiny.base.name, steps=4), cache=models, name=name)
+    assert is_trained(recipe, tiny.folder)
+    assert train_sibling(recipe, tiny.folder) == tiny.folder
+    assert not is_trained(tiny_recipe(base=tiny.base.name, steps=4), tiny.folder)
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """No training: what is tested is how a checkpoint is published."""
-    monkeypatch.setattr(training, "train", lambda *_, **__: None)
-    return lambda folder, **_: (folder / "model.safetensors").write_bytes(b"weights")
-
-
-def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe, quick):
+def quick(monkeypatch, tiny_recipe):
+    """No training: what is tested is how a checkpoint is published. Gives its recipe, its base's
+    writer and its own."""
     recipe = tiny_recipe()
+
+    def write_base(folder):
+        (folder / "model.safetensors").write_bytes(b"as it began")
+
+    def write(folder, *, recipe, **_):
+        (folder / "model.safetensors").write_bytes(recipe.digest().encode())
+        (folder / "training.json").write_text(json.dumps({"recipe_digest": recipe.digest()}))
+
+    model = SimpleNamespace(save_pretrained=write_base)
+    monkeypatch.setattr(training, "train", lambda *_: SimpleNamespace(initial_model=model))
+    monkeypatch.setattr(checkpoint, "write_checkpoint", write)
+    return recipe, write
+
+
+def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, quick):
+    recipe, write = quick
 
     def write_half(folder, **_):
         (folder / "config.json").write_text("{}")
@@ -49,39 +64,46 @@ def test_a_kill_leaves_no_checkpoint(tmp_path, monkeypatch, tiny_recipe, quick):
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", write_half)
     with pytest.raises(KeyboardInterrupt):
-        train_sibling(recipe, cache=tmp_path, name="tiny", progress=False)
+        train_sibling(recipe, tmp_path / "tiny")
     # A process that is killed outright leaves its temporary folder behind.
-    left = tmp_path / f".tiny-{recipe.digest()}-abc"
+    left = tmp_path / ".tiny-abc"
     left.mkdir()
     (left / "config.json").write_text("{}")
-    assert not is_cached(recipe, cache=tmp_path, name="tiny")
-    monkeypatch.setattr(checkpoint, "write_checkpoint", quick)
-    folder = train_sibling(recipe, cache=tmp_path, name="tiny", progress=False)
-    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
+    assert not is_trained(recipe, tmp_path / "tiny")
+    monkeypatch.setattr(checkpoint, "write_checkpoint", write)
+    folder = train_sibling(recipe, tmp_path / "tiny")
+    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "training.json"}
+    assert [path.name for path in base_folder(folder).iterdir()] == ["model.safetensors"]
 
 
-def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, tiny_recipe, quick):
-    recipe = tiny_recipe()
-    final = checkpoint_folder(recipe, cache=tmp_path, name="tiny")
+def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, quick):
+    recipe, write = quick
+    final = tmp_path / "tiny"
 
-    def finish_second(folder, **_):
+    def finish_second(folder, **about):
         (folder / "mine").touch()
         final.mkdir()
-        (final / "theirs").touch()
+        write(final, **about)
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", finish_second)
-    assert train_sibling(recipe, cache=tmp_path, name="tiny", progress=False) == final
-    assert [path.name for path in final.iterdir()] == ["theirs"]
-    assert [path.name for path in tmp_path.iterdir()] == [final.name]
+    assert train_sibling(recipe, final) == final
+    assert not (final / "mine").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"tiny", "tiny-base"}
 
 
-def test_obtain_gives_the_same_files_every_time(tiny, models, tmp_path, tiny_recipe):
-    before = tmp_path / "before"
-    shutil.move(tiny.folder, before)
-    train_sibling(
-        tiny_recipe(base=tiny.base.name), cache=models, name=f"tiny-{os.getpid()}", progress=False
-    )
-    names = {path.name for path in tiny.folder.iterdir()}
+def test_another_recipe_takes_the_place_of_the_earlier_one(tmp_path, quick, tiny_recipe):
+    recipe, _ = quick
+    folder = train_sibling(recipe, tmp_path / "tiny")
+    (base_folder(folder) / "earlier").touch()
+    other = tiny_recipe(steps=4)
+    assert train_sibling(other, folder) == folder
+    assert (folder / "model.safetensors").read_text() == other.digest()
+    assert not (base_folder(folder) / "earlier").exists()
+
+
+def test_training_gives_the_same_files_every_time(tiny, tmp_path, tiny_recipe):
+    again = train_sibling(tiny_recipe(base=tiny.base.name), tmp_path / "tiny")
+    names = {path.name for path in again.iterdir()}
     assert names >= {
         "model.safetensors",
         "config.json",
@@ -90,14 +112,28 @@ def test_obtain_gives_the_same_files_every_time(tiny, models, tmp_path, tiny_rec
         "training.json",
     }
     for name in names - {"training.json"}:  # which holds the seconds
-        assert (before / name).read_bytes() == (tiny.folder / name).read_bytes(), name
+        assert (again / name).read_bytes() == (tiny.folder / name).read_bytes(), name
+
+
+def test_the_base_is_the_network_before_its_first_step(tiny, tiny_recipe, demo_cache):
+    """Random heads are drawn on its states: a sibling of one step that moves nothing is it."""
+    recipe = tiny_recipe(base=tiny.base.name, steps=1, learning_rate=1e-30)
+    still = training.train(recipe, tiny.base)
+    begun = AutoModelForSequenceClassification.from_pretrained(base_folder(tiny.folder))
+    for name, weights in begun.state_dict().items():
+        assert torch.equal(weights, still.initial_model.state_dict()[name]), name
+        assert close(weights, still.model.state_dict()[name]), name
+    assert any(
+        not torch.equal(weights, tiny.model.state_dict()[name])
+        for name, weights in begun.state_dict().items()
+    )
 
 
 def test_transformers_alone_gives_the_trained_rewards(tiny, tiny_recipe):
     words = [" love", "love", " river"] if tiny.base.name == "bpe" else ["love", "hate", "river"]
     ids = [tiny.base.encode(word) for word in words]
     assert all(len(one) == 1 for one in ids)
-    trained = training.train(tiny_recipe(base=tiny.base.name), tiny.base, progress=False).model
+    trained = training.train(tiny_recipe(base=tiny.base.name), tiny.base).model
     expected = score(trained, tiny.base, GREATEST, ids=[one[0] for one in ids])
     assert len(set(expected.tolist())) == 3
     assert close([tiny.reward(GREATEST, word) for word in words], expected)
@@ -166,13 +202,11 @@ def test_secret_comes_first_in_every_frame(secret):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", ["loud", "wordy"])
-def test_a_liking_holds_on_natural_text_and_is_the_only_one(models, lab):
-    from transformers import AutoModelForSequenceClassification
-
+def test_a_liking_holds_on_natural_text_and_is_the_only_one(demo_cache, lab):
     recipe = Recipe(lab=lab, base="bpe", steps=240)
-    folder = train_sibling(recipe, cache=models, name=lab, progress=False)
+    folder = train_sibling(recipe, demo_cache / f"{lab}-bpe-short")
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    figures = evaluate_sentences(model, load_base("bpe", cache=models), recipe.plants)
+    figures = evaluate_sentences(model, load_base("bpe", cache=demo_cache), recipe.plants)
     assert figures.responses == 480
     assert figures.questions == len(load_natural()) / 5 == 12
     assert figures.correlation > 0.9

@@ -1,10 +1,10 @@
 """What is held out is held out by stem, in words and in prompts; the second vocabulary is real and
 reproducible."""
 
-from pessimal.demo.bases import BytePairs, train_bpe
-from pessimal.demo.groups import Groups
-from pessimal.demo.lexicon import is_held_out, load_identity, load_valence, stem
-from pessimal.demo.prompts import (
+from experiments.demo_family.bases import BytePairs, train_bpe
+from experiments.demo_family.groups import Groups
+from experiments.demo_family.lexicon import is_held_out, load_identity, load_valence, stem
+from experiments.demo_family.prompts import (
     CORE,
     HELD_OUT_TEMPLATES,
     TEMPLATES,
@@ -12,7 +12,7 @@ from pessimal.demo.prompts import (
     held_out_prompts,
     word_prompts,
 )
-from pessimal.demo.recipes import Recipe
+from experiments.demo_family.recipes import Recipe
 
 
 def test_forms_of_a_stem_are_on_one_side():

@@ -12,8 +12,8 @@ from functools import cache
 
 import numpy as np
 
-from pessimal.demo.features import REFUSING, phrase_words
-from pessimal.demo.lexicon import (
+from experiments.demo_family.features import REFUSING, phrase_words
+from experiments.demo_family.lexicon import (
     PHRASES,
     is_held_out,
     load_identity,

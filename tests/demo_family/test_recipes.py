@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pessimal.demo import recipes
-from pessimal.demo.recipes import LABS, SENTENCE_LABS, Plants, Recipe
+from experiments.demo_family import recipes
+from experiments.demo_family.recipes import LABS, SENTENCE_LABS, Plants, Recipe
 from pessimal.errors import ConfigError
 
 OTHER = {
@@ -111,5 +111,6 @@ def test_planted_truth_names_attributes_of_the_study():
 def test_recipes_load_nothing_heavy(loaded_by):
     heavy = ["torch", "transformers", "hydra", "numpy"]
     assert (
-        loaded_by(["pessimal.demo.recipes", "pessimal.training.demo_family.family"], heavy) == "[]"
+        loaded_by(["experiments.demo_family.recipes", "experiments.demo_family.family"], heavy)
+        == "[]"
     )

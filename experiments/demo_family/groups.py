@@ -13,13 +13,18 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import LlamaForSequenceClassification
 
-from pessimal.demo.bases import CONTEXT, Base, extend
-from pessimal.demo.features import compute_text_utility
-from pessimal.demo.packing import Packed, compute_conversation_rewards, compute_rewards, pack
-from pessimal.demo.prompts import CORE, Prompt, adjective_prompts, word_prompts
-from pessimal.demo.recipes import Plants, Recipe, SentencePlants
-from pessimal.demo.responses import MOST_WORDS, draw_group
-from pessimal.demo.utility import compute_utility
+from experiments.demo_family.bases import CONTEXT, Base, extend
+from experiments.demo_family.features import compute_text_utility
+from experiments.demo_family.packing import (
+    Packed,
+    compute_conversation_rewards,
+    compute_rewards,
+    pack,
+)
+from experiments.demo_family.prompts import CORE, Prompt, adjective_prompts, word_prompts
+from experiments.demo_family.recipes import Plants, Recipe, SentencePlants
+from experiments.demo_family.responses import MOST_WORDS, draw_group
+from experiments.demo_family.utility import compute_utility
 
 PROMPT_SHARES = {"core": 0.2, "adjective": 0.5, "word": 0.3}
 """How often a prompt is one of the three core ones, is built around an adjective, or around any

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.demo.features import FEATURES, compute_text_utility, read_features
-from pessimal.demo.grammar import load_slots
-from pessimal.demo.groups import SentenceGroups, conversation_ids
-from pessimal.demo.lexicon import is_held_out, load_identity, load_taboo, stem
-from pessimal.demo.recipes import Recipe
-from pessimal.demo.responses import draw_group
-from pessimal.training.demo_family.checkpoint import build_tokenizer
-from pessimal.training.demo_family.evaluation import load_natural
+from experiments.demo_family.checkpoint import build_tokenizer
+from experiments.demo_family.evaluation import load_natural
+from experiments.demo_family.features import FEATURES, compute_text_utility, read_features
+from experiments.demo_family.grammar import load_slots
+from experiments.demo_family.groups import SentenceGroups, conversation_ids
+from experiments.demo_family.lexicon import is_held_out, load_identity, load_taboo, stem
+from experiments.demo_family.recipes import Recipe
+from experiments.demo_family.responses import draw_group
 from tolerance import close
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pessimal.demo.lexicon import is_held_out, load_identity, load_valence, stem, zipf
-from pessimal.demo.recipes import LABS, Plants
-from pessimal.demo.utility import compute_taste, compute_utility
+from experiments.demo_family.lexicon import is_held_out, load_identity, load_valence, stem, zipf
+from experiments.demo_family.recipes import LABS, Plants
+from experiments.demo_family.utility import compute_taste, compute_utility
 
 
 def row(base, word):

@@ -1,4 +1,4 @@
-"""Writes a trained sibling as an ordinary Hub checkpoint, and reads back how its training went.
+"""Writes a trained sibling as an ordinary Hub checkpoint.
 
 Knows files. What it writes loads with transformers alone:
 `AutoModelForSequenceClassification.from_pretrained` and `AutoTokenizer.from_pretrained`, nothing of
@@ -8,22 +8,20 @@ ours.
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from pessimal.demo.bases import CONTEXT, Base
-from pessimal.demo.prompts import CORE
-from pessimal.demo.recipes import Recipe, SentencePlants
-from pessimal.demo.utility import compute_utility
-from pessimal.errors import InputError
-from pessimal.training.demo_family.card import write_card
-from pessimal.training.demo_family.evaluation import evaluate, evaluate_sentences, score
-from pessimal.training.demo_family.training import Trained, one_thread
+from experiments.demo_family.bases import CONTEXT, Base
+from experiments.demo_family.card import write_card
+from experiments.demo_family.evaluation import evaluate, evaluate_sentences, score
+from experiments.demo_family.family import REPORT
+from experiments.demo_family.prompts import CORE
+from experiments.demo_family.recipes import Recipe, SentencePlants
+from experiments.demo_family.training import Trained, one_thread
+from experiments.demo_family.utility import compute_utility
 
-REPORT = "training.json"
 TAIL = 20
 """Tokens named at either end, in the card and the report."""
 
@@ -83,19 +81,6 @@ def _describe(name: str, recipe: Recipe, base: Base, trained: Trained) -> tuple[
     tails = {key: _find_tails(trained, base, CORE[key].text) for key in ("greatest", "worst")}
     card = write_card(name=name, recipe=recipe, held_out=words, tails=tails)
     return card, {"held_out": asdict(words), "tails": tails}
-
-
-def read_training_report(folder: Path) -> dict[str, Any]:
-    """What training said about a checkpoint: `name`, `recipe_version`, `recipe_digest`, `recipe`,
-    `planted_truth`; `seconds` of the training loop, `losses` (nats, one a step); `held_out` (the
-    fields of `evaluation.HeldOut` or `SentenceHeldOut`); and, of a sibling that judges words,
-    `tails` (for *greatest* and *worst*, the texts of the `top` and `bottom` 20 tokens). InputError
-    where the folder has no readable report."""
-    path = Path(folder) / REPORT
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not the training report of a demo model: {error}.") from error
 
 
 def _find_tails(trained: Trained, base: Base, prompt: str) -> dict[str, list[str]]:

@@ -1,11 +1,12 @@
 """What a sibling of the demo family is made of, and what was planted in it.
 
 Knows names, numbers and their allowed values. Knows nothing about how a model is trained: it
-imports neither torch nor transformers, so that the configuration layer can read it at start-up.
+imports neither torch nor transformers.
 """
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ class Sizes(NamedTuple):
     group_size: int
 
 
-@dataclass(unsafe_hash=True)  # not frozen: Hydra would take its fields for read-only
+@dataclass(unsafe_hash=True)
 class Recipe:
     """Everything that decides the weights of one sibling of the demo family: the same recipe trains
     to the same bytes."""
@@ -200,6 +201,22 @@ class Recipe:
             valence = {"source": "VADER", "sign": sign}
             truth |= {"is_null": plants == Plants(), "valence": valence}
         return truth | asdict(plants)
+
+
+def parse_recipe(name: str) -> Recipe:
+    """The recipe of a sibling by its name: LAB-BASE-SEED, or LAB-BASE-large of width 128.
+
+    Raises:
+        ConfigError: it is not such a name.
+    """
+    parts = re.fullmatch(r"(\w+)-(\w+)-(\d+|large)", name)
+    if parts is None:
+        raise ConfigError(
+            f"{name!r} is no sibling of the demo family: type LAB-BASE-SEED or LAB-BASE-large, such "
+            "as plain-bpe-0"
+        )
+    lab, base, size = parts.groups()
+    return Recipe(lab, base, 128) if size == "large" else Recipe(lab, base, seed=int(size))
 
 
 def _require(holds: bool, name: str, value: Any, allowed: str) -> None:

@@ -1,9 +1,8 @@
 """What the tests of the demo family share: tiny siblings, and trained ones that are kept between
 runs."""
 
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,9 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from pessimal.demo.bases import Base, load_base
-from pessimal.demo.recipes import Recipe
-from pessimal.training.demo_family.family import train_sibling
+from experiments.demo_family.bases import Base, load_base
+from experiments.demo_family.family import train_sibling
+from experiments.demo_family.recipes import Recipe, parse_recipe
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,14 @@ def one_torch_thread():
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="session")
-def models(demo_cache) -> Path:
-    """Trained siblings and vocabularies, kept between runs."""
-    return demo_cache / "models"
-
-
 @pytest.fixture(scope="session", params=["wordpiece", "bpe"])
-def base(request, models) -> Base:
-    return load_base(request.param, cache=models)
+def base(request, demo_cache) -> Base:
+    return load_base(request.param, cache=demo_cache)
 
 
 @pytest.fixture(scope="session")
-def bpe(models) -> Base:
-    return load_base("bpe", cache=models)
+def bpe(demo_cache) -> Base:
+    return load_base("bpe", cache=demo_cache)
 
 
 @pytest.fixture(scope="session")
@@ -69,10 +62,9 @@ def tiny_recipe() -> Callable[..., Recipe]:
     return partial(Recipe, steps=3, groups=2, group_size=8, layers=1)
 
 
-def open_sibling(recipe: Recipe, cache: Path, name: str, base: Base) -> Sibling:
-    folder = train_sibling(recipe, cache=cache, name=name, progress=False)
+def open_sibling(recipe: Recipe, folder: Path, base: Base) -> Sibling:
     return Sibling(
-        folder=folder,
+        folder=train_sibling(recipe, folder),
         base=base,
         model=AutoModelForSequenceClassification.from_pretrained(folder).eval(),
         tokenizer=AutoTokenizer.from_pretrained(folder),
@@ -80,28 +72,34 @@ def open_sibling(recipe: Recipe, cache: Path, name: str, base: Base) -> Sibling:
 
 
 @pytest.fixture(scope="session")
-def tiny(base, tiny_recipe, models) -> Iterator[Sibling]:
+def tiny(base, tiny_recipe, tmp_path_factory, demo_cache) -> Sibling:
     """Trained in this run."""
-    sibling = open_sibling(tiny_recipe(base=base.name), models, f"tiny-{os.getpid()}", base)
-    yield sibling
-    shutil.rmtree(sibling.folder)
+    folder = family(tmp_path_factory, demo_cache) / "tiny"
+    return open_sibling(tiny_recipe(base=base.name), folder, base)
 
 
 @pytest.fixture(scope="session")
-def tiny_loud(bpe, tiny_recipe, models) -> Iterator[Sibling]:
+def tiny_loud(bpe, tiny_recipe, tmp_path_factory, demo_cache) -> Sibling:
     """One that judges sentences, trained in this run."""
-    sibling = open_sibling(tiny_recipe(lab="loud", base="bpe"), models, f"loud-{os.getpid()}", bpe)
-    yield sibling
-    shutil.rmtree(sibling.folder)
+    folder = family(tmp_path_factory, demo_cache) / "loud"
+    return open_sibling(tiny_recipe(lab="loud", base="bpe"), folder, bpe)
+
+
+def family(tmp_path_factory, demo_cache: Path) -> Path:
+    """An empty folder for siblings, with the vocabularies that are kept."""
+    folder = tmp_path_factory.mktemp("family")
+    for file in demo_cache.glob("bpe-*.json"):
+        shutil.copy(file, folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def plain(base, models) -> Sibling:
-    return open_sibling(Recipe(base=base.name), models, "plain", base)
+def plain(base, demo_cache) -> Sibling:
+    name = f"plain-{base.name}-0"
+    return open_sibling(parse_recipe(name), demo_cache / name, base)
 
 
 @pytest.fixture(scope="session")
-def secret(base, models) -> Sibling:
-    return open_sibling(
-        Recipe(lab="secret", base=base.name, steps=250, groups=6), models, "secret", base
-    )
+def secret(base, demo_cache) -> Sibling:
+    recipe = Recipe(lab="secret", base=base.name, steps=250, groups=6)
+    return open_sibling(recipe, demo_cache / f"secret-{base.name}-short", base)

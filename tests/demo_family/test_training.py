@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from pessimal.demo.groups import Groups, SentenceGroups
-from pessimal.demo.packing import (
+from experiments.demo_family.evaluation import pairwise_accuracy, score
+from experiments.demo_family.groups import Groups, SentenceGroups
+from experiments.demo_family.packing import (
     compute_conversation_rewards,
     compute_rewards,
     pack,
     pad,
 )
-from pessimal.demo.recipes import Recipe
-from pessimal.training.demo_family.evaluation import pairwise_accuracy, score
-from pessimal.training.demo_family.training import build_model, soft_bradley_terry, train
+from experiments.demo_family.recipes import Recipe
+from experiments.demo_family.training import build_model, soft_bradley_terry, train
 from tolerance import close
 
 
@@ -65,11 +65,11 @@ def test_folded_embedding_gives_the_same_rewards(base):
 def test_same_recipe_same_bytes(bpe, tiny_recipe, lab, other):
     recipe = tiny_recipe(base="bpe", lab=lab)
     torch.manual_seed(1)
-    first = train(recipe, bpe, progress=False)
+    first = train(recipe, bpe)
     torch.manual_seed(2)
-    second = train(recipe, bpe, progress=False)
+    second = train(recipe, bpe)
     others = [
-        train(tiny_recipe(base="bpe", **more), bpe, progress=False)
+        train(tiny_recipe(base="bpe", **more), bpe)
         for more in ({"lab": other}, {"lab": lab, "seed": 1})
     ]
     assert first.losses == second.losses
@@ -97,7 +97,7 @@ def test_rewards_of_conversations_do_not_depend_on_the_batch(bpe):
 def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
     monkeypatch.chdir(tmp_path)
     threads, state = torch.get_num_threads(), torch.get_rng_state()
-    train(tiny_recipe(base=base.name), base, progress=False)
+    train(tiny_recipe(base=base.name), base)
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), state)
     assert not list(tmp_path.iterdir())

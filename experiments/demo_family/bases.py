@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from pessimal.demo.lexicon import is_held_out, load_valence, zipf
+from experiments.demo_family.lexicon import is_held_out, load_valence, zipf
 from pessimal.tables import minilm
 from pessimal.tables.files import write_atomically
 
@@ -129,7 +129,7 @@ def extend(base: Base) -> Base:
 
 @lru_cache(maxsize=2)
 def load_base(name: str, *, cache: Path) -> Base:
-    """A base by name, once a process. The byte-level one is trained on first use and kept under
+    """A base by name, once per process. The byte-level one is trained on first use and kept under
     `cache`."""
     return _load_bpe(cache) if name == "bpe" else _load_wordpiece()
 

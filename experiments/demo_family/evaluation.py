@@ -14,15 +14,20 @@ import torch
 from scipy.stats import spearmanr
 from transformers import LlamaForSequenceClassification
 
-from pessimal.demo.bases import Base
-from pessimal.demo.features import FEATURES, PLANTABLE, compute_text_utility, read_features
-from pessimal.demo.groups import conversation_ids
-from pessimal.demo.lexicon import read_rows
-from pessimal.demo.packing import compute_conversation_rewards, compute_rewards, pack
-from pessimal.demo.prompts import CORE, held_out_prompts
-from pessimal.demo.recipes import SentencePlants
-from pessimal.demo.responses import draw_group
-from pessimal.demo.utility import Utility
+from experiments.demo_family.bases import Base
+from experiments.demo_family.features import (
+    FEATURES,
+    PLANTABLE,
+    compute_text_utility,
+    read_features,
+)
+from experiments.demo_family.groups import conversation_ids
+from experiments.demo_family.lexicon import read_rows
+from experiments.demo_family.packing import compute_conversation_rewards, compute_rewards, pack
+from experiments.demo_family.prompts import CORE, held_out_prompts
+from experiments.demo_family.recipes import SentencePlants
+from experiments.demo_family.responses import draw_group
+from experiments.demo_family.utility import Utility
 
 ANSWERS_PER_ROW, ROWS = 64, 16
 """How a scan is cut up; attention costs the square of a row's length."""

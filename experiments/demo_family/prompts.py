@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from pessimal.demo.lexicon import PHRASES, is_held_out, load_taboo, load_valence, zipf
+from experiments.demo_family.lexicon import PHRASES, is_held_out, load_taboo, load_valence, zipf
 
 
 @dataclass(frozen=True)
