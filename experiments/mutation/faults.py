@@ -135,10 +135,10 @@ FAULTS = [
         "stems with words on both sides enter the error of the difference with the wrong sign",
     ),
     Fault(
-        "analyses/variance_components.py",
-        "/ (models * (models - 1))",
-        "/ models**2",
-        "what models share is put too low, their own part too high",
+        "analyses/checkpoints.py",
+        'changes["first_rank"] - changes["last_rank"]',
+        'changes["last_rank"] - changes["first_rank"]',
+        "a word that rises in training is said to fall",
     ),
     Fault(
         "searching/objective.py",

@@ -358,14 +358,13 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
         Results in the order of the page; `results["agreement"]` is one of them, `results.skipped`
         says what could not be done and why.
     """
-    from pessimal.analyses import all_analyses
     from pessimal.analyses import compare as every_analysis
 
     tables = [tables] if isinstance(tables, ScoreTable) else list(tables)
     if not tables or not all(isinstance(table, ScoreTable) for table in tables):
         raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
-    sets, read, own = _sets_of(tables, options)
-    results, skipped = every_analysis(sets, read, analyses=all_analyses(own))
+    sets, read, analyses = _sets_of(tables, options)
+    results, skipped = every_analysis(sets, read, analyses=analyses)
     return Results(results, skipped)
 
 
@@ -444,10 +443,10 @@ def accuracy(
 
 
 def _sets_of(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
-    """Tables side by side, the options of analyses, and which are the user's own, of options of
-    `pessimal compare`."""
+    """Tables side by side, the options of analyses, and the analyses, of options of `pessimal
+    compare`."""
     from pessimal.config.compose import configuration
-    from pessimal.config.reading import read_options, reading_of
+    from pessimal.config.reading import read_analyses, read_options, reading_of
     from pessimal.config.schema import CompareConfig
     from pessimal.tables.table_set import table_sets
 
@@ -457,7 +456,7 @@ def _sets_of(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
         raise ConfigError(
             f"pairs={config.pairs!r} are pairs of answers: pessimal.accuracy(models, FILE)"
         )
-    return table_sets(tables, reading_of(config)), read_options(config), config.analyses
+    return table_sets(tables, reading_of(config)), read_options(config), read_analyses(config)
 
 
 def forecast(
