@@ -56,10 +56,10 @@ PARTS = {
 """By type of artifact: what writes it, and where its tables are."""
 
 
-def descriptions() -> dict[str, dict[str, dict]]:
+def descriptions(file: Path = DESCRIPTIONS) -> dict[str, dict[str, dict]]:
     """By type of artifact and table: `what` it holds, `columns` and their meanings in order, and
     `named` columns."""
-    written = yaml.safe_load(DESCRIPTIONS.read_text(encoding="utf-8"))
+    written = yaml.safe_load(file.read_text(encoding="utf-8"))
     shared = written.pop("shared")
     found: dict[str, dict[str, dict]] = {}
     for part, tables in written.items():
@@ -133,8 +133,8 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from described_tables import answer_pairs, asked_of_a_model, graded, results, vocabulary
 
+    examples = {("comparison", name): table for name, table in results().items()}
     with tempfile.TemporaryDirectory() as folder:
-        examples = {("comparison", name): table for name, table in results(Path(folder)).items()}
         examples |= graded(Path(folder))
     examples |= asked_of_a_model() | answer_pairs()
     examples["score-table", "scores"] = vocabulary()[0].rows

@@ -166,18 +166,11 @@ SMALL = ((items, rated), (spoken,), (checkpoints,), (personas,))
 """Score tables that are compared together; quick."""
 
 
-def results(folder: Path, groups=((vocabulary,), *SMALL)) -> dict[str, pd.DataFrame]:
-    """Every table of `compare` over these, by name; `folder` gets the dictionary's file."""
+def results(groups=((vocabulary,), *SMALL), **options) -> dict[str, pd.DataFrame]:
+    """Every table of `compare` over these, by name; `options` are its own."""
     import pessimal
 
-    file = folder / "dictionary.csv"
-    dictionary().to_csv(file, index=False)
-    options = {
-        "replicates": 100,
-        "permutations": 100,
-        "words": ["love"],
-        "dictionaries": {"kinds": str(file)},
-    }
+    options = {"replicates": 100, "permutations": 100, "words": ["love"], **options}
     found = {}
     forecast = {"policy": "elm-base", "mitigations": ["without:characters"]}
     for group in groups:

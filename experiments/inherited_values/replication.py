@@ -204,7 +204,7 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
     base_gap = balance(a) - balance(b)
     print(f"H2a: the bases' own contrast {base_gap:.2f}")
 
-    from pessimal.analyses.category_model import category_model
+    from category_model import category_model  # beside this script
 
     medians = [
         {

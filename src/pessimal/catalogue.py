@@ -164,30 +164,6 @@ def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
     return {name: known.get(name) if value is None else value for name, value in given.items()}
 
 
-TRAINED_FROM = {
-    "nicolinho/QRM-Gemma-2-27B": "Skywork/Skywork-Reward-Gemma-2-27B",
-    "Skywork/Skywork-Reward-Gemma-2-27B-v0.2": "Skywork/Skywork-Reward-Gemma-2-27B",
-    "nicolinho/QRM-Llama3.1-8B": "Skywork/Skywork-Reward-Llama-3.1-8B",
-    "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2": "Skywork/Skywork-Reward-Llama-3.1-8B",
-    "LxzGordon/URM-LLaMa-3.1-8B": "Skywork/Skywork-Reward-Llama-3.1-8B",
-}
-"""Reward models by what they were trained from, or (v0.2) repeat on cleaned data: they share more
-than a base.
-
-Source: the cards of QRM-Llama3.1-8B and URM; QRM-Gemma-2-27B is of the same recipe as the former.
-"""
-
-
-def lineage_of(model: str) -> str:
-    """The reward model that a model was trained from, and so on to the first; itself where none is
-    known."""
-    row = known_model(model)
-    name = row["repository"] if row else model
-    while name in TRAINED_FROM:
-        name = TRAINED_FROM[name]
-    return name
-
-
 def run_of(model: str) -> str:
     """A checkpoint's name without its step; any other name as it is."""
     return STEP.sub("", model)

@@ -17,7 +17,7 @@ UNWANTED = ["torch", "hydra", "wandb", "transformers", "matplotlib", "sklearn", 
 
 
 def test_importing_every_analysis_imports_none_of_these(loaded_by):
-    assert {"pessimal.analyses.agreement", "pessimal.analyses.variance_components"} <= set(MODULES)
+    assert {"pessimal.analyses.agreement", "pessimal.analyses.valence"} <= set(MODULES)
     assert loaded_by(MODULES, UNWANTED) == "[]"
 
 

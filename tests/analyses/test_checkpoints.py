@@ -6,8 +6,7 @@ import pytest
 
 from artifacts import score_table
 from pessimal.analyses.analysis import Options
-from pessimal.analyses.checkpoints import ANY_WORD, analyse, rank_changes
-from pessimal.analyses.dictionaries import median_ranks
+from pessimal.analyses.checkpoints import analyse, rank_changes
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.tables.table_set import TableSet, runs_of, table_sets
@@ -21,10 +20,7 @@ RISING, FALLING, OTHERS = (
     [f"{kind}{letters(i)}" for i in range(12)] for kind in ("up", "down", "side")
 )
 WORDS = [*RISING, *FALLING, *OTHERS]
-DICTIONARY = pd.DataFrame(
-    {"category": ["rising"] * 12 + ["falling"] * 12, "word": [*RISING, *FALLING]}
-)
-OPTIONS = Options(dictionaries={"two": DICTIONARY}, words=["UPaa", "nowhere"], top=5)
+OPTIONS = Options(words=["UPaa", "nowhere"], top=5)
 
 
 def trained(steps, seed=0, strength=1.0, texts=WORDS) -> dict[int, pd.Series]:
@@ -73,30 +69,13 @@ def test_ranks_count_from_the_highest_score_and_a_rise_is_positive():
     assert found.loc["d"].tolist() == [1000, 3000, 4, 1, 3]
 
 
-def test_categories_words_and_changes_follow_what_training_did():
+def test_words_and_changes_follow_what_training_did():
     steps = (1000, 2000, 9000, 10000)
     tables = checkpoints(one=trained(steps), two=trained(steps[:3], seed=1, strength=-1.0))
     assert not analyse.needs.missing(tables, OPTIONS)
     results = {result.name: result for result in analyse(tables, OPTIONS)}
-    assert list(results) == ["checkpoint_categories", "checkpoint_words", "checkpoint_changes"]
-    categories = results["checkpoint_categories"].table
+    assert list(results) == ["checkpoint_words", "checkpoint_changes"]
     matrix = tables.matrix("greatest")
-    expected = median_ranks({"greatest": {m: matrix[m] for m in matrix}}, DICTIONARY)
-    for row in categories.to_dict("records"):
-        own = expected[
-            (expected["model"] == f"{row['run']}@step-{row['step']}")
-            & (expected["category"] == row["category"])
-        ]
-        assert own[["median_rank", "low", "high", "n", "words"]].iloc[0].tolist() == [
-            row[name] for name in ("median_rank", "low", "high", "n", "words")
-        ]
-    assert categories.groupby(["run", "category"])["step"].apply(list)["one", "rising"] == list(
-        steps
-    )
-    by_step = categories.set_index(["run", "category", "step"])["median_rank"]
-    assert by_step["one", "rising", 10000] < by_step["one", "rising", 1000]
-    assert by_step["two", "rising", 9000] > by_step["two", "rising", 1000]
-
     named = results["checkpoint_words"].table
     assert set(named["word"]) == {"upaa"}
     assert len(named) == 7
@@ -107,18 +86,12 @@ def test_categories_words_and_changes_follow_what_training_did():
     assert "nowhere" in " ".join(note for result in results.values() for note in result.notes)
 
     changes = results["checkpoint_changes"].table
-    own = changes[(changes["dictionary"] == "two") & (changes["run"] == "one")]
-    assert len(own) == 24
-    scores = matrix.loc[[*RISING, *FALLING]].rank(ascending=False)
-    apart = scores["one@step-1000"] - scores["one@step-10000"]
-    assert own.set_index("word")["change"].to_dict() == apart.to_dict()
-    assert (
-        own["category"] == own["word"].map(lambda word: "rising" if word in RISING else "falling")
-    ).all()
-    assert own["change"].is_monotonic_decreasing
-    whole = changes[changes["dictionary"] == ANY_WORD]
-    assert whole.groupby("run").size().to_dict() == {"one": 10, "two": 10}
-    assert set(whole.groupby("run").head(5).query("run == 'one'")["word"]) <= set(RISING)
+    assert changes.groupby("run").size().to_dict() == {"one": 10, "two": 10}
+    assert set(changes.groupby("run").head(5).query("run == 'one'")["word"]) <= set(RISING)
+    apart = ranks["one@step-1000"] - ranks["one@step-10000"]
+    own = changes[changes["run"] == "one"].set_index("word")["change"]
+    assert own.to_dict() == apart[own.index].to_dict()
+    assert own.is_monotonic_decreasing
     for result in results.values():
         assert len(result.headline.split()) <= 25
         assert draw(result.plot, result.table)
@@ -130,10 +103,7 @@ def test_ranks_are_over_words_that_every_checkpoint_has_spellings_averaged():
     one[100] = one[100].drop("downaa")
     whole = checkpoints(one=one, two=two)
     results = {result.name: result for result in analyse(whole, OPTIONS)}
-    assert set(results["checkpoint_changes"].table.query("dictionary == @ANY_WORD")["words"]) == {
-        35
-    }
-    assert set(results["checkpoint_categories"].table["words"]) == {23}
+    assert set(results["checkpoint_changes"].table["words"]) == {35}
 
 
 def test_one_checkpoint_is_no_change_and_no_checkpoint_is_not_asked(table_set):

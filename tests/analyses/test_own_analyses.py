@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pessimal
 from artifacts import score_table, write_artifact
 from pessimal import extensions
 from pessimal.analyses import Options, all_analyses, compare
@@ -18,7 +19,9 @@ from pessimal.report.page import page
 from pessimal.tables import write_score_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend" / "analysis.md"
-EXAMPLE, TEST = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLE, WITH_OPTIONS, TEST = re.findall(
+    r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+)
 TESTED = """
 import pandas as pd
 from pessimal.analyses.analysis import analysis
@@ -87,6 +90,15 @@ def test_the_documented_analysis_and_its_test_work(module, table_set):
     )
     with pytest.raises(AssertionError):
         documented_test()(table_set)
+
+
+def test_the_documented_option_reaches_the_analysis(module, rewards):
+    module("mine", EXAMPLE + WITH_OPTIONS)
+    tables = [score_table(rewards.index, rewards[model], model=model) for model in rewards]
+    for least, n in ((1, 59), (11, 50)):  # each text is one character longer than its letters
+        entry = {"_target_": "mine.among_longer", "least": least}
+        results = pessimal.compare(tables, replicates=100, permutations=100, analyses=[entry])
+        assert set(results["length_among_longer"].table["n"]) == {n}
 
 
 def test_the_documented_analysis_is_in_a_comparison_from_the_command_line(

@@ -211,7 +211,6 @@ def test_other_lists_are_chosen_and_added():
         "identity=[age]",
         "identity.age.terms=[young,old]",
         "+lexicons.Bing=bing.csv",
-        "+dictionaries.big_two=big2.csv",
         "join=stripped",
         "+polarity.silly=-1",
     )
@@ -219,7 +218,6 @@ def test_other_lists_are_chosen_and_added():
         "age": ["young", "old"]
     }
     assert config.lexicons["Bing"] == "bing.csv"
-    assert config.dictionaries == {"big_two": "big2.csv"}
     assert config.join.value == "stripped"
     assert config.polarity["silly"] == -1
 

@@ -19,6 +19,7 @@ from hypothesis import example
 from hypothesis import strategies as st
 
 from artifacts import OUTCOME
+from inherited_values.word_categories import read_dictionary
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.explaining.comparison import (
     Comparison,
@@ -41,7 +42,7 @@ from pessimal.tables.score_table import (
     storable,
     write_score_table,
 )
-from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicon
+from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.tracking.registry import MANIFEST, Registry, read_manifest
 
 READERS = {

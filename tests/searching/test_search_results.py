@@ -72,29 +72,6 @@ def tables(
     return made | {"curve": pd.DataFrame(curve, columns=["method", "evaluations", "reward"])}
 
 
-def exhaustive() -> dict[str, pd.DataFrame]:
-    """Of a search through all pairs: the tables that come besides."""
-    rows = {
-        f"{end}_pairs": {
-            "rank": [1, 2],
-            "text": ["best", "next"],
-            "reward": [5.0, 4.9],
-            "end": end,
-            "model": "tiny",
-        }
-        for end in ("top", "bottom")
-    }
-    rows["histogram"] = {"low": [-5.0, 0.0], "high": [0.0, 5.1], "n": [980_000, 100]}
-    rows["standing"] = {
-        "result": ["pruned", "beam", "restart 0"],
-        "reward": [5.0, 5.0, 4.0],
-        "rank": [1, 1, 3],
-        "rank_most": [1, 2, 3],
-        "of": 980_100,
-    }
-    return tables() | {name: pd.DataFrame(columns) for name, columns in rows.items()}
-
-
 def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
     """Results by name."""
     found = SimpleNamespace(
@@ -113,9 +90,6 @@ def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
         sign=goal.sign,
     )
     return {result.name: result for result in search_results(given, found)}
-
-
-EXHAUSTIVE = {"length": 2, "exact": True}
 
 
 def test_the_response_comes_first_every_table_is_kept_and_the_summary_holds_what_searches_are_compared_by():
@@ -178,7 +152,7 @@ def test_the_strongest_baseline_is_the_one_spoken_of_in_either_direction(ahead, 
     "options",
     [
         {"given": tables(ends={})},
-        {"given": exhaustive(), **EXHAUSTIVE},
+        {"given": tables(), "length": 2, "exact": True},
         {"given": tables(), "begun_from": "x:v0"},
     ],
 )
@@ -200,11 +174,6 @@ def test_a_baseline_of_a_smaller_budget_is_not_compared_at_all():
     assert report(given)["curve"].notes
 
 
-def test_of_all_pairs_those_that_reach_the_best_for_sure_are_counted():
-    found = report(exhaustive(), **EXHAUSTIVE)["standing"].estimate
-    assert (found.value, found.n) == (1, 3)
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 def test_growth_is_of_the_best_of_each_length_and_needs_two(sign):
     goal = Goal.optimal if sign > 0 else Goal.pessimal
@@ -213,12 +182,12 @@ def test_growth_is_of_the_best_of_each_length_and_needs_two(sign):
     assert report(tables() | {"growth": tables()["growth"].tail(1)})["growth"].plot is None
 
 
-@pytest.mark.parametrize("given", ["whole", "bare", "exhaustive"])
+@pytest.mark.parametrize("given", ["whole", "bare"])
 def test_every_declared_figure_can_be_drawn_and_every_table_stored(given, tmp_path):
-    held = exhaustive() if given == "exhaustive" else tables()
+    held = tables()
     if given == "bare":
         held = {name: held[name] for name in ("sequences", "provenance")}
-    results = report(held, **(EXHAUSTIVE if given == "exhaustive" else {}))
+    results = report(held)
     assert set(save_figures(results.values(), tmp_path)) == {
         name for name, r in results.items() if r.plot
     }

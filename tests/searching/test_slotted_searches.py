@@ -21,7 +21,7 @@ from pessimal.searching.edits import EditObjective, Edits
 from pessimal.searching.elsewhere import contexts_result, rarity
 from pessimal.searching.provenance import identify
 from pessimal.searching.run import run, search
-from pessimal.searching.spec import Goal, Method, SearchSpec, Slot
+from pessimal.searching.spec import Goal, SearchSpec, Slot
 from tiny_language_models import checkpoint, network
 from tolerance import close
 
@@ -317,12 +317,9 @@ def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(mo
         ({"answer": "lo{slot}ve", "slot": Slot.after}, "give search.slot"),
         ({"slot": Slot.edit}, "type search.answer"),
         ({"fluency": -1.0}, "fluency"),
-        ({"length": 2, "method": "exhaustive", "fluency": 1.0}, "whole answers"),
     ],
 )
 def test_options_that_do_not_go_together(options, says):
-    if "method" in options:
-        options = options | {"method": Method.exhaustive}
     with pytest.raises(ConfigError, match=says):
         SearchSpec(**options)
 

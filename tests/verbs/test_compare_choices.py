@@ -192,7 +192,7 @@ def test_chosen_pairs_are_compared_whatever_their_names(command, tmp_path):
     assert within.groupby("model").size().to_dict() == {"m": 3, "n": 3}
 
 
-@pytest.mark.parametrize("option", ["+lexicons.mine", "+dictionaries.mine", "frequencies"])
+@pytest.mark.parametrize("option", ["+lexicons.mine", "frequencies"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfew\x00"])
 def test_a_file_that_is_no_table_of_text_is_refused_at_once(command, tmp_path, option, content):
     file = tmp_path / "mine.csv"

@@ -43,8 +43,8 @@ def test_every_table_that_the_code_names_is_described():
     assert {name: file for name, file in found.items() if name not in known | prefixed} == {}
 
 
-def test_columns_of_small_comparisons_are_described(tmp_path):
-    tables = described_tables.results(tmp_path, described_tables.SMALL)
+def test_columns_of_small_comparisons_are_described():
+    tables = described_tables.results(described_tables.SMALL)
     assert len(tables) > 25
     assert [
         u for name, table in tables.items() for u in undescribed("comparison", name, table)
@@ -52,10 +52,8 @@ def test_columns_of_small_comparisons_are_described(tmp_path):
 
 
 @pytest.mark.slow
-def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_one_is_there(
-    tmp_path,
-):
-    tables = described_tables.results(tmp_path)
+def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_one_is_there():
+    tables = described_tables.results()
     assert [
         u for name, table in tables.items() for u in undescribed("comparison", name, table)
     ] == []

@@ -19,7 +19,7 @@ from pessimal.searching.objective import RewardObjective
 from pessimal.searching.run import search as search_in_memory
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb
-from tolerance import close, slack
+from tolerance import close
 
 PROMPTS = {
     "greatest": "What, in one word, is the greatest thing ever?",
@@ -213,27 +213,6 @@ def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, 
     assert best["one_opt"]
 
 
-def test_every_pair_by_exhaustion(search, full, words):
-    file, ids = words
-    folder = search(
-        "search.length=2",
-        "search.method=exhaustive",
-        f"search.allowed_path={file}",
-        "search.keep=10",
-        "search.evaluations=200",
-    )
-    every = list(itertools.product(ids, repeat=2))
-    rewards = full(every)
-    assert response_of(folder) == every[rewards.argmax()]
-    assert close(table(folder, "top_pairs")["reward"].to_numpy(), np.sort(rewards)[::-1][:10])
-    standing = table(folder, "standing")
-    assert (standing["of"] == len(every)).all()
-    for row in standing.itertuples():
-        assert row.rank <= 1 + (rewards > row.reward + slack(rewards)).sum() <= row.rank_most + 1
-    assert table(folder, "histogram")["n"].sum() == len(every)
-    assert table(folder, "ladder").set_index("rung")["verdict"][2] == "holds"
-
-
 @pytest.mark.slow
 def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search):
     good = search("search.length=4", "search.evaluations=20000")
@@ -348,8 +327,7 @@ def test_growth_takes_other_lengths_from_the_registry(search):
     [
         (("search.length=17",), "search.length=17"),
         (("search.length=0",), "search.length=0"),
-        (("search.method=exhaustive",), "search.length=2"),
-        (("search.method=exhaustive", "search.length=2", "prompt=[greatest,best]"), "-m prompt="),
+        (("search.method=exhaustive",), "exhaustive_pairs.py"),
         (("prompt=finest",), "no prompt 'finest'"),
         (("search.momentum=1",), "search.momentum"),
         (("search.baselines=some",), "search.baselines"),
@@ -359,15 +337,6 @@ def test_growth_takes_other_lengths_from_the_registry(search):
         (("mode=paper",), "mode=ids or mode=text"),
         (("trainer.devices=2",), "one device"),
         (("model.kind=callable", "+model.callable._target_=builtins.len"), "gradients"),
-        (
-            (
-                "model.kind=implicit",
-                "model.implicit.reference=a/b",
-                "search.method=exhaustive",
-                "search.length=2",
-            ),
-            "search.method=gcg",
-        ),
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrides, message):

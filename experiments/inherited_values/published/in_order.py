@@ -11,6 +11,7 @@ this repository.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+
+EXPERIMENTS = str(Path(__file__).resolve().parents[2])
+"""Where Python finds the analyses of this experiment."""
+sys.path.append(EXPERIMENTS)
 
 LAYOUT = {
     "nouns": "data/corpora/dict_big2_nouns.csv",
@@ -128,7 +133,7 @@ def big_two_numbers(tables: Tables) -> Beside:
 
 def foundations(out: Path, dictionary: Path) -> Path:
     """Virtue and vice of a foundation as one category, as Figure 1b has them."""
-    from pessimal.tables.word_lists import read_dictionary
+    from inherited_values.word_categories import read_dictionary
 
     table = read_dictionary(dictionary)
     table["category"] = table["category"].str.replace(
@@ -137,6 +142,16 @@ def foundations(out: Path, dictionary: Path) -> Path:
     file = out / "foundations.csv"
     table[["category", "word"]].drop_duplicates().to_csv(file, index=False)
     return file
+
+
+def rank(name: str, dictionary: Path, *, follow: bool = False) -> str:
+    """The option that adds the analysis of a dictionary's categories, or that of these over the
+    steps of a training."""
+    function = (
+        "checkpoint_categories.follow_categories" if follow else "dictionaries.rank_categories"
+    )
+    target = f"_target_: inherited_values.{function}"
+    return f"analyses=[{{{target}, dictionaries: {{{name}: '{dictionary}'}}}}]"
 
 
 def steps(out: Path) -> list[Step]:
@@ -162,7 +177,7 @@ def steps(out: Path) -> list[Step]:
             f"name={name}",
             chosen,
             "paper=true",
-            f"+dictionaries.big_two={at['nouns']}",
+            rank("big_two", at["nouns"]),
         ]
 
     medians = ("dictionary_contrasts", "dictionary_means", "dictionary_mixed_model")
@@ -177,7 +192,7 @@ def steps(out: Path) -> list[Step]:
                 "compare",
                 "name=figure_1a",
                 "sets=[big2]",
-                f"+dictionaries.big_two={at['nouns']}",
+                rank("big_two", at["nouns"]),
             ],
             medians,
             big_two_numbers,
@@ -191,7 +206,7 @@ def steps(out: Path) -> list[Step]:
                 "compare",
                 "name=figure_1b",
                 "sets=[mfd]",
-                f"+dictionaries.mfd={foundations(out, at['foundations'])}",
+                rank("mfd", foundations(out, at["foundations"])),
             ],
             medians,
         ),
@@ -256,7 +271,7 @@ def steps(out: Path) -> list[Step]:
                 "name=figure_4",
                 "sets=[vocabulary]",
                 f"models=[{','.join(checkpoints(at['training']))}]",
-                f"+dictionaries.big_two={at['expanded']}",
+                rank("big_two", at["expanded"], follow=True),
             ],
             ("checkpoint_categories",),
         ),
@@ -277,9 +292,9 @@ def steps(out: Path) -> list[Step]:
                 "name=figure_5",
                 "sets=[vocabulary]",
                 f"models=[{','.join(checkpoints(at['training']))}]",
-                f"+dictionaries.big_two={at['nouns']}",
+                rank("big_two", at["nouns"], follow=True),
             ],
-            ("checkpoint_changes",),
+            ("checkpoint_category_words",),
         ),
     ]
 
@@ -301,8 +316,13 @@ def pessimal(out: Path, *arguments: str) -> Path:
     """Run a command, which is printed; the path that it ends with."""
     line = [*arguments, f"paths.root={out / 'runs'}", "tracking=off"]
     print("pessimal", *line, flush=True)
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), EXPERIMENTS]))
     done = subprocess.run(
-        [sys.executable, "-m", "pessimal", *line], stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "pessimal", *line],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
     )
     if done.returncode:
         sys.exit(f"this command ended with {done.returncode}")

@@ -27,12 +27,12 @@ GROUP = "pessimal.analyses"
 """Entry points under which other packages offer theirs."""
 
 
-def all_analyses(paths: Sequence[str] = ()) -> tuple[Analysis, ...]:
-    """The package's analyses, those of installed packages, and those that are named, in the order
-    of the page.
+def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ...]:
+    """The package's analyses, those of installed packages, and additions to them, in the order of
+    the page.
 
     Args:
-        paths: `module:function` each, of functions under `@analysis(...)`.
+        additions: an analysis, or `module:function` of a function under `@analysis(...)`.
 
     Raises:
         ConfigError: one cannot be imported or is no analysis, or two have one name.
@@ -48,7 +48,12 @@ def all_analyses(paths: Sequence[str] = ()) -> tuple[Analysis, ...]:
     for path, value in offered.items():
         if not isinstance(value, Analysis):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
-    typed = [extensions.named(path, option="analyses", kind=Analysis) for path in paths]
+    typed = [
+        one
+        if isinstance(one, Analysis)
+        else extensions.named(one, option="analyses", kind=Analysis)
+        for one in additions
+    ]
     by_name: dict[str, Analysis] = {}
     for one in (*builtin, *offered.values(), *typed):
         if (other := by_name.setdefault(one.name, one)) is not one and other.path != one.path:

@@ -37,7 +37,6 @@ MADE_BY = {
     "lexicons": "a lexicon: +lexicons.NAME=FILE",
     "frequencies": "word frequencies: frequencies=wordfreq",
     "identity": "identity terms: identity=[gender,religion]",
-    "dictionaries": "a dictionary: +dictionaries.NAME=FILE",
     "judges": "a judge: pessimal scan model=judge-correct model.path=ID prompts=grading",
     "contexts": "scans of tokens in real answers: pessimal scan model=NAME slot=after",
     "policy": "a policy: policy=NAME, of which log-probabilities were scanned",
@@ -81,8 +80,6 @@ class Options:
     frequencies: Frequencies | None = None
     identity: Mapping[str, IdentityTerms] = field(default_factory=dict)
     """Identity terms by axis."""
-    dictionaries: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """Category and word, by name of the dictionary."""
     meanings: Meanings | None = minilm.meanings
     """Of words: those alike in meaning are not independent. None takes them for independent."""
     quantised: Mapping[str, str] = field(default_factory=dict)
@@ -247,7 +244,6 @@ class Needs:
     lexicons: bool = False
     frequencies: bool = False
     identity: bool = False
-    dictionaries: bool = False
     checkpoints: bool = False
     judges: bool = False
     contexts: bool = False
@@ -274,7 +270,6 @@ class Needs:
             "lexicons": options.lexicons,
             "frequencies": options.frequencies is not None,
             "identity": options.identity,
-            "dictionaries": options.dictionaries,
             "judges": any("says_yes_above" in table.measured for table in answers),
             "checkpoints": any(table.provenance.step is not None for table in answers),
             "contexts": tables.contexts,

@@ -8,16 +8,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
-from pessimal.analyses.dictionaries import median_ranks, word_scores
+from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
-from pessimal.tables.result import Estimate, Result, merged, weight_of
+from pessimal.tables.result import Result, merged, weight_of
 from pessimal.tables.table_set import TableSet, runs_of
 from pessimal.tables.words import by_word
-
-ANY_WORD = "all shared words"
-"""In place of a dictionary: the words that all checkpoints share."""
 
 
 def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
@@ -50,8 +46,7 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
 
 @analysis("checkpoints", Needs(prompts=0, checkpoints=True), place=180)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Ranks over training steps: of a dictionary's categories, of named words, and the words that
-    moved furthest.
+    """Ranks over training steps: of named words, and of the words that moved furthest.
 
     Ranked are the words that every checkpoint of every run has, so that ranks of different runs run
     to the same end.
@@ -87,28 +82,13 @@ def _of_prompt(
     members = [table for table in tables.by_prompt[prompt] if table.model in names]
     matrix = tables.shared(members)
     results, changes = [], []
-
-    def changes_of(ranks: pd.DataFrame, dictionary: str, categories: pd.Series) -> None:
-        for run, steps in runs.items():
-            moved = rank_changes(ranks[list(steps.values())].set_axis(list(steps), axis=1))
-            moved = moved.rename_axis("word").reset_index()
-            if dictionary == ANY_WORD:
-                place = moved.index
-                moved = moved[(place < options.top) | (place >= len(moved) - options.top)]
-            about = {"dictionary": dictionary, "run": run, "words": len(ranks), **where}
-            changes.append(moved.assign(category=moved["word"].map(categories), **about))
-
-    for name, dictionary in options.dictionaries.items():
-        rewards = {model: matrix[model] for model in names}
-        with noted(notes, f"{name} on {prompt}"):
-            medians = median_ranks({prompt: rewards}, dictionary, confidence=options.confidence)
-            pairs = pd.DataFrame(map(names.get, medians["model"]), columns=["run", "step"])
-            medians = pd.concat([pairs, medians.drop(columns=["model", "prompt"])], axis=1)
-            results.append(_categories_result(medians.assign(dictionary=name, **where), name))
-            words, categories = word_scores(rewards, dictionary)
-            changes_of(words.rank(ascending=False), name, categories)
     ranks = by_word(matrix[list(names)]).rank(ascending=False)
-    changes_of(ranks, ANY_WORD, pd.Series("", index=ranks.index))
+    for run, steps in runs.items():
+        moved = rank_changes(ranks[list(steps.values())].set_axis(list(steps), axis=1))
+        moved = moved.rename_axis("word").reset_index()
+        place = moved.index
+        ends = moved[(place < options.top) | (place >= len(moved) - options.top)]
+        changes.append(ends.assign(run=run, words=len(ranks), **where))
     named = []
     for word in options.words:
         if (spelled := word.strip().lower()) in ranks.index:
@@ -120,42 +100,6 @@ def _of_prompt(
         results.append(_words_result(pd.concat(named).assign(words=len(ranks), **where)))
     results.append(_changes_result(pd.concat(changes, ignore_index=True), options.top))
     return results
-
-
-def _categories_result(medians: pd.DataFrame, name: str) -> Result:
-    """The category whose median rank moves furthest in a run."""
-    ends = medians.groupby(["run", "category"], sort=False).agg(
-        first=("median_rank", "first"), last=("median_rank", "last"), step=("step", "last")
-    )
-    moved = ends["first"] - ends["last"]
-    run, category = moved.abs().idxmax()
-    row, words = ends.loc[(run, category)], int(medians["words"].iloc[0])
-    columns = [
-        "dictionary", "run", "step", "category", "n", "words", "median_rank", "low", "high",
-        "tied",
-    ]  # fmt: skip
-    return Result(
-        "checkpoint_categories",
-        medians[[*columns, "prompt", "candidates"]],
-        headline=f"{name}: by step {int(row['step'])}, {run} has moved {category} words from "
-        f"median rank {row['first']:.0f} to {row['last']:.0f} of {words}.",
-        plot=Lines(
-            x="step",
-            y="median_rank",
-            low="low",
-            high="high",
-            group="run",
-            panel="category",
-            marks=True,
-            falling=True,
-            tabs=("dictionary", "candidates", "prompt"),
-            xlabel="training step",
-            ylabel="median rank (1 = highest)",
-        ),
-        method="checkpoints",
-        weight=weight_of(2 * float(moved[run, category]) / words, share=1 / 2),
-        estimate=Estimate("rise in median rank", float(moved[run, category]), words, "words"),
-    )
 
 
 def _words_result(table: pd.DataFrame) -> Result:
@@ -180,14 +124,13 @@ def _words_result(table: pd.DataFrame) -> Result:
 
 def _changes_result(table: pd.DataFrame, top: int) -> Result:
     """The words that moved furthest, at most `top` at either end of each run."""
-    keys = ["dictionary", "run", "prompt"]
+    keys = ["run", "prompt"]
     place = table.groupby(keys, sort=False).cumcount()
     many = table.groupby(keys, sort=False)["word"].transform("size")
     shown = table[(place < min(top, 10)) | (many - place <= min(top, 10))]
     furthest = table.loc[(table["change"].abs() / table["words"]).idxmax()]
     columns = [
-        "dictionary", "run", "word", "category", "first_step", "last_step", "first_rank",
-        "last_rank", "change", "words",
+        "run", "word", "first_step", "last_step", "first_rank", "last_rank", "change", "words",
     ]  # fmt: skip
     return Result(
         "checkpoint_changes",
@@ -201,7 +144,6 @@ def _changes_result(table: pd.DataFrame, top: int) -> Result:
             estimate="change",
             low=None,
             high=None,
-            group="category",
             tabs=tuple(keys),
             xlabel="rise in rank from the first step to the last",
         ),

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pessimal.analyses import all_analyses
 from pessimal.analyses import compare as every_analysis
 from pessimal.config.compose import configuration
-from pessimal.config.reading import read_options, reading_of
+from pessimal.config.reading import read_analyses, read_options, reading_of
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.tables import ScoreTable
@@ -29,18 +28,18 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
     tables = [tables] if isinstance(tables, ScoreTable) else list(tables)
     if not tables or not all(isinstance(table, ScoreTable) for table in tables):
         raise InputError("compare takes score tables: pessimal.scan(model), or pessimal.read(FILE)")
-    sets, read, own = join_tables(tables, options)
-    results, skipped = every_analysis(sets, read, analyses=all_analyses(own))
+    sets, read, analyses = join_tables(tables, options)
+    results, skipped = every_analysis(sets, read, analyses=analyses)
     return Results(results, skipped)
 
 
 def join_tables(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
-    """Tables side by side, the options of analyses, and which are the user's own, of options of
-    `pessimal compare`."""
+    """Tables side by side, the options of analyses, and the analyses, of options of `pessimal
+    compare`."""
     config = configuration("compare", options)
     assert isinstance(config, CompareConfig)
     if isinstance(config.pairs, str):
         raise ConfigError(
             f"pairs={config.pairs!r} are pairs of answers: pessimal.accuracy(models, FILE)"
         )
-    return table_sets(tables, reading_of(config)), read_options(config), config.analyses
+    return table_sets(tables, reading_of(config)), read_options(config), read_analyses(config)

@@ -1,6 +1,7 @@
 """Hydra composes a configuration of files and overrides; the schema checks it. Calls no verb."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 
 import hydra
@@ -11,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.catalogue import CONF
-from pessimal.config.messages import composition_message
+from pessimal.config.messages import composition_message, unknown_option_message
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.errors import ConfigError
 
@@ -26,9 +27,17 @@ def register() -> None:
 
 
 def build(config: DictConfig) -> TaskConfig:
-    """The typed configuration of one job, checked."""
+    """The typed configuration of one job, checked.
+
+    Raises:
+        ConfigError: a value breaks a rule, or `+KEY=VALUE` adds an option that the verb has not.
+    """
     task = OmegaConf.to_object(config)
     assert isinstance(task, TaskConfig)
+    known = {field.name for field in fields(task)}
+    if unknown := [key for key in map(str, config) if key not in known]:
+        key = unknown[0]
+        raise ConfigError(unknown_option_message(key, type(task).__name__, name=key))
     return task
 
 

@@ -32,6 +32,18 @@ OF_GROUPS = {
     "takes the name of an option or nothing: ~lexicons",
 }
 """What Hydra says of a group as a plain ValueError, and what to type."""
+EVERY_PAIR = (
+    "scoring every pair of tokens is an experiment of the repository now. Type there: python "
+    "experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER"
+)
+MOVED = {
+    "dictionaries": "ranks of a dictionary's words are an experiment of the repository now. Type "
+    "there: PYTHONPATH=experiments pessimal compare 'analyses=[{_target_: "
+    "inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
+    "search.method": EVERY_PAIR,
+    "search.keep": EVERY_PAIR,
+}
+"""Options that went, and what to type instead."""
 
 
 def composition_message(error: Exception) -> str | None:
@@ -82,12 +94,18 @@ def _unknown_option(message: str) -> str | None:
     if unknown is None:
         return None
     key, schema = unknown.groups()
-    known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
     full = re.search(r"full_key: (\S+)", message)
-    return (
-        f"there is no option {full[1] if full else key!r}.{did_you_mean(key, known)} Options "
-        f"here: {', '.join(known)}"
-    )
+    return unknown_option_message(key, schema, full[1] if full else key)
+
+
+def unknown_option_message(key: str, schema: str, name: str) -> str:
+    """The options that a class of options has in place of an unknown one, or what to type for one
+    that went; `name` is what was typed."""
+    if name in MOVED:
+        return f"there is no option {name!r}: {MOVED[name]}"
+    known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
+    guess = did_you_mean(key, known)
+    return f"there is no option {name!r}.{guess} Options here: {', '.join(known)}"
 
 
 def _unknown_key(cause: BaseException | None) -> str | None:

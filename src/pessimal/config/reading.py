@@ -1,13 +1,18 @@
 """From a checked configuration to the objects that the functions take: word lists read, tables to
-be joined as asked."""
+be joined as asked, analyses of the user's own made."""
 
+from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 
-from pessimal.analyses import Options
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+
+from pessimal.analyses import Options, all_analyses
+from pessimal.analyses.analysis import Analysis
 from pessimal.config.schema import CompareConfig, Join
+from pessimal.errors import ConfigError, UserError
 from pessimal.tables.table_set import Reading
-from pessimal.tables.word_lists import read_dictionary, read_frequencies, read_lexicons
+from pessimal.tables.word_lists import read_frequencies, read_lexicons
 
 
 def reading_of(config: CompareConfig) -> Reading:
@@ -30,8 +35,35 @@ def read_options(config: CompareConfig) -> Options:
         | {
             "lexicons": read_lexicons(config.lexicons),
             "frequencies": read_frequencies(config.frequencies),
-            "dictionaries": {
-                n: read_dictionary(Path(p).expanduser()) for n, p in config.dictionaries.items()
-            },
         }
     )
+
+
+def read_analyses(config: CompareConfig) -> tuple[Analysis, ...]:
+    """All analyses, those that `config.analyses` adds among them.
+
+    Raises:
+        ConfigError: one cannot be imported or made, or is no analysis.
+    """
+    entries = config.analyses
+    return all_analyses([_make_analysis(e) if isinstance(e, Mapping) else e for e in entries])
+
+
+def _make_analysis(entry: Mapping) -> Analysis:
+    """The analysis that the function `_target_` of an entry returns, given the entry's options."""
+    try:
+        value = instantiate(dict(entry), _convert_="all")
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, UserError):
+            raise cause from error
+        raise ConfigError(
+            f"analyses=[{{_target_: {entry.get('_target_')}}}]: {cause or error}. Give a function "
+            "that Python finds, with options that it takes"
+        ) from error
+    if not isinstance(value, Analysis):
+        raise ConfigError(
+            f"analyses=[{{_target_: {entry.get('_target_')}}}] gave {type(value).__name__}, but an "
+            "Analysis is needed: a function under @analysis(...), returned by the one that is named"
+        )
+    return value

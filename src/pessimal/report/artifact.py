@@ -154,11 +154,16 @@ class Method(NamedTuple):
 
 @cache
 def method(key: str) -> Method:
-    """The text `methods/KEY.md`; its key as a title where there is none."""
+    """The text `methods/KEY.md`, or the key itself where it is a text of several lines; the key as
+    a title where there is no text."""
     file = files("pessimal") / "methods" / f"{key}.md"
-    if not KEY.fullmatch(key) or not file.is_file():
+    if KEY.fullmatch(key) and file.is_file():
+        text = file.read_text(encoding="utf-8")
+    elif "\n" in key:
+        text = key
+    else:
         return Method(key.replace("_", " ").capitalize(), Markup())
-    first, _, rest = file.read_text(encoding="utf-8").partition("\n")
+    first, _, rest = text.partition("\n")
     last = rest.strip().rpartition("\n")[2]
     to_do = last.removeprefix(TO_DO) if last.startswith(TO_DO) else ""
     return Method(first.lstrip("# ").strip(), Markup(MARKDOWN.render(rest)), to_do)

@@ -147,7 +147,7 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         methods.setdefault(key, []).append(result)
     sources = {r.name: artifact.table(r.name) for r in methods.pop(PROVENANCE, ())}
     questions = {
-        key: _question(artifact, key, results, _unique(anchor + key, taken), ids)
+        key: _question(artifact, key, results, _unique(anchor + key.partition("\n")[0], taken), ids)
         for key, results in methods.items()
     }
     audit = _audit(artifact, questions, ids)

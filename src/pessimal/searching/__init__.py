@@ -12,7 +12,6 @@ The room, from the inside out:
     exact         all responses, pairs, exhaustive sweeps, the certificate
     climb         the search's own loop, which takes the way that pays; the certificate's passes
     procedure     the plan of a budget, the stages, the baselines
-    exhaustive    every pair of a vocabulary, as a job that processes share
     context       what all this needs of a model; and the searches of a study's trial
     checks        what holds of a result, what fails, what was not tried
     results       the tables and Results of one search

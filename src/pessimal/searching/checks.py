@@ -44,14 +44,13 @@ def all_responses(
     responses: int,
     *,
     scored: bool,
-    pairs: bool,
     needs: int,
     pruned: int | None = None,
     forwards: int | None = None,
 ) -> tuple[str, str]:
-    """Were all responses of this length scored? `pairs`: whether an exhaustive search would score
-    them; `needs`: a budget that pays for all and for the certificate; `pruned`: pairs that a pruned
-    look went through; `forwards`: those of best-first search that rule all others out."""
+    """Were all responses of this length scored? `needs`: a budget that pays for all and for the
+    certificate; `pruned`: pairs that a pruned look went through; `forwards`: those of best-first
+    search that rule all others out."""
     if scored and forwards is not None:
         return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
     if scored:
@@ -61,8 +60,6 @@ def all_responses(
         measured = f"pruned: {pruned:,} of {responses:,} pairs"
     if responses <= _OFFERED:
         measured += f"; search.evaluations={needs} scores all"
-    elif pairs:
-        measured += "; search.method=exhaustive scores all"
     return NOT_TRIED, measured
 
 

@@ -14,8 +14,8 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.spec import Filter
 from pessimal.tables.score_table import ModelProvenance
 
-USUAL = ("ids", "auto", "float32")
-"""Mode, method and precision that a name leaves out."""
+USUAL = ("ids", "float32")
+"""Mode and precision that a name leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,6 @@ class SearchProvenance(ModelProvenance):
     goal: str
     length: int
     mode: str
-    method: str
     allowed: int
     """How many tokens a response may be made of; `allowed_digest` says which."""
     allowed_digest: str
@@ -54,7 +53,7 @@ class SearchProvenance(ModelProvenance):
     def name(self) -> str:
         """Name of the artifact: what distinguishes results in a list; the key covers everything."""
         parts = [self.model, self.named, f"{self.goal}-{self.length}", self.objective]
-        more = (str(part) for part in (self.mode, self.method, self.dtype, self.tokens))
+        more = (str(part) for part in (self.mode, self.dtype, self.tokens))
         parts = [part for part in parts if part]
         return "--".join([*parts, *(part for part in more if part and part not in USUAL)])
 
@@ -65,14 +64,13 @@ def identify(context: SearchContext) -> SearchProvenance:
     tokens = "+".join(one.value for one in spec.allowed) or "every-token"
     if spec.allowed_path is not None:
         tokens += f"+{Path(spec.allowed_path).stem}-{digest(context.mask)[:6]}"
-    named = ("length", "goal", "method", "allowed", "allowed_path")
+    named = ("length", "goal", "allowed", "allowed_path")
     return SearchProvenance(
         model=context.model.name,
         prompts=context.prompts,
         goal=spec.goal.value,
         length=spec.length,
         mode=context.mode.value,
-        method=spec.method.value,
         allowed=int(context.mask.sum()),
         allowed_digest=digest(context.mask),
         tokens="" if tokens == Filter.no_special.value else tokens,

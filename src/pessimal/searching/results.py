@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pessimal.plots import Forest, Lines, TokenTable
+from pessimal.plots import Forest, Lines
 from pessimal.searching import checks
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.climb import SWEEPS
@@ -39,7 +39,6 @@ from pessimal.texts import literal, signed, significant
 
 if TYPE_CHECKING:
     from pessimal.searching.context import SearchContext
-    from pessimal.searching.exhaustive import ExhaustivePairs
 
 _result = partial(Result, method="search")
 Tables = Mapping[str, pd.DataFrame]
@@ -88,8 +87,7 @@ class SearchResult:
         # Two rewards within twice the noise are tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
         self.quality = _quality(self)  # takes a gradient, so before what counts them
-        every = self.finals[0].point.evaluations if self.found_by == "every pair" else 0
-        self.evaluations = self.stages.evaluations + every
+        self.evaluations = self.stages.evaluations
         """Of the whole search, certificate included; not of its baselines."""
         self.begun_from = ", ".join(self.problem.warm_starts.values())
         """What the registry held and it began from."""
@@ -126,13 +124,11 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
     baselines = [stage for stage in stages.done if stage.phase == BASELINE]
     pairs, sweeps = stages.named("pairs"), stages.named(SWEEPS)
-    plain = result.context.named_slot is None and result.context.fluent is None
     verdicts = (
         checks.one_token(*result.hits, restarts=result.context.spec.restarts),
         checks.all_responses(
             problem.responses,
             scored=exact,
-            pairs=problem.length == 2 and plain,
             needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
             pruned=pairs.details["tried"] if pairs else None,
             forwards=stages.proof.details["forwards"] if stages.proof else None,
@@ -323,54 +319,6 @@ TABLES = {
     ),
     "front": _front,
 }
-
-
-def pair_tables(result: SearchResult, pairs: "ExhaustivePairs") -> dict[str, pd.DataFrame]:
-    """Both ends of all pairs, every token's own, all rewards, and where the best of each other
-    stage stands among them."""
-    context, sign = result.context, result.sign
-    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
-
-    def named(ends: pd.DataFrame, end: str) -> pd.DataFrame:
-        responses = responses_of(ends)
-        table = ends.rename(columns={"first": "first_id", "second": "second_id"})
-        table["first"], table["second"] = ends["first"].map(texts), ends["second"].map(texts)
-        table["text"] = context.round_trip.text_of(responses)
-        table["survives"] = context.round_trip(responses).tolist()
-        columns = ["rank", "first_id", "second_id", "first", "second", "text", "reward", "survives"]
-        return table[columns].assign(end=end, model=context.model.name)
-
-    def ranks(reward: float, response: tuple[int, ...]) -> tuple[int, int]:
-        """The first and the last rank that a response may have, whose reward another batch gave: it
-        may err by the noise."""
-        if response in rank_of.index:
-            return (int(rank_of.loc[response]),) * 2
-        least, most = pairs.above(reward + result.noise)[0], pairs.above(reward - result.noise)[1]
-        if sign < 0:
-            least, most = pairs.pairs - most, pairs.pairs - least
-        return 1 + least, 1 + most
-
-    rank_of = (pairs.top if sign > 0 else pairs.bottom).set_index(["first", "second"])["rank"]
-    rows = []
-    for stage in result.stages.done:
-        if ends := [end for end in (stage.curve[-1:] or stage.finals) if len(end.response) == 2]:
-            end, name = ends[0], "pruned pairs" if stage.name == "pairs" else stage.name
-            [pair] = context.round_trip.text_of(torch.tensor([end.response]))
-            reward = sign * end.value
-            rows.append((name, pair, reward, *ranks(reward, end.response), pairs.pairs))
-    columns = ["result", "pair", "reward", "rank", "rank_most", "of"]
-    return {
-        "top_pairs": named(pairs.top, "top"),
-        "bottom_pairs": named(pairs.bottom, "bottom"),
-        "per_first": pairs.per_first,
-        "per_second": pairs.per_second,
-        "histogram": pairs.histogram,
-        "standing": pd.DataFrame(rows, columns=columns),
-    }
-
-
-def responses_of(ends: pd.DataFrame) -> Tensor:
-    return torch.from_numpy(ends[["first", "second"]].to_numpy().astype(np.int64))
 
 
 # --- Results.
@@ -608,43 +556,6 @@ def _gradient(table: pd.DataFrame, *_) -> Result:
     return _result("gradient_quality", table, plot=plot if checked else None)
 
 
-def _standing(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> Result:
-    """Where what cheaper searches found stands among all pairs."""
-    reached = int((table["rank_most"] == 1).sum())
-    return _result(
-        "standing",
-        table,
-        headline=f"{reached} of {len(table)} cheaper searches reach the {_best(result)} of all "
-        f"{table['of'].max():,} pairs.",
-        plot=Forest(
-            row="result",
-            estimate="reward",
-            low=None,
-            high=None,
-            reference=None,
-            xlabel="reward of the best pair found",
-        ),
-        weight=weight_of(0.6),
-        estimate=Estimate("searches that reach it", reached, len(table), "searches"),
-    )
-
-
-def _histogram(table: pd.DataFrame, *_) -> Result:
-    """The rewards of all pairs."""
-    bins = table[np.isfinite(table[["low", "high"]]).all(axis=1) & (table["n"] > 0)]
-    bins = bins.assign(middle=(bins["low"] + bins["high"]) / 2)
-    plot = Lines(
-        data=bins,
-        x="middle",
-        y="n",
-        steps=True,
-        log_y=True,
-        xlabel="reward",
-        ylabel="pairs in a bin",
-    )
-    return _result("histogram", table, plot=plot)
-
-
 def _front_result(table: pd.DataFrame, _tables: Tables, result: SearchResult) -> Result:
     """Reward against log-probability, where each can only be had for the other."""
     reach = f"{significant(table['reward'].iloc[-1], digits=3)} to "
@@ -674,8 +585,6 @@ MAKERS: dict[str, Callable[..., Result]] = {
     "curve": _curve,
     "growth": _growth,
     "gradient_quality": _gradient,
-    "standing": _standing,
-    "histogram": _histogram,
     "contexts": lambda table, _, result: contexts_result(
         table, sign=result.sign, survives=bool(result.tables["sequences"]["survives"][0])
     ),
@@ -683,6 +592,4 @@ MAKERS: dict[str, Callable[..., Result]] = {
         table, result.context.policy.name if result.context.policy else ""
     ),
     "front": _front_result,
-    "top_pairs": lambda table, *_: _result("top_pairs", table, plot=TokenTable(shown=20)),
-    "bottom_pairs": lambda table, *_: _result("bottom_pairs", table, plot=TokenTable(shown=20)),
 }  # in the order of the page

@@ -5,26 +5,24 @@ float32, certifies the best of all, and makes the tables. Knows no configuration
 `verbs.search` brings these.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from pessimal.conversation import Asked
 from pessimal.conversation import Context as ConversationContext
-from pessimal.errors import ConfigError, WorkError
+from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.identify import check_slot
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
-from pessimal.searching.exhaustive import ExhaustivePairs, exhaustive_pairs
 from pessimal.searching.objective import (
     GRADIENT_COST,
     EvaluationCounter,
@@ -46,7 +44,7 @@ from pessimal.searching.procedure import (
     proven_by_sums,
 )
 from pessimal.searching.procedure import search as search_by_stages
-from pessimal.searching.results import SearchResult, responses_of
+from pessimal.searching.results import SearchResult
 from pessimal.searching.round_trip import best_retokenizing
 from pessimal.searching.spec import Certify, SearchSpec
 from pessimal.texts import duration, speed
@@ -54,9 +52,6 @@ from pessimal.texts import duration, speed
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
 # more of these, and the gradient at the result.
 _RESCORED, _RESCORED_MORE = 32, 1 + GRADIENT_COST
-RESCORED_PAIRS = 16
-"""So many of the best pairs are scored again by the model's own forward, one by one; the best of
-them is the result."""
 _SINGLE_SHARE = 1 / 4
 
 
@@ -81,7 +76,6 @@ def run(
     *,
     folder: Path | None = None,
     warm_starts: Mapping[tuple[int, ...], str] | None = None,
-    exact: Sequence[Final] = (),
     on_cost: Callable[[str, int], None] | None = None,
     on_begin: Callable[[str], None] | None = None,
     on_best: Callable[[int, float], None] | None = None,
@@ -93,7 +87,6 @@ def run(
         folder: where what was evaluated is kept, so that a killed search goes on.
         warm_starts: good responses that are known before, and where from; they are evaluated, and
             begun from.
-        exact: the true best responses where all were gone through.
         on_cost: called before work begins with what the search will take, in words, and its
             evaluations in all, baselines included.
         on_begin, on_best, on_count: as `Stages` has them.
@@ -154,7 +147,7 @@ def run(
     after = 2 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
     given = plan(problem, spec, total=stages.total - stages.evaluations - after)
     given = given._replace(certificate=given.certificate + after)
-    everything = context.is_scan or given.every or bool(exact)
+    everything = context.is_scan or given.every
 
     def each_baseline(spent: int) -> int:
         if everything:
@@ -179,7 +172,7 @@ def run(
     if each := each_baseline(total):
         finals += baselines(stages, problem, budget=each, seed=seed)
     # 4. The best of all, scored again and certified.
-    finals = [*exact, *best_of_each(finals)]
+    finals = best_of_each(finals)
     in_float32 = None
     if context.dtype is not Dtype.float32:
         in_float32 = context.objective(dtype=Dtype.float32, kept=folder)
@@ -203,58 +196,6 @@ def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
             f"search.evaluations={2 * needed}, or search.certificate=rest"
         )
     return spec.evaluations
-
-
-def every_pair(
-    context: SearchContext, *, trainer: pl.Trainer, work: Path, progress: bool = True
-) -> ExhaustivePairs:
-    """Score all responses of two tokens, all processes together; what is finished is kept under
-    `work` for the other goal and other lists of tokens.
-
-    Raises:
-        ConfigError: the reward is a sum or a negative of networks.
-    """
-    model, dtype = context.model, context.dtype
-    if [part.weight for part in model.parts] != [1.0]:
-        raise ConfigError(
-            f"search.method=exhaustive goes through one network in one order; {model.name!r} is a "
-            "sum or a negative of such. Type search.method=gcg"
-        )
-    ((prompt, frames),) = context.frames.items()
-    network = context.network()
-    output = "" if model.spec.output is None else f"-{model.spec.output}"
-    name = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{dtype.value}{output}"
-    pairs = exhaustive_pairs(
-        network,
-        frames[0],
-        allowed=np.flatnonzero(context.mask),
-        dtype=dtype,
-        trainer=trainer,
-        folder=work / name,
-        batch_size=context.batch_size,
-        keep=context.spec.keep,
-        label=f"{model.name} · {prompt}",
-        progress=progress,
-    )
-    network.to(context.device)  # the trainer took it back to the CPU
-    return pairs
-
-
-def best_pairs(context: SearchContext, pairs: ExhaustivePairs) -> list[Final]:
-    """The best pairs by the goal that count, of which the result is taken."""
-    goal = context.spec.goal
-    ends = pairs.top if goal.sign > 0 else pairs.bottom
-    n = len(ends)
-    if context.retokenizes:
-        ends = ends[context.retokenizes(responses_of(ends)).numpy()]
-    if ends.empty:
-        raise WorkError(
-            f"none of the {n:,} {goal.value} pairs is given by a text. Keep more of them: "
-            f"search.keep={10 * n}; or type mode=ids"
-        )
-    best = ends.head(RESCORED_PAIRS).itertuples()
-    points = [Point(pairs.pairs, goal.sign * row.reward, (row.first, row.second)) for row in best]
-    return [Final(point, "every pair", "exhaustive") for point in points]
 
 
 def _cost(

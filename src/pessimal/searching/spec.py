@@ -50,16 +50,6 @@ class Slot(Enum):
     """In it: each token of the response replaces one of the answer's, or is put in."""
 
 
-class Method(Enum):
-    """How the best response is looked for."""
-
-    auto = "auto"
-    """All responses where the budget allows it; else sweeps, gradients and random changes, as each
-    pays."""
-    exhaustive = "exhaustive"
-    """Every response of two tokens, whatever it costs."""
-
-
 class Certify(Enum):
     """How many single changes of the result are tried before it is published."""
 
@@ -93,8 +83,6 @@ class SearchSpec(Options):
     fluency: Annotated[float, Ge(0)] = 0.0
     """β, in units of reward a nat: what is searched is the reward (of goal=pessimal its negative)
     plus β times the log-probability that `policy` gives what stands in the slot and behind it."""
-    method: Method = Method.auto
-    """auto, or exhaustive: every response of two tokens, whatever it costs."""
     evaluations: Annotated[int, Ge(LEAST)] = 250_000
     """Budget of the whole search, certificate and samples of the numerical noise included, at least
     20. Where it pays for all responses, all are tried. Baselines and `check_gradient` come on
@@ -136,11 +124,9 @@ class SearchSpec(Options):
     """Share of the budget after which one position is replaced a step."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Share of the earlier gradients kept in the running mean, 0 to below 1."""
-    keep: Count = 1000
-    """How many of the best and of the worst pairs an exhaustive search keeps."""
 
     def check(self) -> None:
-        """Baselines are a number or a switch; only pairs are exhausted."""
+        """Baselines are a number or a switch; a slot has an answer."""
         if not isinstance(self.baselines, int) or self.baselines < 0:
             raise ConfigError(
                 f"search.baselines={self.baselines!r}: give the evaluations of each baseline, such "
@@ -154,16 +140,5 @@ class SearchSpec(Options):
             )
         if self.slot is Slot.edit and not self.answer:
             raise ConfigError("search.slot=edit changes a given answer: type search.answer=TEXT")
-        if self.method is Method.exhaustive and (self.slot or self.answer or self.fluency):
-            raise ConfigError(
-                "search.method=exhaustive goes through whole answers by their reward: leave out "
-                "search.slot, search.answer and search.fluency"
-            )
-        if self.method is Method.exhaustive and self.length != 2:
-            raise ConfigError(
-                "search.method=exhaustive goes through every response of two tokens, not of "
-                f"{self.length}; type search.length=2. (One token is always exhaustive: it is the "
-                "scan)"
-            )
         if self.allowed_path is not None:
             existing_file("search.allowed_path", self.allowed_path)

@@ -117,8 +117,9 @@ class Result:
     method."""
     plot: Plot | None = None
     method: str = ""
-    """Which static text says what is measured and what is not: `methods/METHOD.md`. Results of one
-    method share a section of the page."""
+    """Which static text says what is measured and what is not: `methods/METHOD.md`, or the text
+    itself, Markdown of several lines of which the first is the heading. Results of one method share
+    a section of the page."""
     weight: float = 0.0
     """How much it deserves the top of the page; see `weight_of`. No more than the standing of the
     estimate allows, so that an untested number never comes before a tested one."""

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pessimal.analyses import all_analyses, compare
+from pessimal.analyses import compare
 from pessimal.api.store import Artifact, publish
 from pessimal.catalogue import names_of, published_models
-from pessimal.config.reading import read_options, reading_of
+from pessimal.config.reading import read_analyses, read_options, reading_of
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.shared import TrackingSpec
 from pessimal.errors import TableError
@@ -59,7 +59,7 @@ def run(config: CompareConfig) -> None:
         counts = {"explanations": len(explanations)}
     else:
         # What is wrong with a path or an analysis is reported before any table is opened.
-        analyses, options = all_analyses(config.analyses), read_options(config)
+        analyses, options = read_analyses(config), read_options(config)
         choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
         if config.tables:
             chosen = named(config.tables, choice)

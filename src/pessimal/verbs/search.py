@@ -23,14 +23,12 @@ from pessimal.progress import Counter, counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import open_reward
-from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
+from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext
 from pessimal.searching.provenance import SearchProvenance, identify
-from pessimal.searching.results import SearchResult, pair_tables
-from pessimal.searching.run import best_pairs, every_pair
+from pessimal.searching.results import SearchResult
 from pessimal.searching.run import run as search
-from pessimal.searching.spec import Method
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry
@@ -70,41 +68,23 @@ def run(config: SearchConfig) -> float | None:
         shutil.rmtree(work, ignore_errors=True)
     inputs, made_with = reward_inputs(registry, context.model)
     with tracked(config, name=f"search {provenance.name}", inputs=inputs, first=first) as mirror:
-        # 2. The search: every pair, by all processes together, or stage by stage.
-        bar = config.progress and config.search.method is not Method.exhaustive  # which has its own
+        # 2. The search, stage by stage.
         total = config.search.evaluations
+        bar = config.progress
         with counted(provenance.name, unit="evaluations", total=total, bar=bar) as counter:
             live = _Live(counter, mirror, sign=config.search.goal.sign)
-            pairs = None
-            if config.search.method is Method.exhaustive:
-                trainer = make_trainer(config.trainer, root=config.paths.cache)
-                folder = Path(config.paths.cache) / "pairs"
-                pairs = every_pair(context, trainer=trainer, work=folder, progress=config.progress)
-            if not is_first_process():
-                return None
             known = best_known(registry, provenance) if config.search.from_registry else {}
-            exact = best_pairs(context, pairs) if pairs else ()
             found = search(
                 context,
                 folder=work,
                 warm_starts=known,
-                exact=exact,
                 on_cost=live.cost,
                 on_begin=live.begin,
                 on_best=live.best,
                 on_count=counter.advance,
             )
-        # 3. What goes beside it: where cheaper ways stand among all pairs, and other lengths.
-        if pairs:
-            found.tables.update(pair_tables(found, pairs))
+        # 3. What goes beside it: other lengths. Published, and said.
         found.tables["growth"] = growth(registry, provenance, found)
-        # Commands that share an exhaustive search end together; the first to be here publishes.
-        finished = _finished(
-            config, registry, provenance, "another command has published this search"
-        )
-        if finished is not None:
-            return finished
-        # 4. Published, and said.
         best = config.search.goal.sign * found.reward
         what = {name: getattr(provenance, name) for name in (*_SAME, "length")}
         what |= {"prompts": list(provenance.prompts), "best_value": best, **made_with}

@@ -10,7 +10,7 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, existing_file, listed
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
-from pessimal.searching.spec import Method, SearchSpec, Slot
+from pessimal.searching.spec import SearchSpec, Slot
 from pessimal.tuning.spec import TuningSpec
 
 
@@ -80,24 +80,17 @@ class SearchConfig(PromptedConfig):
                 "mode=paper is a way to scan single tokens as published; a search takes mode=ids "
                 "or mode=text"
             )
-        exhaustive = self.search.method is Method.exhaustive
-        if exhaustive and len(self.prompt_keys) > 1:
-            raise ConfigError(
-                "search.method=exhaustive goes through all pairs of tokens on one prompt, not on "
-                f"{self.prompt}; sweep them: -m prompt=greatest,best"
-            )
         if self.trainer.strategy is Strategy.sharded:
             raise ConfigError(
                 "trainer.strategy=sharded: a search needs gradients, and the network whole on each "
-                "device; type trainer=gpu, or search.method=exhaustive with trainer=ddp"
+                "device; type trainer=gpu"
             )
-        if self.trainer.devices * self.trainer.num_nodes > 1 and not exhaustive:
+        if self.trainer.devices * self.trainer.num_nodes > 1:
             raise ConfigError(
                 f"trainer.devices={self.trainer.devices} "
                 f"trainer.num_nodes={self.trainer.num_nodes}: a search goes step by step on one "
                 "device. Sweep over seeds, goals or prompts instead (-m "
-                "search.goal=optimal,pessimal); search.method=exhaustive takes as many devices as "
-                "there are"
+                "search.goal=optimal,pessimal)"
             )
         self.model.require("search", "ids", "gradient")
         in_plain_text = (
@@ -107,11 +100,6 @@ class SearchConfig(PromptedConfig):
             raise ConfigError(
                 "mode=text with model.chat=false: after plain text a response begins with a space, "
                 "so no text gives exactly the ids that are searched. Type mode=ids"
-            )
-        if exhaustive and self.model.summed:
-            raise ConfigError(
-                "search.method=exhaustive goes through one network in one order; "
-                f"model.kind={self.model.kind.value} is a sum of two here. Type search.method=gcg"
             )
 
     def policy_spec(self) -> ModelSpec | None:

@@ -156,7 +156,7 @@ SCORED_PAIRS = "scored-pairs/"
 TABLES_ALONE = (
     *("tables", "source", "explanations", "searches", "prompts", "reference", "sets", "mode"),
     *("paper", "replicates", "permutations", "top", "rbo_persistence", "rbo_depth", "join"),
-    *("frequencies", "dictionaries", "quantised", "words", "policy", "mitigations", "analyses"),
+    *("frequencies", "quantised", "words", "policy", "mitigations", "analyses"),
 )
 """Options of `compare` that say nothing of pairs of answers."""
 
@@ -216,9 +216,6 @@ class CompareConfig(TaskConfig):
     National Corpus list as it is given out (1_1_all_alpha.txt)."""
     identity: dict[str, IdentityAxis] = field(default_factory=dict)
     """Identity terms by axis."""
-    dictionaries: dict[str, str] = field(default_factory=dict)
-    """Dictionaries by name: CSV files with the columns category and word, or LIWC files (.dic,
-    .dicx, or a wide CSV file with the column DicTerm); a word may end in `*`."""
     quantised: dict[str, str] = field(default_factory=dict)
     """Models in full precision by the names of their quantised selves, such as +quantised.Q=M;
     NAME-nf4, NAME-AWQ and the like are taken for NAME quantised without it."""
@@ -247,9 +244,10 @@ class CompareConfig(TaskConfig):
     """The device on which models score pairs of answers."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
-    analyses: list[str] = field(default_factory=list)
-    """Analyses of your own, beside all others: [module:function], of functions under `@analysis`;
-    those of installed packages (entry point `pessimal.analyses`) are always there."""
+    analyses: list[Any] = field(default_factory=list)
+    """Analyses of your own, beside all others: [module:function], of functions under `@analysis`,
+    or [{_target_: module.function, KEY: VALUE}], of a function that returns one; those of installed
+    packages (entry point `pessimal.analyses`) are always there."""
 
     def check(self) -> None:
         if self.source == "wandb" and (self.tables is not None or self.explanations):

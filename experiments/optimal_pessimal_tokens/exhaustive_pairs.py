@@ -1,12 +1,19 @@
-"""Every response of two tokens: exact ends, exact counts, and the distribution of all V² rewards.
+"""Every response of two tokens: exact ends, exact counts, and the distribution of all V² rewards; and
+where the best pair of `pessimal.search` stands among them.
+
+    python experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER [--prompt greatest]
+        [--goal optimal] [--allowed no_special,ascii] [--allowed-path FILE] [--keep 1000]
+        [--batch-size N] [--devices 1] [--accelerator cpu] [--evaluations 250000]
 
 A job that may take an hour on a laptop or an afternoon of a cluster. It is divided into blocks of
 first tokens, each kept as one npz file as soon as it is scored; any number of processes and
 commands that share a folder share the work, and one that was killed goes on where it stopped. The
-tables are the same to the bit however the work was shared. Both goals come from one pass. Does not
-know Hydra, the registry or texts.
+tables are the same to the bit however the work was shared. Both goals come from one pass. FOLDER
+gets the tables as parquet files and the blocks. Runs through the API alone; does not know Hydra or
+the registry.
 """
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -27,7 +34,10 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from pessimal.errors import ModelError, WorkError
+import pessimal
+from pessimal.catalogue import named_prompts
+from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.rewards.base import require_network
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
@@ -35,6 +45,11 @@ from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.loop import ScanProgress
 from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.shards import Shards
+from pessimal.scoring.spec import TrainerSpec
+from pessimal.scoring.trainer import is_first_process, make_trainer
+from pessimal.searching.context import SearchContext
+from pessimal.searching.results import SearchResult
+from pessimal.searching.spec import SearchSpec
 from pessimal.tables.files import write_atomically
 
 log = logging.getLogger(__name__)
@@ -465,7 +480,7 @@ class _Pairs(pl.LightningModule):
                 f"{len(rewards)} responses that begin with token {first}, first for the token ids "
                 f"[{first}, {self.plan.tokens[bad[0]]}], in {self.precision.value}. Blocks "
                 "finished before are kept. Try model.dtype=float32, leave such tokens out with "
-                "search.allowed_path, or look at the weights: pessimal check"
+                "--allowed-path, or look at the weights: pessimal check"
             )
         return rewards
 
@@ -495,3 +510,144 @@ class _Progress(ScanProgress):
         module, number = given[1:3]
         if number >= 0:
             self.reach(module.store.pairs(module.plan))
+
+
+# --- On a model: all pairs, and a search beside them.
+
+
+def every_pair(
+    context: SearchContext, *, trainer: pl.Trainer, folder: Path, keep: int, progress: bool = True
+) -> ExhaustivePairs:
+    """All responses of two tokens in a search's context, scored by all processes together; what is
+    finished is kept under `folder`.
+
+    Raises:
+        ConfigError: the reward is a sum or a negative of networks, or is of several prompts.
+    """
+    model = context.model
+    if [part.weight for part in model.parts] != [1.0] or len(context.frames) != 1:
+        raise ConfigError(
+            f"every pair goes through one network in one order, on one prompt; {model.name!r} is a "
+            "sum or a negative of such, or is asked several prompts. Type: pessimal search"
+        )
+    ((prompt, frames),) = context.frames.items()
+    network = context.network()
+    output = "" if model.spec.output is None else f"-{model.spec.output}"
+    weights = f"{model.weights_digest[:16]}-{model.config_digest[:8]}-{context.dtype.value}{output}"
+    pairs = exhaustive_pairs(
+        network,
+        frames[0],
+        allowed=np.flatnonzero(context.mask),
+        dtype=context.dtype,
+        trainer=trainer,
+        folder=folder / weights,
+        batch_size=context.batch_size,
+        keep=keep,
+        label=f"{model.name} · {prompt}",
+        progress=progress,
+    )
+    network.to(context.device)  # the trainer took it back to the CPU
+    return pairs
+
+
+def responses_of(ends: pd.DataFrame) -> torch.Tensor:
+    """Responses (n, 2) int64 of rows with the columns first and second."""
+    return torch.from_numpy(ends[["first", "second"]].to_numpy().astype(np.int64))
+
+
+def pair_tables(
+    context: SearchContext, pairs: ExhaustivePairs, *, rescored: int = 16
+) -> dict[str, pd.DataFrame]:
+    """Both ends of all pairs, every token's own numbers, all rewards; the outermost `rescored` pairs
+    with their reward by the model's own forward in float32, too."""
+    texts = context.vocabulary.rows.set_index("candidate_id")["text"]
+
+    def spelled(ends: pd.DataFrame) -> pd.DataFrame:
+        responses = responses_of(ends)
+        table = ends.rename(columns={"first": "first_id", "second": "second_id"})
+        table["first"], table["second"] = ends["first"].map(texts), ends["second"].map(texts)
+        table["text"] = context.round_trip.text_of(responses)
+        table["round_trips"] = context.round_trip(responses).tolist()
+        table["own_reward"] = np.nan
+        table.loc[table.index[:rescored], "own_reward"] = context.own_rewards(responses[:rescored])
+        return table
+
+    return {
+        "top_pairs": spelled(pairs.top),
+        "bottom_pairs": spelled(pairs.bottom),
+        "per_first": pairs.per_first,
+        "per_second": pairs.per_second,
+        "histogram": pairs.histogram,
+    }
+
+
+def standing(result: SearchResult, pairs: ExhaustivePairs) -> pd.DataFrame:
+    """One row per stage of a search of two tokens: result, pair, reward, and between which ranks
+    (rank, rank_most) of all pairs it stands. Another batch gave its reward, which may err by the
+    noise."""
+    rank_of = (pairs.top if result.sign > 0 else pairs.bottom).set_index(["first", "second"])[
+        "rank"
+    ]
+
+    def ranks(reward: float, response: tuple[int, ...]) -> tuple[int, int]:
+        if response in rank_of.index:
+            return (int(rank_of.loc[response]),) * 2
+        least, most = pairs.above(reward + result.noise)[0], pairs.above(reward - result.noise)[1]
+        if result.sign < 0:
+            least, most = pairs.pairs - most, pairs.pairs - least
+        return 1 + least, 1 + most
+
+    rows = []
+    for stage in result.stages.done:
+        ends = [end for end in (stage.curve[-1:] or stage.finals) if len(end.response) == 2]
+        if ends:
+            name = "pruned pairs" if stage.name == "pairs" else stage.name
+            [pair] = result.context.round_trip.text_of(torch.tensor([ends[0].response]))
+            reward = result.sign * ends[0].value
+            rows.append((name, pair, reward, *ranks(reward, ends[0].response), pairs.pairs))
+    return pd.DataFrame(rows, columns=["result", "pair", "reward", "rank", "rank_most", "of"])
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
+    """Score all pairs, search beside them, write and print the tables; {} in other processes than
+    the first."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prompt", default="greatest")
+    parser.add_argument("--goal", default="optimal", choices=["optimal", "pessimal"])
+    parser.add_argument("--allowed", default="no_special")
+    parser.add_argument("--allowed-path")
+    parser.add_argument("--keep", type=int, default=1000)
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--accelerator", default="cpu")
+    parser.add_argument("--evaluations", type=int, default=250_000)
+    given = parser.parse_args(arguments)
+    model = require_network(pessimal.load(given.model), "search", "gradient")
+    among = {
+        "length": 2,
+        "goal": given.goal,
+        "allowed": list(filter(None, given.allowed.split(","))),
+        "allowed_path": given.allowed_path,
+    }
+    prompts = named_prompts(given.prompt)
+    spec = TrainerSpec(accelerator=given.accelerator, devices=given.devices)
+    pairs_context = SearchContext(model, prompts, SearchSpec(**among), batch_size=given.batch_size)
+    trainer = make_trainer(spec, root=str(given.folder))
+    pairs = every_pair(pairs_context, trainer=trainer, folder=given.folder, keep=given.keep)
+    if not is_first_process():
+        return {}
+    found = pessimal.search(model, prompts, evaluations=given.evaluations, **among)
+    tables = pair_tables(pairs_context, pairs) | {"standing": standing(found, pairs)}
+    for name, table in tables.items():
+        table.to_parquet(given.folder / f"{name}.parquet")
+    shown = ["rank", "text", "reward", "own_reward", "round_trips"]
+    for end in ("top_pairs", "bottom_pairs"):
+        print(tables[end][shown].head(10).to_string(index=False))
+    print(tables["standing"].to_string(index=False))
+    return tables
+
+
+if __name__ == "__main__":
+    main()

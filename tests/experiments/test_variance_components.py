@@ -10,8 +10,7 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from pessimal.analyses.analysis import Options
-from pessimal.analyses.variance_components import (
+from inherited_values.variance_components import (
     ALL_MODELS,
     Cells,
     analyse,
@@ -19,6 +18,7 @@ from pessimal.analyses.variance_components import (
     factors,
     variance_components,
 )
+from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
 from pessimal.statistics import crossed_interval, jackknife
 

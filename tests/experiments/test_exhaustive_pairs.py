@@ -1,6 +1,7 @@
 """Every pair of a tiny model, against full forwards; killed and resumed to the bit."""
 
 import copy
+import itertools
 import os
 import signal
 import subprocess
@@ -11,19 +12,20 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from pessimal.errors import ModelError
-from pessimal.rewards.load import open_model
-from pessimal.rewards.spec import Dtype, ModelSpec
-from pessimal.scoring.engine import own_rewards
-from pessimal.searching.exhaustive import (
+from optimal_pessimal_tokens.exhaustive_pairs import (
     BINS,
     Bins,
     Blocks,
     BlockStore,
     exhaustive_pairs,
+    main,
     merge,
     summarise,
 )
+from pessimal.errors import ModelError
+from pessimal.rewards.load import open_model
+from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.scoring.engine import own_rewards
 from tolerance import close, slack
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -198,6 +200,32 @@ def all_can_be_claimed(claims) -> bool:
     """Whether another process may take every block."""
     lines = f"import fcntl; fcntl.lockf(open({str(claims)!r}, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     return subprocess.run([sys.executable, "-c", lines], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("goal", "sign"), [("optimal", 1), ("pessimal", -1)])
+def test_a_search_stands_where_full_forwards_put_it(tiny_checkpoint, opened, tmp_path, goal, sign):
+    ids = ALLOWED[:12].tolist()
+    (tmp_path / "ids.txt").write_text("\n".join(f"id:{one}" for one in ids))
+    options = ["--allowed=", f"--allowed-path={tmp_path / 'ids.txt'}", "--keep=10"]
+    options += [f"--goal={goal}", "--evaluations=100", "--prompt", PROMPT]
+    made = main([str(tiny_checkpoint), str(tmp_path / "out"), *options])
+    every = list(itertools.product(ids, repeat=2))
+    frame = opened.frame(PROMPT)
+    with torch.inference_mode():
+        wholes = torch.tensor([frame.around(list(pair)) for pair in every])
+        rewards = own_rewards(opened.network(), wholes).double().numpy()
+    for end, way in (("top_pairs", 1), ("bottom_pairs", -1)):
+        expected = way * np.sort(way * rewards)[::-1][:10]
+        assert close(made[end]["reward"].to_numpy(), expected)
+        assert close(made[end]["own_reward"].to_numpy(), expected)
+    assert made["histogram"]["n"].sum() == len(every)
+    standing = made["standing"]
+    assert len(standing)
+    assert (standing["of"] == len(every)).all()
+    for row in standing.itertuples():
+        above = (sign * rewards > sign * row.reward + slack(rewards)).sum()
+        assert row.rank <= 1 + above <= row.rank_most + 1
+    assert set(made) == {file.stem for file in (tmp_path / "out").glob("*.parquet")}
 
 
 # --- Blocks of pairs and what they give together, against one table of all pairs taken apart by

@@ -8,20 +8,22 @@ complete crossed designs these are the classical mean squares' estimates.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from inherited_values.wording import check_polarity, design_of
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards
-from pessimal.analyses.wording import check_polarity, design_of
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import crossed_interval, jackknife
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
+METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 TOKEN_BLOCKS = (
     20  # one block left out at a time: 19 degrees of freedom, and a matrix of 2.3 MB kept for each
 )
@@ -509,7 +511,7 @@ def _components_result(
         f"wording: {wording:.1%}.",
         share=1 / 2,
         plot=_forest(table, who),
-        method="variance_components",
+        method=METHOD,
         notes=tuple(notes),
         summary={
             f"wording/{r.part}/{r.component}": float(r.order_share) for r in shares.itertuples()
@@ -542,7 +544,7 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
             tabs=("candidates",),
             xlabel="expected correlation of two scans of one model",
         ),
-        method="variance_components",
+        method=METHOD,
     )
 
 
@@ -559,7 +561,7 @@ def _factors_result(tables: TableSet, table: pd.DataFrame, who: str) -> Result:
         headline=f"Of the wording's factors, the {factor} matters most: {share:.1%} of the "
         f"variance that orders {tables.things} on {part} prompts.",
         plot=_forest(rows, who),
-        method="variance_components",
+        method=METHOD,
         weight=weight_of(share, share=1 / 2),
         estimate=Estimate("share", share, int(rows["tokens"].iloc[0]), tables.things),
     )

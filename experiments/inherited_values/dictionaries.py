@@ -3,19 +3,22 @@ Foundations).
 
 Knows rewards by text, or log-probabilities, and a dictionary; knows nothing of what its categories
 mean. Whether the base or the framing moves the ranks, see `category_model`.
+
+    PYTHONPATH=experiments pessimal compare 'analyses=[{_target_:
+        inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'
 """
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, noted, strongest
-from pessimal.analyses.category_model import (
+from inherited_values.category_model import (
     Lineages,
     base_contrasts,
     category_model,
@@ -24,7 +27,9 @@ from pessimal.analyses.category_model import (
     model_contrasts,
     pooled_interval,
 )
-from pessimal.catalogue import lineage_of
+from inherited_values.word_categories import read_dictionaries
+from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted, strongest
+from pessimal.catalogue import known_model
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm, median_interval
@@ -33,6 +38,7 @@ from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, runs_of
 from pessimal.texts import signed
 
+METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 LEAST_WORDS = 6
 """Words a category needs: of fewer no 95 % interval of the median can be given."""
 ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
@@ -47,6 +53,19 @@ DIFFERENCE = Effect(
 BETTER = "difference in mean median rank (negative: ranked better)"
 WILDCARD = "*"
 _ENDING = re.compile(r"[^\W\d_]*(?:['’-][^\W\d_]+)*")
+
+TRAINED_FROM = {
+    "nicolinho/QRM-Gemma-2-27B": "Skywork/Skywork-Reward-Gemma-2-27B",
+    "Skywork/Skywork-Reward-Gemma-2-27B-v0.2": "Skywork/Skywork-Reward-Gemma-2-27B",
+    "nicolinho/QRM-Llama3.1-8B": "Skywork/Skywork-Reward-Llama-3.1-8B",
+    "Skywork/Skywork-Reward-Llama-3.1-8B-v0.2": "Skywork/Skywork-Reward-Llama-3.1-8B",
+    "LxzGordon/URM-LLaMa-3.1-8B": "Skywork/Skywork-Reward-Llama-3.1-8B",
+}
+"""Reward models by what they were trained from, or (v0.2) repeat on cleaned data: they share more
+than a base.
+
+Source: the cards of QRM-Llama3.1-8B and URM; QRM-Gemma-2-27B is of the same recipe as the former.
+"""
 
 Rewards = Mapping[str, Mapping[str, pd.Series]]
 """Rewards by prompt, then by model: reward by text; a text may occur more than once."""
@@ -323,16 +342,43 @@ def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
     return set.intersection(*(set(values.index) for values in by_word.values()))
 
 
-@analysis("dictionaries", Needs(models=0, prompts=0, dictionaries=True), place=170)
-def analyse(tables: TableSet, options: Options) -> list[Result]:
+def lineage_of(model: str) -> str:
+    """The reward model that a model was trained from, and so on to the first; itself where none is
+    known."""
+    row = known_model(model)
+    name = row["repository"] if row else model
+    while name in TRAINED_FROM:
+        name = TRAINED_FROM[name]
+    return name
+
+
+def rank_categories(dictionaries: Mapping[str, str | Path]) -> Analysis:
+    """The analysis of these dictionaries, files by name.
+
+    Raises:
+        InputError: a file cannot be read, see `word_categories.read_dictionary`.
+    """
+    words_by_dictionary = read_dictionaries(dictionaries)
+
+    @analysis("dictionaries", Needs(models=0, prompts=0), place=170)
+    def analyse(tables: TableSet, options: Options) -> list[Result]:
+        return category_results(tables, options, words_by_dictionary)
+
+    return analyse
+
+
+def category_results(
+    tables: TableSet, options: Options, dictionaries: Mapping[str, pd.DataFrame]
+) -> list[Result]:
     """Median ranks by category of each dictionary, on all prompts of known polarity, and what moves
     them: of reward models, and apart from them of language models by their log-probabilities
-    (tables that begin with `language_`)."""
+    (tables that begin with `language_`). `dictionaries` have category and word."""
     kinds = [("", tables.by_prompt), ("language_", tables.language)]
     results, errors = [], []
     for prefix, by_prompt in kinds:
         try:
-            results += _of_scores(by_prompt, prefix, tables, options) if by_prompt else []
+            if by_prompt:
+                results += _score_results(by_prompt, prefix, tables, options, dictionaries)
         except TableError as error:
             errors.append(str(error))
     if not results:
@@ -341,8 +387,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     return [replace(together[0], notes=(*together[0].notes, *errors)), *together[1:]]
 
 
-def _of_scores(
-    by_prompt: Mapping[str, list[ScoreTable]], prefix: str, tables: TableSet, options: Options
+def _score_results(
+    by_prompt: Mapping[str, list[ScoreTable]],
+    prefix: str,
+    tables: TableSet,
+    options: Options,
+    dictionaries: Mapping[str, pd.DataFrame],
 ) -> list[Result]:
     """The results of one kind of score, rewards or log-probabilities; `prefix` begins their
     names."""
@@ -368,7 +418,7 @@ def _of_scores(
     def keep(result: Result) -> None:
         results.append(replace(result, name=prefix + result.name))
 
-    for name, dictionary in options.dictionaries.items():
+    for name, dictionary in dictionaries.items():
         where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
         title = f"{name}, log-probabilities" if prefix else name
         with noted(notes, title):  # too few words, or too few models for the mixed model
@@ -378,7 +428,7 @@ def _of_scores(
             medians = medians.assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
             ranked = int(medians["words"].iloc[0])
-            keep(Result("median_ranks", medians, method="dictionaries"))
+            keep(Result("median_ranks", medians, method=METHOD))
             means = category_means(medians, bases=bases, lineages=lineages, **how).assign(**where)
             keep(_ranks_result(means, medians, bases or {}, lineages, options.confidence, title))
             if prefix and medians["model"].nunique() > 1:
@@ -390,7 +440,7 @@ def _of_scores(
             terms = _with_corrected(terms, options.confidence).assign(**where)
             keep(_terms_result(terms, ranked, title, options.confidence))
         words = words_found(rewards, dictionary, spelling).assign(**where)
-        keep(Result("dictionary_words", words, method="dictionaries", notes=tuple(notes)))
+        keep(Result("dictionary_words", words, method=METHOD, notes=tuple(notes)))
     return results
 
 
@@ -447,7 +497,7 @@ def _ranks_result(
             reference=None,
             xlabel="mean median rank (1 = highest)",
         ),
-        method="dictionaries",
+        method=METHOD,
         weight=weight_of(2 * apart.mean / words),
         estimate=Estimate(
             "difference in median rank",
@@ -484,7 +534,7 @@ def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result
         headline,
         size=2 * best["estimate"] / words,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
-        method="dictionaries",
+        method=METHOD,
     )
 
 
@@ -513,7 +563,7 @@ def _pairs_result(contrasts: pd.DataFrame, title: str, tables: TableSet) -> Resu
         headline,
         size=0.0,
         plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
-        method="dictionaries",
+        method=METHOD,
     )
 
 
@@ -605,7 +655,7 @@ def _terms_result(terms: pd.DataFrame, words: int, title: str, confidence: float
             p="p",
             xlabel="difference in median rank (negative: ranked better)",
         ),
-        method="dictionaries",
+        method=METHOD,
         summary={
             f"{stem}/{row.term}/{name}": float(getattr(row, name))
             for row in terms.itertuples()

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_exhaustive import BLOCKS, Trainer, contents, search
+from test_exhaustive_pairs import BLOCKS, Trainer, contents, search
 
+from optimal_pessimal_tokens.exhaustive_pairs import BlockStore
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
-from pessimal.searching.exhaustive import BlockStore
 
 
 @pytest.fixture(scope="module")

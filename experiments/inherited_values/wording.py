@@ -1,6 +1,7 @@
 """Does the optimal token stay optimal under another wording of the same question?"""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
+METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 SIGN_NAMES = {1: "positive", -1: "negative"}
 ANY, OPPOSITE = "any wording of the frame", "opposite frame"
 ENDS = {"optimal": 1, "pessimal": -1}
@@ -296,7 +298,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 reference=None,
                 xlabel=f"share of pairs of wordings with the same {thing}",
             ),
-            method="wording",
+            method=METHOD,
             weight=weight_of(1 - share, share=1 / 2),
             estimate=Estimate(
                 "share of pairs, optimal", share, int(optimal["pairs"].sum()), "pairs of wordings"
@@ -311,6 +313,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "paraphrase_tokens",
             tokens,
             plot=TokenTable(data=ranked, value="wordings", shown=5, tabs=("candidates", "frame")),
-            method="wording",
+            method=METHOD,
         ),
     ]

@@ -14,26 +14,26 @@ from scipy import stats
 from statsmodels.formula.api import mixedlm
 
 from artifacts import score_table
-from pessimal.analyses.analysis import Options
-from pessimal.analyses.category_model import base_contrasts, category_model, model_contrasts
-from pessimal.analyses.dictionaries import (
+from inherited_values.category_model import base_contrasts, category_model, model_contrasts
+from inherited_values.dictionaries import (
     ALL_BASES,
     ALL_CATEGORIES,
     Spelling,
-    analyse,
     category_means,
+    category_results,
+    lineage_of,
     matches,
     median_ranks,
     word_scores,
     words_found,
 )
-from pessimal.catalogue import lineage_of
+from inherited_values.word_categories import read_dictionary
+from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.statistics import median_interval
 from pessimal.tables.published import read_factorial54
 from pessimal.tables.table_set import Reading, table_sets
-from pessimal.tables.word_lists import read_dictionary
 
 POSITIVE = ("best", "greatest", "good")
 
@@ -581,7 +581,11 @@ LEVELS = {"adjective": ["best", "good", "worst", "bad"], "superlative": ["ever",
 SIGNS = {"best": 1, "good": 1, "greatest": 1, "worst": -1, "bad": -1}
 THINGS = [f"word{i}" for i in range(40)]
 CARE = pd.DataFrame({"category": ["care"] * 20 + ["harm"] * 20, "word": THINGS})
-OPTIONS = Options(permutations=200, dictionaries={"Foundations": CARE})
+OPTIONS = Options(permutations=200)
+
+
+def analyse(tables, options=OPTIONS, dictionary=CARE) -> list:
+    return category_results(tables, options, {"Foundations": dictionary})
 
 
 def asked(models: int, prompts) -> dict[str, pd.DataFrame]:
@@ -667,7 +671,6 @@ def test_prompts_without_polarity_are_left_out_and_wordings_take_part(table_set)
     assert "odd" in " ".join(found["dictionary_words"].notes)
     with pytest.raises(TableError, match=r"\+polarity.KEY=1"):
         analyse(table_set(asked(2, ["odd"])), OPTIONS)
-    assert "a dictionary" in analyse.needs.missing(tables, Options())
 
 
 def test_one_question_counts_once_and_models_that_lack_a_prompt_do_not(table_set):
@@ -706,7 +709,7 @@ def test_log_probabilities_get_median_ranks_of_their_own_beside_those_of_rewards
     rewards = asked(4, ("greatest", "best", "worst", "bad"))
     said = spoken(rewards, {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(4)})
     (alone,) = table_sets(said, Reading(polarity=SIGNS))
-    assert not analyse.needs.missing(alone, OPTIONS)
+    assert analyse(alone, OPTIONS)
     found = results_of(alone)
     assert set(found) == {
         "language_median_ranks",
