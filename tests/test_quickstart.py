@@ -10,7 +10,7 @@ import pytest
 from markupsafe import escape
 
 from experiments.demo_family import planted_identity
-from experiments.demo_family.family import read_training_report
+from experiments.demo_family.family import family_folder, read_training_report
 from experiments.demo_family.train import QUICKSTART
 from pessimal.tables import read_score_table
 from pessimal.tracking.registry import Registry
@@ -40,7 +40,7 @@ def tables(registry):
 
 def test_siblings_are_trained_well():
     for name in QUICKSTART:
-        report = read_training_report(ROOT / "demo_family" / name)["held_out"]
+        report = read_training_report(ROOT.parent / family_folder() / name)["held_out"]
         assert report["word_accuracy"] >= (0.88 if name.startswith("plain") else 0.80), name
         assert report["frame_sign"] >= (0.90 if "wordpiece" in name else 0.80), name
 

@@ -10,6 +10,7 @@ A sibling that is trained already is left alone.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -85,6 +86,7 @@ def main() -> None:
     typed = parser.parse_args()
     folders = [family_folder() / name for name in sibling_names(typed.names)]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that begin below
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         for folder in folders:
             parse_recipe(folder.name)  # a wrong name is an error before the first is trained
@@ -94,10 +96,12 @@ def main() -> None:
                     job.result()
             except BaseException:
                 for process in active_children():
-                    process.terminate()
+                    process.kill()  # Lightning's handlers take SIGINT and SIGTERM for one training's
                 raise
     except UserError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
     print(family_folder())
 
 
