@@ -172,6 +172,14 @@ def until(happened, worker):
         time.sleep(0.1)
 
 
+@pytest.fixture(autouse=True)
+def family(tiny_checkpoint, tmp_path_factory, monkeypatch):
+    """A folder of the model's name, which a toy stands for: files are looked for before it runs."""
+    folder = tmp_path_factory.mktemp("family")
+    (folder / "plain-bpe-0").symlink_to(tiny_checkpoint)
+    monkeypatch.setenv("DEMO_FAMILY", str(folder))
+
+
 @pytest.fixture
 def toys(command, monkeypatch):
     """The command with the toy, in this process."""

@@ -387,5 +387,5 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     assert page.count('<li class="not-tried">') >= 2
     assert "a response whose tokens do well only together" in page, "limits are shown whole"
 
-    monkeypatch.setattr(search_verb, "search", lambda *_, **__: pytest.fail("searched again"))
+    monkeypatch.setattr("pessimal.api.search.run", lambda *_, **__: pytest.fail("searched again"))
     assert command(*asked)[1].splitlines()[-1] == str(folder)

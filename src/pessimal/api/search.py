@@ -1,15 +1,23 @@
 """`pessimal.search`, the best and the worst answers; `pessimal.ceiling`, how far any can go."""
 
+import json
+import logging
+import shutil
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pessimal.api.load import device_of, open_policy, to_reward
+from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Context
 from pessimal.explaining.contexts import halves, read_contexts
+from pessimal.progress import Counter, counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
 from pessimal.rewards.spec import Mode
@@ -17,10 +25,20 @@ from pessimal.rewards.sum import SumReward
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
 from pessimal.searching.context import SearchContext
-from pessimal.searching.run import SearchResult
+from pessimal.searching.provenance import SearchProvenance
+from pessimal.searching.provenance import identify as identify_search
+from pessimal.searching.results import SearchResult
+from pessimal.searching.run import run
 from pessimal.searching.run import search as search_one
 from pessimal.tables import read_score_table
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.mirror import Mirror
+from pessimal.tracking.registry import Manifest, Registry
+
+log = logging.getLogger(__name__)
+
+SEARCH_RESULT = "search-result"
+_SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest", "objective")
+"""What two searches must share, besides prompts, to be compared."""
 
 
 def search(
@@ -115,3 +133,158 @@ def scanned_rewards(
             column[rows["candidate_id"]] = rows["reward"]
             return column, manifest.reference
     return None
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search that is done."""
+
+    result: SearchResult | None
+    """None where it was published before."""
+    best: float | None
+    """The best reward with the goal's sign: more is better."""
+    folder: Path
+    """Where it is published."""
+    known: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    """References of earlier results that it began from, by response."""
+
+
+def run_search(
+    context: SearchContext,
+    *,
+    store: Store,
+    cache: str = "runs/cache",
+    progress: bool = True,
+) -> Search:
+    """The search of a context, published as a `search-result` artifact: it begins from the best
+    response that the store holds, and is set beside those of other lengths there.
+
+    A killed search goes on where it was; one that is finished already is given again.
+
+    Args:
+        context: the reward and what is asked of it.
+        store: where the result is published.
+        cache: folder of what was evaluated.
+        progress: draw a bar where there is a terminal.
+    """
+    provenance = identify_search(context)
+    if published := store.find(SEARCH_RESULT, provenance.key()):
+        folder, manifest = published
+        log.info("this search is finished already: %s (force=true searches again)", folder)
+        return Search(None, manifest.summary.get("best_value"), folder)
+    work = Path(cache) / "searches" / provenance.key()
+    if store.force:
+        shutil.rmtree(work, ignore_errors=True)
+    inputs, source = reward_inputs(store.registry, context.model)
+    with store.track(name=f"search {provenance.name}", inputs=inputs) as mirror:
+        total = context.spec.evaluations
+        with counted(provenance.name, unit="evaluations", total=total, bar=progress) as counter:
+            live = _Live(counter, mirror, sign=context.spec.goal.sign)
+            known = {}
+            if context.spec.from_registry:
+                known = best_known(store.registry, provenance)
+            result = run(
+                context,
+                folder=work,
+                warm_starts=known,
+                on_cost=live.cost,
+                on_begin=live.begin,
+                on_best=live.best,
+                on_count=counter.advance,
+            )
+        result.tables["growth"] = growth(store.registry, provenance, result)
+        best = context.spec.goal.sign * result.reward
+        what = {name: getattr(provenance, name) for name in (*_SAME, "length")}
+        what |= {"prompts": list(provenance.prompts), "best_value": best, **source}
+        summary = {key: value for one in result.results for key, value in one.summary.items()}
+        artifact = Artifact(
+            SEARCH_RESULT,
+            provenance.name,
+            key=provenance.key(),
+            inputs=[*inputs, *result.inputs],
+            summary=summary | what,
+        )
+        folder, _ = publish(store.registry, mirror, artifact, result.results, progress=progress)
+        live.end(result.evaluations, best)
+        mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
+    shutil.rmtree(work, ignore_errors=True)
+    return Search(result, best, folder, known)
+
+
+def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path, Manifest]]:
+    """Results of the same model, prompts, goal, mode and allowed tokens, of any length, oldest
+    first."""
+
+    def fits(summary: Mapping) -> bool:
+        same = all(summary.get(name, "") == getattr(provenance, name) for name in _SAME)
+        return same and set(map(str, summary["prompts"])) == set(provenance.prompts)
+
+    needs = {"length": int, "best_value": float, "best_reward": float, "verdict": str}
+    needs["prompts"] = list
+    there = registry.manifests(SEARCH_RESULT, needs=needs)
+    return [found for found in there if fits(found[1].summary)]
+
+
+def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
+    """The best response of this length that the registry holds, and its reference: a repeat begins
+    from it, and so never publishes a worse one."""
+    alike = _alike(registry, provenance)
+    alike = [one for one in alike if one[1].summary["length"] == provenance.length]
+    if not alike:
+        return {}
+    folder, held = max(alike, key=lambda one: one[1].summary["best_value"])
+    best = pd.read_parquet(folder / "tables" / "sequences.parquet").iloc[0]
+    log.info("%s holds %r, reward %.4f: a start too", held.reference, best["text"], best["reward"])
+    return {tuple(json.loads(best["token_ids"])): held.reference}
+
+
+def growth(registry: Registry, provenance: SearchProvenance, found: SearchResult) -> pd.DataFrame:
+    """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows
+    of other lengths are the newest searches of the same model, prompts, goal, mode and allowed
+    tokens."""
+    newest = {held.summary["length"]: held for _, held in _alike(registry, provenance)}
+    others = [
+        (length, held.summary["best_reward"], "search", held.reference, held.summary["verdict"])
+        for length, held in newest.items()
+        if length != provenance.length
+    ]
+    table = found.tables["growth"]
+    rows = pd.concat([table, pd.DataFrame(others, columns=table.columns)] if others else [table])
+    return rows.sort_values(["length", "what"], ignore_index=True)
+
+
+class _Live:
+    """The bar, and W&B's best so far against evaluations: at improvements, once a second at
+    most."""
+
+    def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
+        self.counter, self.mirror, self.sign = counter, mirror, sign
+        self.sent, self.now, self.value = 0.0, "", ""
+        self.waiting: dict[str, float] | None = None
+
+    def cost(self, said: str, total: int) -> None:
+        log.info("%s", said)
+        self.counter.begin(self.counter.name, total=total)
+
+    def begin(self, name: str) -> None:
+        self.now = name
+        self._label()
+
+    def best(self, evaluations: int, value: float) -> None:
+        self.value = f", best {self.sign * value:.4g}"
+        self.waiting = {"search/evaluations": evaluations, "search/best": self.sign * value}
+        self._send(1.0)
+        self._label()
+
+    def end(self, evaluations: int, value: float) -> None:
+        """The same number of evaluations as the manifest has."""
+        self.best(evaluations, value)
+        self._send(0)
+
+    def _label(self) -> None:
+        self.counter.begin(self.now + self.value)
+
+    def _send(self, least: float) -> None:
+        if self.waiting is not None and time.monotonic() - self.sent >= least:
+            self.mirror.metrics(self.waiting)
+            self.sent, self.waiting = time.monotonic(), None

@@ -2,7 +2,7 @@
 
 Opens a scorer a prompt, plans the budget, runs the procedure, scores the best responses again in
 float32, certifies the best of all, and makes the tables. Knows no configuration, registry or W&B;
-`verbs.search` brings these.
+`api.search` brings these.
 """
 
 from collections.abc import Callable, Mapping
