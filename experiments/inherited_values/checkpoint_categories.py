@@ -1,5 +1,5 @@
-"""How the ranks of a dictionary's categories change while a reward model is trained: median ranks by
-training step, and the words of the dictionary that moved furthest.
+"""Changes of the ranks of a dictionary's categories while a reward model is trained: median ranks
+by training step, and the words of the dictionary that moved furthest.
 
 Knows score tables whose provenance has a training step, and a dictionary.
 
@@ -72,8 +72,8 @@ def step_results(
                 results.append(changes_result(rewards, dictionary, runs, dictionary=name, **where))
     if not results:
         raise TableError("; ".join(notes) or "no run with several checkpoints of one prompt")
-    first, *others = merged(results)
-    return [replace(first, notes=tuple(dict.fromkeys(notes))), *others]
+    first, *rest = merged(results)
+    return [replace(first, notes=tuple(dict.fromkeys(notes))), *rest]
 
 
 def categories_result(medians: pd.DataFrame, name: str) -> Result:
@@ -118,7 +118,7 @@ def changes_result(
     runs: Mapping[str, Mapping[int, str]],
     **where: str,
 ) -> Result:
-    """How far each word of a dictionary has risen in each run; `runs` has the model of each step."""
+    """The rise of each word of a dictionary in each run; `runs` has the model of each step."""
     scores, categories = word_scores(rewards, words)
     ranks, changes = scores.rank(ascending=False), []
     for run, steps in runs.items():
@@ -128,7 +128,7 @@ def changes_result(
         changes.append(moved.assign(run=run, words=len(ranks), **where))
     table = pd.concat(changes, ignore_index=True)
     place = table.groupby("run", sort=False).cumcount()
-    last = table.groupby("run", sort=False)["word"].transform("size") - 1 - place
+    from_end = table.groupby("run", sort=False)["word"].transform("size") - 1 - place
     furthest = table.loc[table["change"].abs().idxmax()]
     columns = [
         "dictionary", "run", "word", "category", "first_step", "last_step", "first_rank",
@@ -141,7 +141,7 @@ def changes_result(
         f"{furthest['last_step']}, {furthest['run']} moves {furthest['word']} from rank "
         f"{furthest['first_rank']:.0f} to {furthest['last_rank']:.0f} of {furthest['words']}.",
         plot=Forest(
-            data=table[(place < MAX_WORDS) | (last < MAX_WORDS)],
+            data=table[(place < MAX_WORDS) | (from_end < MAX_WORDS)],
             row="word",
             estimate="change",
             low=None,

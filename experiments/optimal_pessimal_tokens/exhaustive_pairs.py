@@ -592,10 +592,10 @@ def standing(result: SearchResult, pairs: ExhaustivePairs) -> pd.DataFrame:
     def ranks(reward: float, response: tuple[int, ...]) -> tuple[int, int]:
         if response in rank_of.index:
             return (int(rank_of.loc[response]),) * 2
-        least, most = pairs.above(reward + result.noise)[0], pairs.above(reward - result.noise)[1]
+        low, high = pairs.above(reward + result.noise)[0], pairs.above(reward - result.noise)[1]
         if result.sign < 0:
-            least, most = pairs.pairs - most, pairs.pairs - least
-        return 1 + least, 1 + most
+            low, high = pairs.pairs - high, pairs.pairs - low
+        return 1 + low, 1 + high
 
     rows = []
     for stage in result.stages.done:
@@ -623,28 +623,30 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--accelerator", default="cpu")
     parser.add_argument("--evaluations", type=int, default=250_000)
-    given = parser.parse_args(arguments)
-    model = require_network(pessimal.load(given.model), "search", "gradient")
+    options = parser.parse_args(arguments)
+    model = require_network(pessimal.load(options.model), "search", "gradient")
     among = {
         "length": 2,
-        "goal": given.goal,
-        "allowed": list(filter(None, given.allowed.split(","))),
-        "allowed_path": given.allowed_path,
+        "goal": options.goal,
+        "allowed": list(filter(None, options.allowed.split(","))),
+        "allowed_path": options.allowed_path,
     }
-    prompts = named_prompts(given.prompt)
-    spec = TrainerSpec(accelerator=given.accelerator, devices=given.devices)
-    pairs_context = SearchContext(model, prompts, SearchSpec(**among), batch_size=given.batch_size)
-    trainer = make_trainer(spec, root=str(given.folder))
-    pairs = every_pair(pairs_context, trainer=trainer, folder=given.folder, keep=given.keep)
+    prompts = named_prompts(options.prompt)
+    spec = TrainerSpec(accelerator=options.accelerator, devices=options.devices)
+    pairs_context = SearchContext(
+        model, prompts, SearchSpec(**among), batch_size=options.batch_size
+    )
+    trainer = make_trainer(spec, root=str(options.folder))
+    pairs = every_pair(pairs_context, trainer=trainer, folder=options.folder, keep=options.keep)
     if not is_first_process():
         return {}
-    found = pessimal.search(model, prompts, evaluations=given.evaluations, **among)
-    tables = pair_tables(pairs_context, pairs) | {"standing": standing(found, pairs)}
+    result = pessimal.search(model, prompts, evaluations=options.evaluations, **among)
+    tables = pair_tables(pairs_context, pairs) | {"standing": standing(result, pairs)}
     for name, table in tables.items():
-        table.to_parquet(given.folder / f"{name}.parquet")
-    shown = ["rank", "text", "reward", "own_reward", "round_trips"]
+        table.to_parquet(options.folder / f"{name}.parquet")
+    columns = ["rank", "text", "reward", "own_reward", "round_trips"]
     for end in ("top_pairs", "bottom_pairs"):
-        print(tables[end][shown].head(10).to_string(index=False))
+        print(tables[end][columns].head(10).to_string(index=False))
     print(tables["standing"].to_string(index=False))
     return tables
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
-from scripted_server import CLARITY, VERBOSITY
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.perturbers import HANDED_IN, check_options, make_perturber
+from scripted_server import CLARITY, VERBOSITY
 
 FILES = sorted((Path(__file__).parents[2] / "conf" / "perturber").glob("*.yaml"))
 LLM = {
@@ -98,8 +98,5 @@ def test_impossible_options_are_refused(options, message):
 
 
 def test_checking_options_loads_nothing_heavy(loaded_by):
-    modules = [
-        f"pessimal.explaining.perturbers.{name}"
-        for name in ("llm", "local", "rules", "blank_filling")
-    ]
+    modules = [f"pessimal.explaining.perturbers.{name}" for name in ("llm", "local", "rules")]
     assert loaded_by(modules, ["torch", "transformers", "openai", "huggingface_hub"]) == "[]"

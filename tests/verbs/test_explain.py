@@ -334,7 +334,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
         (["comparisons.path=nowhere.jsonl"], "nowhere.jsonl"),
         (["comparisons=embedded", "comparisons.path=x.jsonl"], "need none"),
         (["perturber=llm"], "perturber.model="),
-        (["perturber=blank_filling"], "perturber.model="),
+        (["perturber=blank_filling"], "contrastive_explanations/conf"),
         (["judge=llm"], "judge_model="),
         (["judge=local"], "judge_model=DIR_OR_ID"),
         (["judge=local", "judge_model=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),

@@ -49,10 +49,10 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
         if not isinstance(value, Analysis):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
     typed = [
-        one
-        if isinstance(one, Analysis)
-        else extensions.named(one, option="analyses", kind=Analysis)
-        for one in additions
+        extensions.named(entry, option="analyses", kind=Analysis)
+        if isinstance(entry, str)
+        else entry
+        for entry in additions
     ]
     by_name: dict[str, Analysis] = {}
     for one in (*builtin, *offered.values(), *typed):

@@ -34,8 +34,8 @@ def build(config: DictConfig) -> TaskConfig:
     """
     task = OmegaConf.to_object(config)
     assert isinstance(task, TaskConfig)
-    known = {field.name for field in fields(task)}
-    if unknown := [key for key in map(str, config) if key not in known]:
+    options = {field.name for field in fields(task)}
+    if unknown := [key for key in map(str, config) if key not in options]:
         key = unknown[0]
         raise ConfigError(unknown_option_message(key, type(task).__name__, name=key))
     return task

@@ -42,8 +42,11 @@ MOVED = {
     "inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
     "search.method": EVERY_PAIR,
     "search.keep": EVERY_PAIR,
+    "perturber=blank_filling": "it is an experiment of the repository now. Type there: "
+    "PYTHONPATH=experiments pessimal --config-dir experiments/contrastive_explanations/conf "
+    "explain perturber=blank_filling perturber.model=DIR_OR_ID",
 }
-"""Options that went, and what to type instead."""
+"""Options and choices that went, and what to type instead."""
 
 
 def composition_message(error: Exception) -> str | None:
@@ -148,6 +151,8 @@ def _shortened(message: str) -> str:
     kept = lines[:end]
     if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
         group, name = choice.groups()
+        if (typed := f"{group}={name}") in MOVED:
+            return f"there is no {typed}: {MOVED[typed]}"
         if launcher := re.match("launcher/(joblib|submitit)", name):
             try:
                 require(f"hydra_plugins.hydra_{launcher[1]}_launcher", why=f"hydra/{name}")

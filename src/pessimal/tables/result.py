@@ -117,7 +117,7 @@ class Result:
     method."""
     plot: Plot | None = None
     method: str = ""
-    """Which static text says what is measured and what is not: `methods/METHOD.md`, or the text
+    """Text that says what is measured and what is not: the key of `methods/METHOD.md`, or the text
     itself, Markdown of several lines of which the first is the heading. Results of one method share
     a section of the page."""
     weight: float = 0.0

@@ -1,4 +1,4 @@
-"""What people have said about words: how good they are (lexicons), and how often they are used.
+"""Lists of words, as people rated them: how good they are (lexicons), and how often they are used.
 
 Knows the layouts of files. None comes with pessimal: AFINN-111, TextBlob's lexicon and wordfreq
 come with their packages, the others are files of one's own.

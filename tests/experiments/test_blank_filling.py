@@ -2,16 +2,20 @@
 
 import itertools
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_server import CLARITY, HOSTILE, VERBOSITY, request
+import yaml
 
+from contrastive_explanations.blank_filling import BlankFilling, draw_blanks
 from pessimal.errors import ModelError
 from pessimal.explaining.perturbation import Status
-from pessimal.explaining.perturbers.blank_filling import BlankFilling, draw_blanks
+from pessimal.explaining.perturbers import check_options, kinds_of
+from scripted_server import CLARITY, HOSTILE, VERBOSITY, request
 
 TEXT = "Peace is a good thing; war (says Anna, 42) isn't.\n\n  - Love, and be  loved!"
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -219,3 +223,13 @@ def neighbours(blanks: list[int]) -> int:
 def test_a_model_that_fills_no_blanks_is_refused(tiny_checkpoint):
     with pytest.raises(ModelError, match="no masked language model"):
         filled(str(tiny_checkpoint), request(text=TEXT))
+
+
+def test_its_file_names_the_class_and_all_of_its_options(loaded_by, monkeypatch):
+    conf = Path(__file__).parents[2] / "experiments/contrastive_explanations/conf"
+    options = yaml.safe_load((conf / "perturber/blank_filling.yaml").read_text(encoding="utf-8"))
+    assert check_options(options | {"model": "a/b"}) is BlankFilling
+    assert {"_target_", *kinds_of(BlankFilling)} == set(options)
+    module = BlankFilling.__module__
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert loaded_by([module], ["torch", "transformers", "huggingface_hub"]) == "[]"

@@ -4,6 +4,9 @@ In the manner of Polyjuice (Wu et al. 2021), without its control codes: it fills
 places, knows neither attribute nor direction, and shows what changes of such a size do by
 themselves. Polyjuice itself is a GPT-2 fine-tuned to fill several words at once; this puts one word
 for each. Does not know rewards.
+
+    PYTHONPATH=experiments pessimal --config-dir experiments/contrastive_explanations/conf \\
+        explain model=NAME perturber=blank_filling perturber.model=FacebookAI/roberta-base
 """
 
 from dataclasses import dataclass
