@@ -95,8 +95,8 @@ space: $(READY) ## Make a page of ten published reward models as a folder for a 
 	$(BIN)/pessimal import format=eloeverything path='$(ELO)' prompt=greatest paths.root=$(SPACE)
 	$(BIN)/pessimal import format=factorial54 path='$(BIG_TWO)' set=big_two paths.root=$(SPACE)
 	$(BIN)/pessimal compare name=published sets=[eloeverything] paths.root=$(SPACE)
-	PYTHONPATH=experiments $(BIN)/pessimal compare name=published_big_two sets=[big_two] paths.root=$(SPACE) \
-	  'analyses=[inherited_values.wording:analyse,inherited_values.variance_components:analyse,{_target_: inherited_values.dictionaries.rank_categories, dictionaries: {big_two: "$(BIG_TWO)/dict_big2_nouns.csv"}}]'
+	PYTHONPATH=. $(BIN)/pessimal compare name=published_big_two sets=[big_two] paths.root=$(SPACE) \
+	  'analyses=[experiments.inherited_values.wording:analyse,experiments.inherited_values.variance_components:analyse,{_target_: experiments.inherited_values.dictionaries.rank_categories, dictionaries: {big_two: "$(BIG_TWO)/dict_big2_nouns.csv"}}]'
 	$(BIN)/pessimal experiment=published/report space=$(SPACE)/page paths.root=$(SPACE)
 	@echo 'The Space: $(SPACE)/page'
 

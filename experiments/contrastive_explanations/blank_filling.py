@@ -5,7 +5,7 @@ places, knows neither attribute nor direction, and shows what changes of such a 
 themselves. Polyjuice itself is a GPT-2 fine-tuned to fill several words at once; this puts one word
 for each. Does not know rewards.
 
-    PYTHONPATH=experiments pessimal --config-dir experiments/contrastive_explanations/conf \\
+    PYTHONPATH=. pessimal --config-dir experiments/contrastive_explanations/conf \\
         explain model=NAME perturber=blank_filling perturber.model=FacebookAI/roberta-base
 """
 

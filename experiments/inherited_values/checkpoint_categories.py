@@ -3,8 +3,8 @@ by training step, and the words of the dictionary that moved furthest.
 
 Knows score tables whose provenance has a training step, and a dictionary.
 
-    PYTHONPATH=experiments pessimal compare 'analyses=[{_target_:
-        inherited_values.checkpoint_categories.follow_categories, dictionaries: {NAME: FILE}}]'
+    PYTHONPATH=. pessimal compare 'analyses=[{_target_:
+        experiments.inherited_values.checkpoint_categories.follow_categories, dictionaries: {NAME: FILE}}]'
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from inherited_values.dictionaries import median_ranks, word_scores
-from inherited_values.word_categories import read_dictionaries
+from experiments.inherited_values.dictionaries import median_ranks, word_scores
+from experiments.inherited_values.word_categories import read_dictionaries
 from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted
 from pessimal.analyses.checkpoints import rank_changes
 from pessimal.errors import TableError

@@ -4,8 +4,8 @@ Foundations).
 Knows rewards by text, or log-probabilities, and a dictionary; knows nothing of what its categories
 mean. Whether the base or the framing moves the ranks, see `category_model`.
 
-    PYTHONPATH=experiments pessimal compare 'analyses=[{_target_:
-        inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'
+    PYTHONPATH=. pessimal compare 'analyses=[{_target_:
+        experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'
 """
 
 import re
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from inherited_values.category_model import (
+from experiments.inherited_values.category_model import (
     Lineages,
     base_contrasts,
     category_model,
@@ -27,7 +27,7 @@ from inherited_values.category_model import (
     model_contrasts,
     pooled_interval,
 )
-from inherited_values.word_categories import read_dictionaries
+from experiments.inherited_values.word_categories import read_dictionaries
 from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted, strongest
 from pessimal.catalogue import known_model
 from pessimal.errors import TableError

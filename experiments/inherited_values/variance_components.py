@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from inherited_values.wording import check_polarity, design_of
+from experiments.inherited_values.wording import check_polarity, design_of
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards
 from pessimal.errors import TableError

@@ -1,7 +1,7 @@
 """Do the contrasts of dictionary categories reject too often? Made-up median ranks of models that
 differ, but not by base.
 
-    PYTHONPATH=experiments python experiments/nulls/dictionaries.py
+    PYTHONPATH=. python experiments/nulls/dictionaries.py
 
 Ten models, five of each base, the 54 prompts, two categories. A model takes to a category in its
 own way, under each framing and each adjective (standard deviations 15 and 6 ranks; the noise of one
@@ -15,7 +15,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from inherited_values.category_model import base_contrasts, category_model, model_contrasts
+from experiments.inherited_values.category_model import (
+    base_contrasts,
+    category_model,
+    model_contrasts,
+)
 
 ADJECTIVES = {"best": 1, "greatest": 1, "good": 1, "worst": -1, "bad": -1, "terrible": -1}
 PROMPTS = [

@@ -54,7 +54,7 @@ from pessimal.tables.files import write_atomically
 
 log = logging.getLogger(__name__)
 
-# What a kill may lose of each process: 9 seconds for a demo model on a core, 5 minutes for
+# What a kill may lose of each process: 9 seconds for a demo model on a core, 8 minutes for
 # Llama-3-8B on an H200.
 FIRSTS_PER_BLOCK = 64
 BINS, _SAMPLE = 4096, 4096  # of the histogram; random pairs that they are laid around

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from contrastive_explanations.blank_filling import BlankFilling, draw_blanks
+from experiments.contrastive_explanations.blank_filling import BlankFilling, draw_blanks
 from pessimal.errors import ModelError
 from pessimal.explaining.perturbation import Status
 from pessimal.explaining.perturbers import check_options, kinds_of

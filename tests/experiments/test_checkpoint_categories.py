@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from artifacts import score_table
-from inherited_values.checkpoint_categories import step_results
-from inherited_values.dictionaries import median_ranks
+from experiments.inherited_values.checkpoint_categories import step_results
+from experiments.inherited_values.dictionaries import median_ranks
 from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw

@@ -14,8 +14,12 @@ from scipy import stats
 from statsmodels.formula.api import mixedlm
 
 from artifacts import score_table
-from inherited_values.category_model import base_contrasts, category_model, model_contrasts
-from inherited_values.dictionaries import (
+from experiments.inherited_values.category_model import (
+    base_contrasts,
+    category_model,
+    model_contrasts,
+)
+from experiments.inherited_values.dictionaries import (
     ALL_BASES,
     ALL_CATEGORIES,
     Spelling,
@@ -27,7 +31,7 @@ from inherited_values.dictionaries import (
     word_scores,
     words_found,
 )
-from inherited_values.word_categories import read_dictionary
+from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw

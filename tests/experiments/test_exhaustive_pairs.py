@@ -12,7 +12,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from optimal_pessimal_tokens.exhaustive_pairs import (
+from experiments.optimal_pessimal_tokens.exhaustive_pairs import (
     BINS,
     Bins,
     Blocks,

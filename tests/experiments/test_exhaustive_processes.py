@@ -16,7 +16,7 @@ import pytest
 import torch
 from test_exhaustive_pairs import BLOCKS, Trainer, contents, search
 
-from optimal_pessimal_tokens.exhaustive_pairs import BlockStore
+from experiments.optimal_pessimal_tokens.exhaustive_pairs import BlockStore
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 

@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from inherited_values.variance_components import (
+from experiments.inherited_values.variance_components import (
     ALL_MODELS,
     Cells,
     analyse,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inherited_values.word_categories import read_dictionary
+from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.errors import InputError
 
 

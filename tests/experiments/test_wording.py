@@ -10,7 +10,14 @@ import pytest
 import yaml
 from scipy import stats
 
-from inherited_values.wording import ANY, OPPOSITE, analyse, design_of, paraphrase, spearman_matrix
+from experiments.inherited_values.wording import (
+    ANY,
+    OPPOSITE,
+    analyse,
+    design_of,
+    paraphrase,
+    spearman_matrix,
+)
 from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
 from pessimal.tables.table_set import Reading, table_sets

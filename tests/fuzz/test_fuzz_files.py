@@ -19,7 +19,7 @@ from hypothesis import example
 from hypothesis import strategies as st
 
 from artifacts import OUTCOME
-from inherited_values.word_categories import read_dictionary
+from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.explaining.comparison import (
     Comparison,

@@ -133,7 +133,7 @@ def big_two_numbers(tables: Tables) -> Beside:
 
 def foundations(out: Path, dictionary: Path) -> Path:
     """Virtue and vice of a foundation as one category, as Figure 1b has them."""
-    from inherited_values.word_categories import read_dictionary
+    from experiments.inherited_values.word_categories import read_dictionary
 
     table = read_dictionary(dictionary)
     table["category"] = table["category"].str.replace(

@@ -38,12 +38,12 @@ EVERY_PAIR = (
 )
 MOVED = {
     "dictionaries": "ranks of a dictionary's words are an experiment of the repository now. Type "
-    "there: PYTHONPATH=experiments pessimal compare 'analyses=[{_target_: "
-    "inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
+    "there: PYTHONPATH=. pessimal compare 'analyses=[{_target_: "
+    "experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
     "search.method": EVERY_PAIR,
     "search.keep": EVERY_PAIR,
     "perturber=blank_filling": "it is an experiment of the repository now. Type there: "
-    "PYTHONPATH=experiments pessimal --config-dir experiments/contrastive_explanations/conf "
+    "PYTHONPATH=. pessimal --config-dir experiments/contrastive_explanations/conf "
     "explain perturber=blank_filling perturber.model=DIR_OR_ID",
 }
 """Options and choices that went, and what to type instead."""
