@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "docs"))
 from table_columns import descriptions  # noqa: E402
 
 COLUMNS = ROOT / "experiments" / "inherited_values" / "columns.yaml"
-MODULES = "inherited_values"
+MODULES = "experiments.inherited_values"
 
 
 def entries(file: str | Path) -> list:
