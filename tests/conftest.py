@@ -1,11 +1,13 @@
 """What the tests stand on: tiny random reward models with real tokenizers, made here, and a fresh
 workplace."""
 
+import functools
 import gc
 import hashlib
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ TRIMMING_TEMPLATE = "{{ bos_token }}{% for m in messages %}<|start|>{{ m['role']
 
 
 quicken()
+metadata.packages_distributions = functools.cache(metadata.packages_distributions)
+"""What is installed stays so while the tests run, and takes a second to read."""
 
 
 def pytest_collection_finish():

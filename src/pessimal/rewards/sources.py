@@ -9,7 +9,6 @@ import json
 import re
 import sys
 import sysconfig
-from functools import cache
 from importlib import metadata
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -30,8 +29,6 @@ DISTANT = re.compile(
     r"|websockets?|xmlrpc)(\.|$)"
 )
 """Modules that are for files, programs or servers."""
-packages_distributions = cache(metadata.packages_distributions)
-"""Distributions of each importable name; reads the files of all of them, which takes a second."""
 HARMLESS = re.compile(rb"\bre\.compile\b")
 FROM = re.compile(r"^\s*from\s+([\w.]+)\s+import\s+\(?([\w, ]+)", re.M)
 
@@ -70,8 +67,10 @@ def sources_of(file: Path) -> Sources:
             for package, names in FROM.findall(content.decode(errors="replace")):
                 others |= {f"{package}.{one.strip()}" for one in names.split(",")}
     is_pinned &= not any(DISTANT.match(name) for name in others)
-    for top in sorted({name.partition(".")[0] for name in others} - sys.stdlib_module_names):
-        names = packages_distributions().get(top, ())
+    packages = sorted({name.partition(".")[0] for name in others} - sys.stdlib_module_names)
+    distributions = metadata.packages_distributions() if packages else {}  # reads a file of each
+    for package in packages:
+        names = distributions.get(package, ())
         digests |= {f"{name}==": metadata.version(name) for name in names}
     text = json.dumps(digests, sort_keys=True)
     return Sources(hashlib.sha256(text.encode()).hexdigest(), is_pinned)
