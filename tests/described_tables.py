@@ -134,8 +134,8 @@ def checkpoints() -> list[ScoreTable]:
 def answer_pairs() -> dict[tuple[str, str], pd.DataFrame]:
     """Tables of two models' rewards for pairs of answers, by type of artifact and name."""
     from pessimal.conversation import Turn
-    from pessimal.explaining.comparison import Comparison
     from pessimal.explaining.pairs import accuracy_results, pair_frame
+    from pessimal.tables.comparisons import Comparison
 
     rng, turn = np.random.default_rng(5), Turn("user", "Why?")
     kinds = [("true", "polite")[i % 2] for i in range(40)]

@@ -13,9 +13,9 @@ import httpx2
 from pessimal.explaining.attribute import Attribute, Direction
 from pessimal.explaining.chat.client import Client
 from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.perturbation import Request
 from pessimal.rewards import server as client
+from pessimal.tables.comparisons import Comparison, Turn
 
 CLARITY = Attribute("clarity", "It is easy to understand.", 1)
 VERBOSITY = Attribute("verbosity", "It uses more words than it needs.", -1)

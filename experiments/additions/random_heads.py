@@ -13,11 +13,11 @@ import torch
 
 import pessimal
 from pessimal.analyses.nulls import random_head_share
-from pessimal.explaining.comparison import EMBEDDED
-from pessimal.explaining.contexts import read_contexts, sample
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.last_states import StatesNetwork
+from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.states import added_states
+from pessimal.tables.comparisons import EMBEDDED
 
 
 def main(token: str, answers: str, *effects: str) -> None:

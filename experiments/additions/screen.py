@@ -11,14 +11,14 @@ import sys
 import numpy as np
 import torch
 
-from pessimal.explaining.comparison import load
-from pessimal.explaining.contexts import of_comparison, sample
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.candidates import framed, vocabulary_of
+from pessimal.scoring.contexts import of_comparison, sample
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.screen import screened
+from pessimal.tables.comparisons import load
 
 CPU = torch.device("cpu")
 

@@ -18,9 +18,9 @@ from pessimal.config.plain import plain
 from pessimal.explaining.analyses.flips import clustered_share
 from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.attribute import PLACEBO, Direction
-from pessimal.explaining.comparison import read_jsonl
 from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry
 
 PERTURBERS = ("rules", "random", "local")

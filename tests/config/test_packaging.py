@@ -148,7 +148,7 @@ def test_the_wheel_holds_the_package_and_its_configuration(tmp_path):
     [wheel] = tmp_path.glob("*.whl")
     assert wheel.name.startswith(f"pessimal-{pessimal.__version__}-")
     names = set(zipfile.ZipFile(wheel).namelist())
-    needed = {"py.typed", "conf/config.yaml", "methods/edits.md", "explaining/pairs.jsonl"}
+    needed = {"py.typed", "conf/config.yaml", "methods/edits.md", "tables/pairs.jsonl"}
     assert {f"pessimal/{name}" for name in needed} <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {
         "pessimal",

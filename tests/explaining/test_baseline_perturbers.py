@@ -5,11 +5,11 @@ import json
 import re
 
 import pytest
-from scripted_server import CLARITY, PLACEBO, request
 
 from pessimal.explaining.perturbation import Status
 from pessimal.explaining.perturbers.placebo import Placebo
 from pessimal.explaining.perturbers.random_edits import RandomEdits, frequent_words
+from scripted_server import CLARITY, PLACEBO, request
 
 WORDS = " ".join(f"w{i}" for i in range(100))
 USUAL = (

@@ -9,7 +9,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from artifacts import OUTCOME
 from pessimal.errors import InputError
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.differences import (
     GONE,
     LEFT_OUT,
@@ -21,6 +20,7 @@ from pessimal.explaining.edits.differences import (
     diff,
 )
 from pessimal.explaining.edits.views import from_json, to_json, views
+from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.texts import readable
 
 

@@ -9,11 +9,11 @@ import yaml
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import Amount, Attribute, Direction, Edit
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits import language as edits
 from pessimal.explaining.edits.language import Draw, edited
 from pessimal.explaining.perturbation import Request, Status
 from pessimal.explaining.perturbers.rules import Rules
+from pessimal.tables.comparisons import Comparison, Turn
 
 CONFIG = Path(__file__).parents[2] / "conf" / "contrast"
 ATTRIBUTES = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from scripted_server import Says, case, kind, serving
 
 LINES = [

@@ -6,7 +6,6 @@ import pytest
 
 from pessimal.errors import InputError, WorkError
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits import distances
 from pessimal.explaining.explain import explain, explain_pair
 from pessimal.explaining.perturbation import Perturbation, Status
@@ -17,6 +16,7 @@ from pessimal.explaining.results import (
     pair_results,
     smallest_edits,
 )
+from pessimal.tables.comparisons import Comparison, Turn
 
 BREVITY = Attribute("brevity", "It is short.", 1, detect=r"$^")
 CALM = Attribute("calm", "It does not shout.", 1, detect=r"!")

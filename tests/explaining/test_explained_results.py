@@ -12,13 +12,13 @@ from pessimal.explaining.analyses import metrics as metrics_module
 from pessimal.explaining.analyses.agreement import examples, representative
 from pessimal.explaining.attribute import Attribute
 from pessimal.explaining.compare import compared_results, shown_contested
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import Explained
 from pessimal.explaining.outcomes import outcomes, requests_for
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.results import Resampling, explained_results
 from pessimal.plots.draw import save_figures
+from pessimal.tables.comparisons import Comparison, Turn
 
 OPTIONS = Resampling(replicates=100, permutations=100, confidence=0.95, seed=0)
 NAMES = ("length", "tone", "care", "order", "ease")

@@ -7,14 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scripted_server import VERBOSITY
 from test_outcomes import made
 
 from pessimal.conversation import Turn
 from pessimal.explaining.analyses.fluency import FLUENT, fluency, perplexities
 from pessimal.explaining.analyses.intervals import draws, median_interval
 from pessimal.explaining.analyses.metrics import metrics
-from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.explain import explain
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.perturbers.placebo import OneByOne
@@ -22,6 +20,8 @@ from pessimal.explaining.results import Resampling, fluency_results
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
+from pessimal.tables.comparisons import Comparison
+from scripted_server import VERBOSITY
 from tiny_language_models import CHAT, checkpoint
 
 

@@ -3,6 +3,11 @@
 import json
 
 import pytest
+
+from pessimal.errors import WorkError
+from pessimal.explaining.attribute import Attribute, Direction
+from pessimal.explaining.perturbation import Request, Status
+from pessimal.explaining.perturbers.llm import Llm, find
 from scripted_server import (
     CLARITY,
     HOSTILE,
@@ -17,11 +22,6 @@ from scripted_server import (
     request,
     serving,
 )
-
-from pessimal.errors import WorkError
-from pessimal.explaining.attribute import Attribute, Direction
-from pessimal.explaining.perturbation import Request, Status
-from pessimal.explaining.perturbers.llm import Llm, find
 
 BOTH = (CLARITY, VERBOSITY)
 

@@ -11,10 +11,10 @@ import urllib.error
 import urllib.request
 
 import pytest
-from scripted_server import CLARITY, OVERALL, request, scripted_model
 
 from pessimal.explaining.perturbation import Status
 from pessimal.explaining.perturbers.llm import Llm
+from scripted_server import CLARITY, OVERALL, request, scripted_model
 
 SAYS = '{"applicable": true, "response": "Peace is a fine thing, <b>said</b> nobody."}'
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from scripted_server import CLARITY, OVERALL, PLACEBO, request, scripted_model
 
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.explaining.chat.client import Question, Shape
 from pessimal.explaining.perturbation import Status
 from pessimal.explaining.perturbers.local import Local
+from scripted_server import CLARITY, OVERALL, PLACEBO, request, scripted_model
 
 SAYS = '{"applicable": true, "response": "Calm is a good thing."}'
 SHAPE = Shape("x", {"word": str})

@@ -11,7 +11,6 @@ import pytest
 
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.comparison import Comparison, Turn, read_jsonl
 from pessimal.explaining.outcomes import (
     COLUMNS,
     against_polarity,
@@ -22,6 +21,7 @@ from pessimal.explaining.outcomes import (
     requests_for,
 )
 from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.tables.comparisons import Comparison, Turn, read_jsonl
 
 LENGTH = Attribute("length", "It is long.", 1)
 TONE = Attribute("tone", "It is kind.", 1)

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 from wordfreq import top_n_list
 
-from pessimal.explaining.comparison import load
+from pessimal.tables.comparisons import load
 
 CATEGORIES = {"correct", "instruction", "refusal", "harmless", "polite", "complete", "true"}
 VADER = SentimentIntensityAnalyzer().lexicon

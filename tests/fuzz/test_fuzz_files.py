@@ -21,7 +21,11 @@ from hypothesis import strategies as st
 from artifacts import OUTCOME
 from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.errors import ConfigError, InputError, TableError
-from pessimal.explaining.comparison import (
+from pessimal.explaining.edits.views import from_json, to_json, views
+from pessimal.scoring.candidates import items
+from pessimal.searching.allowed import allowed_tokens
+from pessimal.searching.spec import Filter
+from pessimal.tables.comparisons import (
     Comparison,
     Turn,
     from_row,
@@ -29,10 +33,6 @@ from pessimal.explaining.comparison import (
     hh_rlhf,
     read_jsonl,
 )
-from pessimal.explaining.edits.views import from_json, to_json, views
-from pessimal.scoring.candidates import items
-from pessimal.searching.allowed import allowed_tokens
-from pessimal.searching.spec import Filter
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
     ScoreProvenance,

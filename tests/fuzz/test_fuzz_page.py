@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from artifacts import OUTCOME, write_artifact
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.views import from_json, to_json, views
 from pessimal.plots import TokenTable
 from pessimal.report.page import page
+from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import storable
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from pessimal.conversation import Turn
-from pessimal.explaining.comparison import read_jsonl
 from pessimal.explaining.edits.views import from_json
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import NetworkTexts
+from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close, slack

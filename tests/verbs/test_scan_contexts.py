@@ -9,7 +9,7 @@ import pytest
 import pessimal
 from pessimal.conversation import Context, Turn
 from pessimal.errors import ConfigError, InputError
-from pessimal.explaining.contexts import read_contexts, sample
+from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.tables import read_score_table
 
 pytestmark = pytest.mark.usefixtures("undrawn")

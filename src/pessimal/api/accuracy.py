@@ -8,7 +8,6 @@ import torch
 
 from pessimal.api.load import device_of, to_reward
 from pessimal.errors import ConfigError
-from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.pairs import (
     accuracy_results,
     labelled_pairs,
@@ -19,6 +18,7 @@ from pessimal.explaining.pairs import (
 from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.scoring.texts import Scorers
+from pessimal.tables.comparisons import Comparison
 from pessimal.tables.result import Results
 
 

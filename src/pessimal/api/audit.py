@@ -60,8 +60,6 @@ from pessimal.checking.loop import loop_results
 from pessimal.checking.results import conformance_results, served_result
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
-from pessimal.explaining.comparison import EMBEDDED, Comparison, choose
-from pessimal.explaining.contexts import read_contexts, sample
 from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs
 from pessimal.options import parse_duration
 from pessimal.progress import console, quiet_libraries, steps
@@ -74,6 +72,7 @@ from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_base, fetch_files
 from pessimal.rewards.spec import EndpointSpec, Kind, Mode
 from pessimal.scoring.candidates import Candidates, listed, rows_of, vocabulary_of
+from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.identify import identify_all
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.states import added_states
@@ -83,6 +82,7 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.comparisons import EMBEDDED, Comparison, choose
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration

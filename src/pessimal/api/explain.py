@@ -19,7 +19,6 @@ from pessimal.errors import ConfigError
 from pessimal.explaining.analyses.agreement import examples as choose_examples
 from pessimal.explaining.analyses.fluency import perplexities
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.comparison import Comparison, digest
 from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import CONTROLS, Explained, explain_pair, pair
@@ -41,6 +40,7 @@ from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.scoring.texts import Scorers
+from pessimal.tables.comparisons import Comparison, digest
 from pessimal.tables.result import Result, Results
 from pessimal.tracking.mirror import Mirror
 

@@ -20,13 +20,13 @@ from pessimal.api.store import Store, publish_table, reward_inputs
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
-from pessimal.explaining.contexts import check_contexts, read_contexts
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.tasks import prompts_of, read_tasks
 from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
+from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.scan import Scanner, keeps_states

@@ -16,12 +16,12 @@ from pessimal.api.load import device_of, open_policy, to_reward
 from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Context
-from pessimal.explaining.contexts import halves, read_contexts
 from pessimal.progress import Counter, counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.sum import SumReward
+from pessimal.scoring.contexts import halves, read_contexts
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
 from pessimal.searching.context import SearchContext

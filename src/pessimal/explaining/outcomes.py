@@ -18,8 +18,8 @@ import pandas as pd
 from pessimal.conversation import Conversation
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
-from pessimal.explaining.comparison import Comparison
 from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.tables.comparisons import Comparison
 
 CHOSEN, REJECTED = "chosen", "rejected"
 COUNTERFACTUAL, SEMIFACTUAL, TIE = "CF", "SF", "tie"

@@ -18,8 +18,8 @@ from scipy.sparse.csgraph import connected_components
 
 from pessimal.analyses.preferences import better_margins, preference_results
 from pessimal.errors import InputError
-from pessimal.explaining.comparison import Comparison, choose, digest, load
 from pessimal.explaining.outcomes import Scorer
+from pessimal.tables.comparisons import Comparison, choose, digest, load
 from pessimal.tables.result import Result
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from pessimal.explaining.attribute import Attribute, Direction
-from pessimal.explaining.comparison import Comparison
+from pessimal.tables.comparisons import Comparison
 
 
 class Status(Enum):

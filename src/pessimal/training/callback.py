@@ -24,9 +24,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Asked, filled
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.explaining.contexts import check_contexts, read_contexts
 from pessimal.rewards.frame import Frame, Templated, slot_frame
 from pessimal.scoring.candidates import vocabulary
+from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.tables.word_lists import read_lexicon
 from pessimal.tables.words import by_word
 from pessimal.training.answers import is_adapted, score_answers

@@ -8,11 +8,11 @@ import pandas as pd
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.compare import compared_results, shown_contested
-from pessimal.explaining.comparison import Comparison, read_jsonl
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
 from pessimal.explaining.results import Resampling
 from pessimal.rewards.named import answering_to
+from pessimal.tables.comparisons import Comparison, read_jsonl
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry, find_artifact
 

@@ -15,7 +15,6 @@ from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
 from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
-from pessimal.explaining.comparison import Comparison, choose, load
 from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.edits.differences import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, pair
@@ -36,6 +35,7 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files, open_reward
 from pessimal.rewards.spec import ModelSpec
+from pessimal.tables.comparisons import Comparison, choose, load
 from pessimal.tables.result import Result
 from pessimal.texts import significant
 from pessimal.verbs.common import device_of, store_of

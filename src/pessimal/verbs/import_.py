@@ -9,9 +9,9 @@ from pessimal.api.store import publish_table
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
-from pessimal.explaining.comparison import SUFFIXES
 from pessimal.progress import steps
 from pessimal.tables import ModelDescription, ScoreTable
+from pessimal.tables.comparisons import SUFFIXES
 from pessimal.tables.published import (
     ACROSS,
     REWARDS,

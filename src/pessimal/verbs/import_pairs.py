@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pessimal.config.schema import ImportConfig
 from pessimal.errors import InputError
-from pessimal.explaining.comparison import Comparison, load
 from pessimal.explaining.pairs import PARQUET, UNKNOWN, pairs_digest, scored_rows
+from pessimal.tables.comparisons import Comparison, load
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.publish import print_path, show
 

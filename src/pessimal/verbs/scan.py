@@ -12,8 +12,6 @@ from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED, CandidatesSpec
 from pessimal.conversation import Asked
 from pessimal.errors import ConfigError
-from pessimal.explaining.comparison import load
-from pessimal.explaining.contexts import of_comparison, read_contexts, sample
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.log_probability import LogProbability
@@ -28,10 +26,12 @@ from pessimal.scoring.candidates import (
     texts_of,
     vocabulary_of,
 )
+from pessimal.scoring.contexts import of_comparison, read_contexts, sample
 from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.screen import screened
 from pessimal.scoring.trainer import begin_process, is_first_process, make_trainer
 from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.comparisons import load
 from pessimal.verbs.common import registry_of, store_of
 from pessimal.verbs.scan_table import print_extremes, print_tables
 

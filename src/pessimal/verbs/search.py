@@ -13,11 +13,11 @@ from rich.text import Text
 from pessimal.api.search import run_search, scanned_rewards
 from pessimal.config.schema import SearchConfig
 from pessimal.conversation import Asked
-from pessimal.explaining.contexts import halves, read_contexts, sample
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import open_reward
+from pessimal.scoring.contexts import halves, read_contexts, sample
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext, TrialContext

@@ -10,9 +10,9 @@ import numpy as np
 
 from pessimal.config.schema import ServeConfig
 from pessimal.errors import UserError, WorkError, require
-from pessimal.explaining.contexts import of_row
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.obtain import open_reward
+from pessimal.scoring.contexts import of_row
 from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
 

@@ -15,8 +15,8 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError
-from pessimal.explaining.comparison import Comparison, Turn
 from pessimal.explaining.edits.differences import Piece, condensed, diff
+from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.texts import readable, significant
 
 KIND = "pessimal comparison views 1"

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.explaining.comparison import (
+from pessimal.tables.comparisons import (
     EMBEDDED,
     Comparison,
     Turn,
@@ -490,7 +490,7 @@ def test_the_hub_is_asked_for_subset_split_and_revision(monkeypatch):
 
 
 def test_sources_without_a_hub_need_no_datasets_library(loaded_by):
-    assert loaded_by(["pessimal.explaining.comparison"], ["datasets", "torch"]) == "[]"
+    assert loaded_by(["pessimal.tables.comparisons"], ["datasets", "torch"]) == "[]"
     assert len(load("embedded").comparisons) == 60
     with pytest.raises(ConfigError, match=r"comparisons\.path=FILE"):
         load("jsonl")

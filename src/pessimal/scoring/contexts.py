@@ -10,8 +10,8 @@ import numpy as np
 
 from pessimal.conversation import MARK, Context, Conversation, Turn
 from pessimal.errors import ConfigError, InputError
-from pessimal.explaining.comparison import Comparison, from_row
 from pessimal.options import existing_file
+from pessimal.tables.comparisons import Comparison, from_row
 from pessimal.tables.score_table import storable
 
 ROLES = ("system", "user", "assistant", "tool")
