@@ -48,9 +48,7 @@ def run(config: CheckConfig) -> None:
         next(iter(config.prompts.values())),
         forms=config.forms,
         raw=config.raw,
-        base=require_network(open_reward(base, cache=config.paths.cache), "check")
-        if base
-        else None,
+        base=open_network(base) if base else None,
         requests=config.requests,
         seed=config.seed,
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,

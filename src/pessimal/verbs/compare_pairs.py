@@ -21,7 +21,7 @@ from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.obtain import open_reward
 from pessimal.texts import short_names
 from pessimal.tracking.registry import Registry, find_artifact
-from pessimal.verbs.common import device_of, registry_of, tracked
+from pessimal.verbs.common import device_of, store_of
 from pessimal.verbs.compare_searches import registered_spec
 from pessimal.verbs.printing import table_text
 from pessimal.verbs.publish import print_headlines, print_path, show
@@ -37,7 +37,8 @@ def compare_pairs(config: CompareConfig) -> None:
     """Have every model score the pairs, publish a `comparison` artifact and print its folder; one
     that is finished already is named."""
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
-    registry = registry_of(config)
+    store = store_of(config)
+    registry = store.registry
     path, inputs = _find_pairs(config.pairs, registry)
     source = "those of pessimal" if path is None else Path(config.pairs).name
     pairs = labelled_pairs(path, n=None)
@@ -55,12 +56,12 @@ def compare_pairs(config: CompareConfig) -> None:
     versions = [[model.name, of_model(model)] for model in models]
     decisive = [config.name, __version__, pairs_digest(pairs), scores, versions, config.confidence]
     key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    if (finished := registry.find("comparison", key)) and not config.force:
+    if finished := store.find("comparison", key):
         log.info("this is compared already: %s (force=true compares again)", finished[0])
         print_path(finished[0])
         return
     inputs += [reference for model in models for reference in reward_inputs(registry, model)[0]]
-    with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
+    with store.track(name=f"compare {config.name}", inputs=inputs) as mirror:
         results = accuracy(
             models,
             pairs,

@@ -10,7 +10,7 @@ from pessimal.config.schema import ImportConfig
 from pessimal.errors import InputError
 from pessimal.explaining.pairs import PARQUET, UNKNOWN, pairs_digest, scored_rows
 from pessimal.tables.comparisons import Comparison, load
-from pessimal.verbs.common import registry_of, tracked
+from pessimal.verbs.common import store_of
 from pessimal.verbs.publish import print_path, show
 
 log = logging.getLogger(__name__)
@@ -29,15 +29,15 @@ def import_pairs(config: ImportConfig, files: Sequence[Path]) -> None:
     name = config.set or files[0].name.split(".")[0]
     content = table.to_json(orient="records")
     key = hashlib.sha256(f"{pairs_digest(list(pairs.values()))}{content}".encode()).hexdigest()
-    registry = registry_of(config)
-    if (published := registry.find("scored-pairs", key)) and not config.force:
+    store = store_of(config)
+    if published := store.find("scored-pairs", key):
         log.info("this was imported before: %s (force=true imports it again)", published[0])
         print_path(published[0])
         return
     summary = {"pairs": len(pairs), "models": len(models), "source": files[0].name}
-    with tracked(config, name="import pairs") as mirror:
+    with store.track(name="import pairs") as mirror:
         folder, manifest = mirror.publish(
-            registry,
+            store.registry,
             "scored-pairs",
             name,
             lambda staging: table.to_parquet(staging / PARQUET, index=False),

@@ -9,7 +9,7 @@ from typing import Any
 
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
-from pessimal.verbs.common import registry_of, tracked
+from pessimal.verbs.common import store_of
 from pessimal.verbs.publish import print_path, show_rows
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def run(config: TrainConfig) -> None:
 
     assert config.base is not None
     assert config.data is not None  # checked by the configuration
-    registry = registry_of(config)
+    store = store_of(config)
     training = PreferenceTraining(
         spec_of(config.base, kind=Kind.log_probability),
         Path(config.data).expanduser(),
@@ -36,21 +36,21 @@ def run(config: TrainConfig) -> None:
         seed=config.seed,
     )
     name, key = training.name, training.key
-    if not config.force and (published := registry.find(REWARD_MODEL, key)):
+    if published := store.find(REWARD_MODEL, key):
         log.info("%s is trained already: %s (force=true trains it again)", name, published[0])
         report = json.loads((published[0] / REPORT).read_text(encoding="utf-8"))
         show_rows(name, _rows(report))
         return print_path(published[0])
     training.load()
-    if config.force:
+    if store.force:
         shutil.rmtree(training.work, ignore_errors=True)
-    with tracked(config, name=f"train {name}") as mirror:
+    with store.track(name=f"train {name}") as mirror:
         trained = training.run(
             accelerator=config.trainer.accelerator, progress=config.progress, report=mirror.metrics
         )
         mirror.summary(trained.summary)
         artifact, _ = mirror.publish(
-            registry, REWARD_MODEL, name, trained.write, key=key, summary=trained.summary
+            store.registry, REWARD_MODEL, name, trained.write, key=key, summary=trained.summary
         )
     shutil.rmtree(training.work, ignore_errors=True)
     show_rows(name, _rows(trained.report))
