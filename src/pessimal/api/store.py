@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pessimal.report.write import write_results
 from pessimal.rewards.base import Reward
 from pessimal.rewards.spec import Kind
 from pessimal.tables import ScoreTable, write_score_table
@@ -129,6 +128,8 @@ def publish(
     `results.json`, the artifact's own files, and `shown/NAME.parquet` of tokens that the page shows
     and the table has otherwise.
     """
+    from pessimal.report.write import write_results  # which loads Matplotlib
+
     fill = functools.partial(
         write_results,
         results,
