@@ -132,6 +132,11 @@ def _run(arguments: list[str]) -> None:
 
         print_help(overrides, options, asked[0].partition("=")[2] or options[asked[0]] or "")
         return
+    if options.get("--cfg") == "job" and {"-m", "--multirun"} & set(options):
+        from pessimal.cli.help import print_jobs
+
+        print_jobs(overrides)
+        return
     if "--hydra-help" in options:
         # Hydra composes its own configuration for it, which knows no verbs.
         sys.argv[1:] = ["--hydra-help"]

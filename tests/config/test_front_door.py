@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import quick_hydra
 from pessimal.__main__ import HELP, main
@@ -17,6 +18,7 @@ from pessimal.catalogue import CONF
 from pessimal.cli import run
 from pessimal.cli.arguments import split, with_task
 from pessimal.cli.help import completed, print_help, print_models
+from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS
 from pessimal.errors import ConfigError, IncompleteError, VerdictError, WorkError, get_exit_code
 
@@ -333,6 +335,28 @@ def test_help_of_a_verb_fits_two_screens_and_names_what_it_leaves_out(verb, caps
     assert f"pessimal {verb} --help=GROUP" in said
     with pytest.raises(ConfigError, match="modle"):
         print_help([f"task={verb}"], {}, "modle")
+
+
+def test_a_prompt_of_ones_own_is_chosen_by_its_key():
+    typed = ["scan", "smollm2", "+prompts.mine=Why?", "prompts=[greatest,mine]"]
+    prompts = composed(with_task(typed))["prompts"]
+    assert list(prompts) == ["greatest", "mine"]
+    assert prompts["mine"] == "Why?"
+
+
+@pytest.mark.parametrize("typed", ["{}", "model={}", "model=auto model.path={}"])
+def test_a_folder_may_have_an_equals_sign_in_its_name(typed, tmp_path):
+    (folder := tmp_path / "rate=0.1").mkdir()
+    config = composed(with_task(["scan", *typed.format(folder).split()]))
+    assert config["model"]["path"] == str(folder)
+
+
+def test_the_configuration_of_every_job_of_a_sweep_is_printed(monkeypatch, capsys):
+    line = "pessimal scan -m model=smollm2,smollm2-judge prompts=greatest --cfg job"
+    monkeypatch.setattr(sys, "argv", line.split())
+    main()
+    jobs = list(yaml.safe_load_all(capsys.readouterr().out.replace("# job", "---\n# job")))
+    assert [job["model"]["name"] for job in jobs if job] == ["smollm2", "smollm2-judge"]
 
 
 def test_help_of_a_group_has_types_and_ranges(capsys):

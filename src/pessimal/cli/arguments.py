@@ -6,6 +6,7 @@ Knows the verbs and their options; does not compose anything.
 import re
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 
 from pessimal.catalogue import CONF, is_folder, is_named, known_model, model_entry
 from pessimal.config.schema import TASKS
@@ -49,6 +50,8 @@ def with_task(arguments: Sequence[str]) -> list[str]:
         value = previous in VALUED and not (previous in ("--info", "-i") and argument in TASKS)
         if argument.startswith("-") or value:
             options.append(argument)
+        elif LOOKS not in overrides and is_folder(argument) and "=" in argument:
+            models.append(argument)
         elif "=" in argument or argument.startswith(("+", "~")):
             overrides.append(argument)
         elif LOOKS in overrides:
@@ -63,7 +66,8 @@ def with_task(arguments: Sequence[str]) -> list[str]:
                 f"{', '.join(TASKS)}. See pessimal --help"
             )
         previous = argument
-    overrides += _bare(models, overrides)
+    overrides = [_quote_path(override) for override in overrides + _bare(models, overrides)]
+    overrides = _own_prompts(overrides)
     if "task=import" in overrides:  # `model` is a group of files, of which import needs none
         overrides = [re.sub(r"^model=", "model_name=", override) for override in overrides]
     overrides = [part for override in overrides for part in _known_model(override)]
@@ -160,6 +164,27 @@ def _known_model(override: str) -> list[str]:
     assert kind is not None
     option = {"callable": "callable._target_", "endpoint": "endpoint.url"}.get(kind, kind)
     return [f"model={_TYPED[kind]}", f"model.{option}={','.join(map(as_text, names))}"]
+
+
+def _quote_path(override: str) -> str:
+    """KEY=PATH with the path in quotes where it has an = of its own, which Hydra takes for its."""
+    key, _, path = override.partition("=")
+    exists = "=" in path and path[0] not in "'\"[{" and Path(path).expanduser().exists()
+    return f"{key}={as_text(path)}" if exists and key != "model" else override
+
+
+def _own_prompts(overrides: Sequence[str]) -> list[str]:
+    """prompts=[A,MINE] without the keys whose wording another override adds: +prompts.MINE=…"""
+    own = {one.partition("=")[0].removeprefix("+prompts.") for one in overrides if one[0] == "+"}
+
+    def known(override: str) -> str:
+        choice = re.fullmatch(r"prompts=\[?([\w,\s-]+)\]?", override)
+        if choice is None:
+            return override
+        keys = [key.strip() for key in choice[1].split(",")]
+        return f"prompts=[{','.join(key for key in keys if key not in own)}]"
+
+    return [known(override) for override in overrides] if own else list(overrides)
 
 
 def _prompt_file(override: str) -> list[str]:

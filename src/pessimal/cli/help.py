@@ -18,6 +18,8 @@ from enum import Enum
 from functools import cache
 from itertools import pairwise
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from pessimal.catalogue import CONF, model_entry
@@ -89,6 +91,15 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
         "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what "
         "Hydra can do)"
     )
+
+
+def print_jobs(overrides: Sequence[str]) -> None:
+    """The composed configuration of every job of a sweep, which Hydra prints of single jobs
+    alone."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    [jobs] = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    for number, job in enumerate(jobs):
+        print(f"# job {number}: {' '.join(job)}\n{OmegaConf.to_yaml(composed(job))}")
 
 
 def print_models() -> None:
