@@ -19,6 +19,7 @@ import pandas as pd
 from experiments.demo_family.recipes import SENTENCE_LABS, parse_recipe
 from pessimal.tracking.registry import Registry
 
+MODELS = Path("conf/model")
 MOVED = "moved/"
 DRAWS, CONFIDENCE = 1000, 0.95
 
@@ -86,7 +87,8 @@ def read(registry: Registry, perturber: str) -> pd.DataFrame:
 def planted(model: str) -> dict[str, int] | None:
     """Attribute and sign that were planted in a sibling that judges sentences; {} for the null,
     None for any other model."""
-    if model.partition("-")[0] not in SENTENCE_LABS:
+    known = (MODELS / f"{model}.yaml").is_file() and model.partition("-")[0] in SENTENCE_LABS
+    if not known:
         return None
     return parse_recipe(model).planted_truth()["attributes"]
 
