@@ -103,7 +103,7 @@ def test_disk_that_fills_while_a_shard_is_written_keeps_the_others(
 def test_table_that_does_not_fit_on_the_disk_leaves_nothing_and_no_shard_is_lost(
     checkpoint, command, monkeypatch, tmp_path
 ):
-    import pessimal.verbs.common as common
+    import pessimal.api.store as store
 
     def full(table, path):
         path.write_bytes(b"half a table")
@@ -111,7 +111,7 @@ def test_table_that_does_not_fit_on_the_disk_leaves_nothing_and_no_shard_is_lost
 
     line = command_line(checkpoint, "prompts=greatest", "tracking=off", batch_size=400)
     with monkeypatch.context() as patch:
-        patch.setattr(common, "write_score_table", full)
+        patch.setattr(store, "write_score_table", full)
         code, _, err = command(*line)
     assert code == 4
     assert "the disk is full: Disk quota exceeded" in err

@@ -9,10 +9,10 @@ import pytest
 from rich.cells import cell_len
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.tracking.registry import Manifest
+from pessimal.tracking.registry import Manifest, find_artifact
 from pessimal.verbs.printing import as_csv, as_json, shown, visible
 from pessimal.verbs.runs import for_spreadsheet, lineage_line, list_text, record
-from pessimal.verbs.runs_frame import find_artifact, frame, in_order, key_figures, lineage, select
+from pessimal.verbs.runs_frame import frame, in_order, key_figures, lineage, select
 
 HOSTILE = ["=cmd()", "<script>", "\0\x1b[2J\n", "\ud83d", "", "🙂\u202e", "-1", "@x", "\tx", "模型"]
 
