@@ -43,7 +43,8 @@ $(READY): requirements.txt requirements-data.txt pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-docs: $(READY) ## Build the manual into docs/_build/html; a dead link is an error
+docs: $(READY) ## Build the manual into docs/_build/html; a dead link is an error. Its notebook asks two demo models
+	$(BIN)/python -m experiments.demo_family.train plain-bpe-0 cedar-bpe-0
 	$(BIN)/pip install --quiet -r requirements-docs.txt
 	$(BIN)/python -m sphinx -q -W --keep-going -E docs docs/_build/html
 	@echo docs/_build/html/index.html
