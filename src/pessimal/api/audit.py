@@ -698,7 +698,7 @@ class Auditor:
         total = sum(scope.seconds[part] for part, size in scope.sizes.items() if size != 0)
         total += self.reserve
         table.title = Text(
-            f"The audit takes about {duration(total)} (budget={duration(self.budget)}):"
+            f"The audit takes about {duration(total)}, of a budget of {duration(self.budget)}:"
         )
         for part, size in scope.sizes.items():
             what = words[part] if size != 0 else "left out: it does not fit"
