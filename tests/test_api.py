@@ -291,3 +291,28 @@ def test_longer_answers_that_a_policy_writes_are_forecast_as_far_as_they_reach(t
     assert again["forecast"].table.equals(path)
     with pytest.raises(ConfigError, match="language model that writes"):
         pessimal.forecast(table, str(policy), answers=10)
+
+
+def test_a_network_in_memory_is_moved_to_the_device_and_stays_there(parts, monkeypatch):
+    """Without a card: where its weights are told to be, and that nothing moves them away after."""
+    network, tokenizer = parts
+    weight = next(network.parameters())
+    moves, to, cpu = [], torch.nn.Module.to, torch.nn.Module.cpu
+
+    def record(module, *move):
+        if any(one is weight for one in module.parameters()):
+            moves.append(move)
+
+    def moved(module, *given, **named):
+        record(module, "to", *given)
+        return to(module, *given, **named)
+
+    monkeypatch.setattr(torch.nn.Module, "to", moved)
+    monkeypatch.setattr(torch.nn.Module, "cpu", lambda m: record(m, "cpu") or cpu(m))
+    model, here = pessimal.reward(network, tokenizer), torch.device("cpu")
+    pessimal.scan(model, "greatest", most=50, states=False, progress=False)
+    assert ("cpu",) in moves, "by Lightning's teardown"
+    assert moves[-1] == ("to", here)
+    moves.clear()
+    pessimal.search(model, "greatest", length=2, evaluations=200, baselines=0)
+    assert ("to", here) in moves

@@ -131,7 +131,12 @@ class Pass(pl.LightningModule):
             self.label, done=done, total=len(rows), bar=self.loop.progress, report=self._report
         )
         trainer.callbacks = [progress]
-        trainer.predict(self, return_predictions=False)
+        device = next(self.network.parameters()).device
+        try:
+            trainer.predict(self, return_predictions=False)
+        finally:
+            if not self.loop.sharded:  # Lightning leaves it on the CPU, also one that was elsewhere
+                self.to(device)
         wait_for_all()
         if missing := self._restore(rewards):
             raise ModelError(

@@ -269,7 +269,8 @@ class SearchContext:
     def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer | SummedScorer:
         scorers = [
             ResponseScorer(
-                _network(self.model, dtype, part.network),
+                # Transformers' own method refuses quantised networks, which are there already.
+                torch.nn.Module.to(_network(self.model, dtype, part.network), self.device),
                 frame,
                 dtype=dtype,
                 device=self.device,
