@@ -175,16 +175,16 @@ def _quote_path(override: str) -> str:
 
 def _own_prompts(overrides: Sequence[str]) -> list[str]:
     """prompts=[A,MINE] without the keys whose wording another override adds: +prompts.MINE=…"""
-    own = {one.partition("=")[0].removeprefix("+prompts.") for one in overrides if one[0] == "+"}
+    added = (one.partition("=")[0] for one in overrides if one.startswith("+prompts."))
+    own = {key.removeprefix("+prompts.") for key in added}
 
-    def known(override: str) -> str:
+    def drop_own(override: str) -> str:
         choice = re.fullmatch(r"prompts=\[?([\w,\s-]+)\]?", override)
-        if choice is None:
-            return override
-        keys = [key.strip() for key in choice[1].split(",")]
-        return f"prompts=[{','.join(key for key in keys if key not in own)}]"
+        keys = [key.strip() for key in choice[1].split(",")] if choice else []
+        left = [key for key in keys if key not in own]
+        return override if left == keys else f"prompts=[{','.join(left)}]"
 
-    return [known(override) for override in overrides] if own else list(overrides)
+    return [drop_own(override) for override in overrides]
 
 
 def _prompt_file(override: str) -> list[str]:
