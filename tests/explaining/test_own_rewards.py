@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal import explaining as package
 from pessimal.config.compose import configuration
 from pessimal.config.plain import plain
 from pessimal.explaining.analyses.single import single_slopes
@@ -17,10 +16,9 @@ from pessimal.explaining.analyses.slopes import slopes
 from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.explain import explain
 from pessimal.explaining.perturbers.rules import Rules
-from pessimal.tables.comparisons import read_jsonl
+from pessimal.tables.comparisons import EMBEDDED, read_jsonl
 
 PAIRS = Path(__file__).with_name("own_pairs.jsonl")
-EMBEDDED = Path(package.__file__).with_name("embedded.jsonl")
 SEEDS = 20
 
 

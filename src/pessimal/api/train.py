@@ -8,7 +8,6 @@ from pessimal.errors import require
 from pessimal.rewards.base import Reward
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import Kind
-from pessimal.training.preference_model import train_preferences
 from pessimal.training.spec import PreferenceRecipe
 
 
@@ -37,6 +36,7 @@ def train(
         ConfigError, InputError, ModelError: an option, the data, or the base cannot be taken.
     """
     require("peft", why="training on people's preferences")
+    from pessimal.training.preference_model import train_preferences  # which loads peft
 
     check_options("a training", recipe, *(field.name for field in fields(PreferenceRecipe)))
     folder = Path(folder).expanduser()
