@@ -74,7 +74,7 @@ def test_what_a_grader_has_started_ends_with_it(spawn, hangs, tmp_path):
         time.sleep(60 * hangs)
         return [1.0] * len(strings)
 
-    options = OPTIONS | {"seconds": 0.3 if hangs else 5.0}
+    options = OPTIONS | {"seconds": 1.5 if hangs else 5.0}
     answers = [answer for _, answer in answered(grade, JOBS, **options)]
     assert answers == [[HANGS if hangs else 1.0]] * 2
     assert len(file.read_text().split()) == 2
