@@ -126,11 +126,11 @@ def _run(arguments: list[str]) -> None:
         if (found := completed(os.environ["COMP_LINE"])) is not None:
             print(" ".join(found))
             return
-    asked = [one for one in options if one in ("--help", "-h") or one.startswith("--help=")]
-    if asked and overrides:
+    group = options.get("--help", options.get("-h"))
+    if group is not None and overrides:
         from pessimal.cli.help import print_help
 
-        print_help(overrides, options, asked[0].partition("=")[2] or options[asked[0]] or "")
+        print_help(overrides, options, group)
         return
     if options.get("--cfg") == "job" and {"-m", "--multirun"} & set(options):
         from pessimal.cli.help import print_jobs

@@ -150,6 +150,18 @@ def scan(
 
 
 def scan_tables(
+    model: Reward, prompts: Mapping[str, Asked], candidates: Candidates, **options: Any
+) -> Iterator[ScoreTable]:
+    """The table of each prompt or context, and of each output where every one is scanned; those
+    that the store has are read from there. Arguments and errors as of `scan_missing`."""
+    store: Store | None = options.get("store")
+    for provenance, table in scan_missing(model, prompts, candidates, **options):
+        table = _published(store, provenance) if table is None else table
+        assert table is not None
+        yield table
+
+
+def scan_missing(
     model: Reward,
     prompts: Mapping[str, Asked],
     candidates: Candidates,
@@ -164,10 +176,10 @@ def scan_tables(
     cache: str = "runs/cache",
     store: Store | None = None,
     progress: bool = True,
-) -> Iterator[ScoreTable]:
-    """The table of each prompt or context, and of each output where every one is scanned; with a
-    store, those that it has are read from there, and the others published as soon as they are
-    whole.
+) -> Iterator[tuple[ScoreProvenance, ScoreTable | None]]:
+    """What is asked of each prompt or context, and of each output where every one is scanned, with
+    its table; None where the store has it already. The others are published there as soon as they
+    are whole.
 
     Where there are several processes, each runs this: all score, the first publishes.
 
@@ -247,9 +259,7 @@ def scan_tables(
         for _, outputs in itertools.groupby(asked, key=lambda one: one.prompt):
             for provenance in (several := list(outputs)):
                 if provenance.key() not in left:
-                    table = _published(store, provenance)
-                    assert table is not None
-                    yield table
+                    yield provenance, None
                     continue
                 assert scanner is not None
                 started = time.monotonic()
@@ -257,11 +267,11 @@ def scan_tables(
                 if store is not None and first:
                     live.finish(len(table.rows), time.monotonic() - started)
                     for term in scanner.terms.get(provenance.key(), []):
-                        if _published(store, term.provenance) is None:
+                        if store.find("score-table", term.provenance.key()) is None:
                             _publish(store.registry, live.mirror, term, [], {})
                     _publish(store.registry, live.mirror, table, inputs, source)
                 wait_for_all()
-                yield table
+                yield provenance, table
             if store is not None and first and left & {one.key() for one in several}:
                 forget_work(work, of_pass(model, several[0]))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pessimal.api.scan import scan_tables
+from pessimal.api.scan import scan_missing
 from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED, CandidatesSpec
@@ -130,7 +130,7 @@ def _scan(
     if first and not listed_items:
         _report_rows_without_token(model)
     prompts = {} if contexts else config.asked()
-    tables = scan_tables(
+    scans = scan_missing(
         model,
         contexts or {key: prompt for key, (prompt, _) in prompts.items()},
         candidates,
@@ -145,7 +145,7 @@ def _scan(
         store=store,
         progress=config.progress,
     )
-    published = [store.registry.find("score-table", one.provenance.key()) for one in tables]
+    published = [store.registry.find("score-table", one.key()) for one, _ in scans]
     return model.name, [found[0] for found in published if found]
 
 
