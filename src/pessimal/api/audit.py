@@ -199,8 +199,9 @@ def audit(
     )
     quiet_libraries()
     name = name or model.name
-    key = auditor.key([name, "" if baseline is None else baseline.reference])
-    if store is not None:
+    key = ""
+    if store is not None:  # which a request is looked up in
+        key = auditor.key([name, "" if baseline is None else baseline.reference])
         known = store.find(AUDIT, key) if auditor.is_pinned else None
         if known is not None:
             log.info("%s was audited already (force=true audits again)", model.name)
