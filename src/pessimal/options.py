@@ -1,29 +1,34 @@
-"""What an option may be: ranges and choices as annotations, checked once when the class of options
-is made.
+"""What an option may be: a field of one of pydantic's dataclasses, with its range as an annotation
+and its meaning, unit included, as the sentence below it.
 
-    @dataclass
+    @pydantic.dataclasses.dataclass
     class TrainerSpec(Options):
         _prefix: ClassVar[str] = "trainer"
         devices: Annotated[int, Ge(1)] = 1
 
-OmegaConf 2.3 sees the bare type of such a field, and converts and refuses by it; the range is
-checked here.
+OmegaConf composes such classes by their bare types; pydantic checks the ranges once a value is
+whole; `pessimal VERB --help` and the manual read both, and the sentences.
 """
 
 import glob
-import math
 import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
-from enum import Enum
 from functools import cache, partial
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
+from annotated_types import Ge, Interval
+from pydantic import (
+    ConfigDict,
+    GetCoreSchemaHandler,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from pessimal.errors import ConfigError, InputError, did_you_mean
 
@@ -31,151 +36,116 @@ Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Interval(ge=0, le=1)]
 Level = Annotated[float, Interval(gt=0, lt=1)]
 """Of an interval: a probability other than 0 and 1."""
+Text = Annotated[str, StringConstraints(pattern=r"\S")]
+"""More than white space."""
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """The value is one of these. An Enum where the choices are a type of their own."""
+    """The value is one of these; OmegaConf reads no Literal. An Enum where the choices are a type
+    of their own."""
 
     choices: tuple
 
-
-@dataclass(frozen=True)
-class NotBlank:
-    """The text has more than white space; `what` says what it is for."""
-
-    what: str
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return handler.generate_schema(Literal[self.choices])
 
 
-@dataclass(eq=False)
-class Options:
-    """Base of every class of options: takes the words of an enum for its members, checks each field
-    against its annotation, then what `check` adds."""
+class _Refusing(type):
+    """Makes a ConfigError, with the option's name as it is typed, of a value that pydantic
+    refuses."""
 
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        try:
+            return super().__call__(*args, **options)
+        except ValidationError as error:
+            raise ConfigError(_refusal(cls, error)) from error
+
+
+@pydantic_dataclass
+class Options(metaclass=_Refusing):
+    """Base of every class of options: pydantic checks each field against its annotation, then
+    `check` what fields have to do with one another."""
+
+    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True, arbitrary_types_allowed=True)
     _prefix: ClassVar[str] = ""
     """What is typed before the fields' names, such as `trainer`."""
 
-    def __post_init__(self):
-        prefix, hints = self._prefix and self._prefix + ".", _hints(self.__class__)
-        for field in fields(self):
-            usual = (
-                field.default not in (MISSING, None, "???")
-                and f"{prefix}{field.name}={field.default}"
-            )
-            example = f"; type for example {usual}" if usual else ""
-            name, hint = prefix + field.name, hints[field.name]
-            setattr(self, field.name, _with_members(name, getattr(self, field.name), hint))
-            check_value(name, getattr(self, field.name), hint, example)
+    def __post_init__(self) -> None:
         self.check()
 
     def check(self) -> None:
         """ConfigError for what the annotations cannot say: what does not fit together."""
 
 
+def _refusal(schema: Any, error: ValidationError) -> str:
+    """The first value that pydantic refuses, what its option takes, and an example."""
+    first = error.errors(include_url=False)[0]
+    name, *inner = map(str, first["loc"])
+    document = _json_schema(_hints(schema)[name])
+    words = _describe(document, document.get("$defs", {}), inner)
+    default = next(field.default for field in fields(schema) if field.name == name)
+    typed = ".".join(([schema._prefix] if schema._prefix else []) + [name, *inner])
+    usual = not inner and default not in (MISSING, None, "???")
+    example = f"; type for example {typed}={default}" if usual else ""
+    guess = did_you_mean(str(first["input"]), words.split(", "))
+    needed = f"one of {words}" if ", " in words else f"a {words}"
+    return f"{typed}={first['input']!r}, but {needed} is needed{example}.{guess}".removesuffix(".")
+
+
+def takes(hint: Any) -> str:
+    """What an option of this annotation takes, in words, as pydantic reads it: "number above 0 and
+    below 1 or null"; choices with a comma and a blank between them."""
+    document = _json_schema(hint)
+    return _describe(document, document.get("$defs", {}))
+
+
 _hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, include_extras=True))
 """The annotations of a class of options, read once."""
 
 
-def check_value(name: str, value: Any, hint: Any, example: str = "") -> None:
-    """ConfigError where a value, or one inside a list or dictionary, breaks a rule of its
-    annotation."""
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if value is None:
-        return
-    if origin is Annotated:
-        check_value(name, value, inner[0], example)
-        for rule in rules(hint):
-            if not _allowed(value, rule):
-                guess = (
-                    did_you_mean(str(value), map(str, rule.choices))
-                    if isinstance(rule, OneOf)
-                    else ""
-                )
-                raise ConfigError(
-                    f"{name}={value!r}, but {needed(hint)} is needed{example}.{guess}".removesuffix(
-                        "."
-                    )
-                )
-    elif origin in (typing.Union, UnionType):
-        for one in inner:
-            check_value(name, value, one, example)
-    elif origin is list and isinstance(value, list):
-        for entry in value:
-            check_value(name, entry, inner[0], example)
-    elif origin is dict and isinstance(value, dict):
-        for key, entry in value.items():
-            check_value(f"{name}.{key}", entry, inner[1])
+def _json_schema(hint: Any) -> dict[str, Any]:
+    return {} if hint is None else TypeAdapter(hint).json_schema()
 
 
-def _with_members(name: str, value: Any, hint: Any) -> Any:
-    """The value, its words as members where the annotation is of an enum, or a list of such;
-    ConfigError for a word that is none."""
-    inner = typing.get_args(hint)
-    if isinstance(value, list) and inner:
-        return [_with_members(name, one, inner[0]) for one in value]
-    for one in inner or (hint,):
-        if isinstance(value, str) and isinstance(one, type) and issubclass(one, Enum):
-            words = [str(member.value) for member in one]
-            if value not in words:
-                guess = did_you_mean(value, words)
-                needs = f"but one of {', '.join(words)} is needed.{guess}".removesuffix(".")
-                raise ConfigError(f"{name}={value!r}, {needs}")
-            return one(value)
-    return value
+RANGES = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+"""Limits of a number as JSON Schema calls them."""
+TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true, false"}
 
 
-def rules(hint: Any) -> list:
-    """The ranges and choices of an annotated type."""
-    given = hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
-    return [
-        rule for each in given for rule in (each if isinstance(each, GroupedMetadata) else [each])
-    ]
-
-
-def _allowed(value: Any, rule: Any) -> bool:
-    match rule:
-        case Ge(ge):
-            return value >= ge
-        case Gt(gt):
-            return value > gt and not math.isinf(value)
-        case Le(le):
-            return value <= le
-        case Lt(lt):
-            return value < lt
-        case OneOf(choices):
-            return value in choices
-        case NotBlank():
-            return bool(str(value).strip())
-    return True
-
-
-def needed(hint: Any) -> str:
-    """What an annotated type takes, in words: "a number above 0 and below 1"."""
-    words = []
-    for rule in rules(hint):
-        match rule:
-            case Ge(ge):
-                words.append(f"at least {ge}")
-            case Gt(gt):
-                words.append(f"above {gt}")
-            case Le(le):
-                words.append(f"at most {le}")
-            case Lt(lt):
-                words.append(f"below {lt}")
-            case OneOf(choices):
-                return f"one of {', '.join(map(str, choices))}"
-            case NotBlank(what):
-                return f"a text that is not empty ({what})"
-    bare = typing.get_args(hint)[0]
-    kind = "whole number" if int in (bare, *typing.get_args(bare)) else "number"
-    return f"a {kind} {'of ' if words[0].startswith('at') else ''}{' and '.join(words)}"
-
-
-def at_least(minimum: int, **values: int) -> None:
-    """ConfigError where a value is smaller; for what no annotation checks."""
-    for name, value in values.items():
-        if value < minimum:
-            raise ConfigError(f"{name}={value}, but at least {minimum} is needed")
+def _describe(
+    document: Mapping[str, Any], definitions: Mapping[str, Any], path: Sequence[str] = ()
+) -> str:
+    """A JSON Schema, or that of a value inside, in words."""
+    if "$ref" in document:
+        return _describe(definitions[document["$ref"].rpartition("/")[2]], definitions, path)
+    if "anyOf" in document:
+        parts = [part for part in document["anyOf"] if part != {"type": "null"}]
+        nullable = len(parts) < len(document["anyOf"]) and not path
+        return _describe(parts[0], definitions, path) + " or null" * nullable
+    if choices := document.get("enum"):
+        return ", ".join(dict.fromkeys(map(str, choices)))
+    kind = document.get("type")
+    if kind == "array":
+        items = _describe(document["items"], definitions, path[1:])
+        return items if path else f"list of {items}"
+    if kind == "object":
+        values = document.get("additionalProperties", True)
+        if "properties" in document or values is True:
+            return "options"
+        if "$ref" in values:
+            return "group of files"
+        words = _describe(values, definitions, path[1:])
+        return words if path else f"{words} by name"
+    limits = [f"{words} {document[name]:g}" for name, words in RANGES.items() if name in document]
+    of = "of " if limits and limits[0].startswith("at") else ""
+    words = "text that is not empty" if "pattern" in document else TYPES.get(kind or "")
+    return f"{words or 'text or list'} {of}{' and '.join(limits)}".strip()
 
 
 def existing_file(name: str, path: str) -> Path:

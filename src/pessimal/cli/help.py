@@ -5,8 +5,6 @@ All of it is read from the classes of options (types, ranges, the sentence after
 from `conf/`. The manual's tables are made by the same functions.
 """
 
-import ast
-import inspect
 import os
 import shutil
 import textwrap
@@ -15,8 +13,6 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
-from itertools import pairwise
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -26,7 +22,7 @@ from pessimal.catalogue import CONF, model_entry
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import OneOf, needed, rules
+from pessimal.options import takes
 from pessimal.rewards.spec import Kind
 
 LONG = 40
@@ -165,41 +161,10 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
         )
 
 
-def takes(hint: object) -> str:
-    """What may be typed, in words."""
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if choices := choices_of(hint):
-        return ", ".join(choices)
-    if origin is typing.Annotated:
-        return (
-            needed(hint).removeprefix("a ") if any(map(_is_range, rules(hint))) else takes(inner[0])
-        )
-    if origin in (types.UnionType, typing.Union):
-        return takes(next(t for t in inner if t is not type(None))) + " or null"
-    if origin is list:
-        return f"list of {takes(inner[0])}"
-    if origin is dict:
-        return "group of files" if is_dataclass(inner[1]) else f"{takes(inner[1])} by name"
-    for plain, word in ((str, "text"), (int, "whole number"), (float, "number")):
-        if hint is plain:
-            return word
-    return "options" if is_dataclass(hint) else "text or list"
-
-
-def _is_range(rule: object) -> bool:
-    return type(rule).__module__.startswith("annotated_types")
-
-
 def choices_of(hint: object) -> list[str]:
     """The values that a type has, where they can be listed."""
-    for rule in rules(hint):
-        if isinstance(rule, OneOf):
-            return [str(choice) for choice in rule.choices]
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return [str(choice.value) for choice in hint]
-    if typing.get_origin(hint) is typing.Literal:
-        return list(map(str, typing.get_args(hint)))
-    return ["true", "false"] if hint is bool else []
+    words = takes(hint)
+    return words.split(", ") if ", " in words else []
 
 
 def shown(value: object) -> str:
@@ -216,18 +181,16 @@ def shown(value: object) -> str:
     )
 
 
-@cache
 def sentences(schema: type) -> dict[str, str]:
-    """What stands after each field of a dataclass, and of those that it inherits from."""
-    by_field: dict[str, str] = {}
-    for owner in reversed([c for c in schema.__mro__ if is_dataclass(c)]):
-        [definition] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        assert isinstance(definition, ast.ClassDef)
-        for line, after in pairwise(definition.body):
-            if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
-                sentence = " ".join(ast.literal_eval(after.value).split())
-                by_field[ast.unparse(line.target)] = sentence
-    return by_field
+    """The sentence below each field of a class of options; pydantic keeps it at the class that
+    declares the field."""
+    declared = [vars(owner).get("__pydantic_fields__", {}) for owner in reversed(schema.__mro__)]
+    return {
+        name: " ".join(info.description.split())
+        for infos in declared
+        for name, info in infos.items()
+        if info.description
+    }
 
 
 def completed(line: str) -> list[str] | None:

@@ -4,15 +4,18 @@ and by which names the models that have a file in `conf/model` are known."""
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from annotated_types import Ge
 from omegaconf import MISSING
+from pydantic.dataclasses import dataclass
 
 from pessimal.catalogue import HUB_ID, STEP, is_folder
 from pessimal.errors import ConfigError, ModelError, did_you_mean
+from pessimal.options import Count, Options
 
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
 """What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
@@ -152,7 +155,7 @@ class Mode(Enum):
 
 
 @dataclass
-class ImplicitSpec:
+class ImplicitSpec(Options):
     """The reference of an implicit reward."""
 
     reference: str | None = None
@@ -169,7 +172,7 @@ class ImplicitSpec:
 
 
 @dataclass
-class JudgeSpec:
+class JudgeSpec(Options):
     """How a judge is asked, and which answers count for and against the response."""
 
     template: str | None = None
@@ -204,7 +207,7 @@ class JudgeSpec:
             return (min(self.ratings.values()) + max(self.ratings.values())) / 2
         return None if self.logit is not None else 0.0
 
-    def check(self) -> None:
+    def check_answers(self) -> None:
         """ConfigError where it does not say what is read, or its template leaves something out."""
         ways = {
             "positive and negative": bool(self.positive and self.negative),
@@ -268,8 +271,10 @@ def forms_of(api: str | None) -> tuple[str, ...]:
 
 
 @dataclass
-class EndpointSpec:
+class EndpointSpec(Options):
     """A server that scores texts."""
+
+    _prefix: ClassVar[str] = "endpoint"
 
     url: str | None = None
     """Its address, such as http://localhost:8000."""
@@ -282,27 +287,21 @@ class EndpointSpec:
     """The model's name there."""
     api_key_variable: str | None = "OPENAI_API_KEY"
     """Environment variable that holds the key; a server on this machine needs none."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Texts a request, where the API takes several."""
-    concurrency: int = 8
+    concurrency: Count = 8
     """Most requests at once."""
-    timeout: float = 60.0
+    timeout: Annotated[float, Ge(1e-3)] = 60.0
     """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
     has as many."""
-    retries: int = 5
+    retries: Annotated[int, Ge(0)] = 5
     """How often a failed request is repeated, with growing waits."""
     price: float | None = None
     """Dollars for a million tokens sent; null where it costs nothing."""
 
-    def __post_init__(self):
-        least = {"batch_size": 1, "concurrency": 1, "retries": 0, "timeout": 1e-3}
-        for name, smallest in least.items():
-            if not (given := getattr(self, name)) >= smallest:
-                raise ConfigError(f"endpoint.{name}={given} is too small: give {smallest} or more")
-
 
 @dataclass
-class PackageSpec:
+class PackageSpec(Options):
     """A real model that a Python package carries as a GGUF file."""
 
     name: str = MISSING
@@ -326,16 +325,18 @@ class PackageSpec:
 
 
 @dataclass
-class ModelSpec:
+class ModelSpec(Options):
     """One reward: a Hub repository or a local folder, and how it is asked; or a function, or a
     server."""
+
+    _prefix: ClassVar[str] = "model"
 
     if TYPE_CHECKING:
         name: str = ""  # never None once it is made
     else:
         name: str | None = None
-    """Short name, used in tables, figures and artifact names; by default the last part of
-    `path`."""
+        """Short name, used in tables, figures and artifact names; by default the last part of
+        `path`."""
     kind: Kind = Kind.head
     """What the reward is: head, log_probability, implicit, judge, callable, endpoint or sum."""
     path: str | None = None
@@ -424,19 +425,13 @@ class ModelSpec:
     package: PackageSpec | None = None
     """A model that a Python package carries, instead of `path`."""
 
-    def __post_init__(self):
+    def check(self) -> None:
         self._check_source()
         self._check_kind()
         if self.path is not None:
             self._check_path(self.path)
         if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
-        for option, kind in (("read", Reading), ("reduce", Reduce)):
-            given, known = getattr(self, option), [one.value for one in kind]
-            if isinstance(given, str):  # in Python
-                if given not in known:
-                    raise ConfigError(f"model.{option}={given!r}: give {' or '.join(known)}")
-                setattr(self, option, kind(given))
         if self.step_token is not None and (self.read is not None or self.output == ALL):
             raise ConfigError(
                 "model.step_token says where a process reward model is read, and gives one number: "
@@ -595,7 +590,7 @@ class ModelSpec:
             or served == "chat"
             or (served == "sglang-score" and self.judge != JudgeSpec())
         ):
-            self.judge.check()
+            self.judge.check_answers()
 
     def _check_path(self, path: str) -> None:
         if not is_folder(path):

@@ -3,9 +3,10 @@ these choices."""
 
 import os
 import sys
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, ClassVar
+
+from pydantic.dataclasses import dataclass
 
 from pessimal.errors import ConfigError
 from pessimal.options import Count, OneOf, Options

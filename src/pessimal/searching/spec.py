@@ -1,11 +1,12 @@
 """The options of a search, with their ranges; imports no torch, since a configuration names
 them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Interval, Lt
+from pydantic.dataclasses import dataclass
 
 from pessimal.conversation import MARK
 from pessimal.errors import ConfigError

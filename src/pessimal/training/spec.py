@@ -1,11 +1,11 @@
 """How a reward model is trained on preferences: its options. Imports no torch."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt
+from pydantic.dataclasses import dataclass
 
-from pessimal.options import Count, NotBlank, Options, Share, existing_file
+from pessimal.options import Count, Options, Share, Text, existing_file
 
 
 @dataclass
@@ -16,9 +16,7 @@ class PreferenceRecipe(Options):
 
     name: str = "human_elo"
     """What reward models of this recipe are called, ahead of their base and seed."""
-    question: Annotated[str, NotBlank("the question that the items answer")] = (
-        "What, in one word, is the greatest thing ever?"
-    )
+    question: Text = "What, in one word, is the greatest thing ever?"
     """The user turn that every item answers."""
     held_out: Share = 0.15
     """Share of the items that are not trained on; the same for every seed."""

@@ -1,7 +1,9 @@
 """The options of a study; imports no torch, since a configuration names them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
 
 from pessimal.options import Count, Options
 

@@ -1,10 +1,11 @@
 """Options of `pessimal audit`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from annotated_types import Ge
 from omegaconf import MISSING
+from pydantic.dataclasses import dataclass
 
 from pessimal.config.schema.scan import TrainerLoop
 from pessimal.config.schema.shared import PromptedConfig

@@ -1,18 +1,19 @@
 """Options of `pessimal explain`."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
+from pydantic.dataclasses import dataclass
 
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
-from pessimal.options import Count, Level, NotBlank, OneOf, Options
+from pessimal.options import Count, Level, OneOf, Options, Text
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.spec import TrainerSpec
 
@@ -72,9 +73,7 @@ class ComparisonsSpec(Options):
 class AttributeSpec(Options):
     """An attribute along which responses are changed."""
 
-    description: Annotated[str, NotBlank("a sentence: what a response has that has more of it")] = (
-        MISSING
-    )
+    description: Text = MISSING
     """What a response has that has more of it: one sentence."""
     polarity: Annotated[int, OneOf((1, -1))] = 1
     """1 where more of it makes a response better, -1 where more makes it worse."""

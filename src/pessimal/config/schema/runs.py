@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
+
+from pydantic.dataclasses import dataclass
 
 from pessimal.config.schema.explain import as_text
 from pessimal.config.schema.shared import TaskConfig

@@ -1,11 +1,12 @@
 """Options of the verbs that make or score with one model: scan, check and train."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
+from pydantic.dataclasses import dataclass
 
 from pessimal.catalogue import ANSWERS, answers
 from pessimal.config.schema.explain import ComparisonsSpec

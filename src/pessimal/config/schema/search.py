@@ -1,9 +1,10 @@
 """Options of `pessimal search`."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omegaconf import MISSING
+from pydantic.dataclasses import dataclass
 
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean

@@ -2,12 +2,13 @@
 
 import errno
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
+from pydantic.dataclasses import dataclass
 
 from pessimal.conversation import prompt_of, read_prompts
 from pessimal.errors import ConfigError

@@ -1,12 +1,13 @@
 """Options of the verbs whose input is files of results: import, compare and report."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
+from pydantic.dataclasses import dataclass
 
 from pessimal.config.schema.scan import check_free
 from pessimal.config.schema.shared import TaskConfig, check_writable
