@@ -67,7 +67,7 @@ class Options(metaclass=_Refusing):
     """Base of every class of options: pydantic checks each field against its annotation, then
     `check` what fields have to do with one another."""
 
-    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True, arbitrary_types_allowed=True)
+    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     _prefix: ClassVar[str] = ""
     """What is typed before the fields' names, such as `trainer`."""
 
@@ -82,10 +82,17 @@ def _refusal(schema: Any, error: ValidationError) -> str:
     """The first value that pydantic refuses, what its option takes, and an example."""
     first = error.errors(include_url=False)[0]
     name, *inner = map(str, first["loc"])
+    if first["type"] == "unexpected_keyword_argument":
+        known = [field.name for field in fields(schema)]
+        return (
+            f"there is no option {name!r}.{did_you_mean(name, known)} Options: {', '.join(known)}"
+        )
     document = _json_schema(_hints(schema)[name])
     words = _describe(document, document.get("$defs", {}), inner)
     default = next(field.default for field in fields(schema) if field.name == name)
-    typed = ".".join(([schema._prefix] if schema._prefix else []) + [name, *inner])
+    keys = [part for part in inner if not part.isdecimal()]  # of an entry of a list, the list's
+    typed = ".".join(([schema._prefix] if schema._prefix else []) + [name, *keys])
+    default = getattr(default, "value", default)
     usual = not inner and default not in (MISSING, None, "???")
     example = f"; type for example {typed}={default}" if usual else ""
     guess = did_you_mean(str(first["input"]), words.split(", "))
@@ -130,12 +137,14 @@ def _describe(
         return _describe(parts[0], definitions, path) + " or null" * nullable
     if choices := document.get("enum"):
         return ", ".join(dict.fromkeys(map(str, choices)))
-    kind = document.get("type")
+    kind = document.get("type", "")
     if kind == "array":
         items = _describe(document["items"], definitions, path[1:])
         return items if path else f"list of {items}"
     if kind == "object":
         values = document.get("additionalProperties", True)
+        if "properties" in document and path:
+            return _describe(document["properties"][path[0]], definitions, path[1:])
         if "properties" in document or values is True:
             return "options"
         if "$ref" in values:
@@ -144,8 +153,8 @@ def _describe(
         return words if path else f"{words} by name"
     limits = [f"{words} {document[name]:g}" for name, words in RANGES.items() if name in document]
     of = "of " if limits and limits[0].startswith("at") else ""
-    words = "text that is not empty" if "pattern" in document else TYPES.get(kind or "")
-    return f"{words or 'text or list'} {of}{' and '.join(limits)}".strip()
+    noun = "text that is not empty" if "pattern" in document else TYPES.get(kind, "text or list")
+    return f"{noun} {of}{' and '.join(limits)}".strip()
 
 
 def existing_file(name: str, path: str) -> Path:

@@ -25,6 +25,7 @@ from pessimal.analyses.preferences import preference_results
 from pessimal.api.check import compare_loop, diagnose_server
 from pessimal.api.compare import join_tables
 from pessimal.api.forecast import forecast
+from pessimal.api.grade import census
 from pessimal.api.load import device_of, to_reward, trainer_for
 from pessimal.api.scan import scan_tables
 from pessimal.api.search import scanned_rewards
@@ -364,9 +365,8 @@ class Auditor:
         return self.evidence
 
     def _ask_grader(self, grader: CallableReward) -> None:
-        tokens, evidence = grading.tokens_of(grader), self.evidence
-        options: dict[str, Any] = {"budget": self.budget, "progress": self.progress}
-        evidence.results += grading.census(grader, tokens=tokens, **options)
+        evidence = self.evidence
+        evidence.results += census(grader, budget=self.budget, progress=self.progress)
         evidence.scope["census"] = f"{len(grader.tasks)} tasks"
         why = "no right answer is paid more than nothing or a wrong one"
         evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (why, ""))

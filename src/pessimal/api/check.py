@@ -1,6 +1,6 @@
 """`pessimal.check`: whether a model's score depends on how it is computed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from pessimal.api.load import device_of, to_reward
+from pessimal.api.store import Artifact, Store, publishing
 from pessimal.catalogue import is_named, named_prompts
-from pessimal.checking import CheckPlan
+from pessimal.checking import CheckPlan, Conformance
 from pessimal.checking import check as check_parts
-from pessimal.checking.loop import LOOPS, LoopCheck, check_loop
-from pessimal.checking.results import conformance_results
+from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
+from pessimal.checking.results import conformance_results, counts_of, served_result
 from pessimal.checking.served import Diagnosis, diagnose
 from pessimal.conversation import Prompt
 from pessimal.errors import ConfigError
@@ -48,11 +49,72 @@ def check(
         prompt: as for `scan`.
         sample: random tokens; a quarter as many longer responses come on top.
     """
-    [text] = named_prompts(prompt).values()
     network = require_network(to_reward(model), "check")
     plan = CheckPlan(sample, batch_size, [], seed)
-    found = check_parts(network, text, plan, device=device_of(network), progress=False)
-    return Results(conformance_results(found, network.name))
+    asked = named_prompts(prompt)
+    return check_model(network, asked, plan, device=device_of(network), progress=False)[1]
+
+
+def check_model(
+    model: NetworkReward,
+    prompts: Mapping[str, Prompt],
+    plan: CheckPlan,
+    *,
+    device: torch.device,
+    store: Store | None = None,
+    progress: bool = True,
+) -> tuple[Conformance, Results]:
+    """The conformance suite of a model on the first of the prompts, as it was measured and as
+    Results, which are published as a `conformance` where there is a store."""
+    key, prompt = next(iter(prompts.items()))
+    with publishing(store, name=f"check {model.name}", progress=progress) as publish:
+        conformance = check_parts(model, prompt, plan, device=device, progress=progress)
+        what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest}
+        summary = what | conformance.details | counts_of(conformance)
+        results = conformance_results(conformance, model.name)
+        return conformance, publish(Artifact("conformance", model.name, summary=summary), results)
+
+
+def check_server(
+    model: NetworkReward,
+    endpoint: EndpointSpec,
+    prompts: Mapping[str, Prompt],
+    *,
+    store: Store,
+    **options: Any,
+) -> tuple[Diagnosis, Results]:
+    """What a server does to the rewards of a model on the first of the prompts, published as a
+    `conformance`. Arguments and errors as of `diagnose_server`."""
+    key, prompt = next(iter(prompts.items()))
+    progress = options.get("progress", True)
+    with publishing(store, name=f"check {model.name} served", progress=progress) as publish:
+        diagnosis, _ = diagnose_server(model, endpoint, prompt, **options)
+        result = served_result(diagnosis, model.name)
+        what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest}
+        summary = what | {"url": endpoint.url} | dict(result.summary)
+        artifact = Artifact("conformance", f"{model.name}--served", summary=summary)
+        return diagnosis, publish(artifact, [result])
+
+
+def check_trainer(
+    model: NetworkReward,
+    loop: str,
+    policy: str,
+    prompts: Mapping[str, Prompt],
+    *,
+    store: Store,
+    **options: Any,
+) -> tuple[LoopCheck, Results]:
+    """What a trainer's loop hands a reward model, published as a `conformance`. Arguments as of
+    `compare_loop`."""
+    progress = options.get("progress", True)
+    with publishing(store, name=f"check {model.name} in {loop}", progress=progress) as publish:
+        comparison = compare_loop(model, loop, policy, list(prompts.values()), **options)
+        results = loop_results(comparison, loop=loop, model=model.name)
+        what = {"model": model.name, "loop": loop, "policy": policy}
+        summary = what | {"weights_digest": model.weights_digest} | dict(results[0].summary)
+        artifact = Artifact("conformance", f"{model.name}--in-{loop}", summary=summary)
+        return comparison, publish(artifact, results)
 
 
 def diagnose_server(

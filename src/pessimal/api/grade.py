@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pessimal.api.load import to_reward
+from pessimal.api.store import Artifact, Store, publishing, reward_inputs
 from pessimal.checking import grading
 from pessimal.errors import ConfigError
 from pessimal.rewards.callable import CallableReward
@@ -14,13 +15,14 @@ from pessimal.tables.result import Results
 
 def census(
     function: Any,
-    tasks: str | Path,
+    tasks: str | Path | None = None,
     *,
     tokens: Sequence[str] | None = None,
     seconds: float = 5.0,
     memory: int = 4 * 1024**3,
     workers: int | None = None,
     budget: float = math.inf,
+    store: Store | None = None,
     progress: bool = True,
     **options,
 ) -> Results:
@@ -28,12 +30,14 @@ def census(
 
     Args:
         function: a function in any shape that a trainer calls, or `FILE.py:FUNCTION`.
-        tasks: JSONL file of prompts with their columns, the true answer among them.
+        tasks: JSONL file of prompts with their columns, the true answer among them; of a grader
+            that has them already None.
         tokens: texts; by default of `tokenizer=…`, or the 50,000 most frequent English words.
         seconds: wall time of a call.
         memory: bytes that a process may have on top of what it begins with.
         workers: processes; by default one a core.
         budget: seconds of the whole; strings that are left then are not asked, and counted.
+        store: where a `census` is published.
         options: of `reward` or `load`.
 
     Returns:
@@ -45,12 +49,17 @@ def census(
     grader = to_reward(function, tasks=tasks, **options)
     if not isinstance(grader, CallableReward):
         raise ConfigError(f"{grader.name} is no function: the census is of graders")
-    return grading.census(
-        grader,
-        tokens=grading.tokens_of(grader) if tokens is None else tokens,
-        seconds=seconds,
-        memory=memory,
-        workers=workers,
-        budget=budget,
-        progress=progress,
-    )
+    inputs, source = ([], {}) if store is None else reward_inputs(store.registry, grader)
+    name = f"census {grader.name}"
+    with publishing(store, name=name, inputs=inputs, progress=progress) as publish:
+        results = grading.census(
+            grader,
+            tokens=grading.tokens_of(grader) if tokens is None else tokens,
+            seconds=seconds,
+            memory=memory,
+            workers=workers,
+            budget=budget,
+            progress=progress,
+        )
+        summary = {"model": grader.name, "faults": grading.faults_of(results)} | source
+        return publish(Artifact("census", grader.name, inputs=inputs, summary=summary), results)

@@ -5,7 +5,7 @@ Knows artifacts of one reward. Without a store the functions give their results 
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from pessimal.rewards.base import Reward
 from pessimal.rewards.spec import Kind
 from pessimal.tables import ScoreTable, write_score_table
-from pessimal.tables.result import Result, finite_or_none
+from pessimal.tables.result import Result, Results, finite_or_none
 from pessimal.tracking.checkout import checkout
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
 from pessimal.tracking.registry import Manifest, Registry
@@ -157,3 +157,20 @@ def publish(
             if png.stem.split("--")[0] == result.name:
                 mirror.image(f"figures/{png.stem}", png, result.headline)
     return folder, manifest
+
+
+@contextlib.contextmanager
+def publishing(
+    store: Store | None, *, name: str, inputs: Sequence[str] = (), progress: bool = True
+) -> Iterator[Callable[[Artifact, Sequence[Result]], Results]]:
+    """What publishes the results of a piece of work, in a W&B run of its own that is open while the
+    work is done; without a store it gives them as they are."""
+    with (store.track if store else without_mirror)(name=name, inputs=inputs) as mirror:
+
+        def publish_results(artifact: Artifact, results: Sequence[Result]) -> Results:
+            if store is None:
+                return Results(results, artifact.skipped)
+            folder, _ = publish(store.registry, mirror, artifact, results, progress=progress)
+            return Results(results, artifact.skipped, folder)
+
+        yield publish_results

@@ -6,6 +6,7 @@ one function publishes them (`verbs.publish`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, SupportsIndex, TypeGuard, overload
 
 import numpy as np
@@ -173,10 +174,17 @@ class Result:
 class Results(list[Result]):
     """Results in the order of the page, and by name."""
 
-    def __init__(self, results: Iterable[Result] = (), skipped: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        results: Iterable[Result] = (),
+        skipped: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ):
         super().__init__(results)
         self.skipped = dict(skipped or {})
         """What could not be done, by name: why."""
+        self.folder = folder
+        """Where they are published; None without a store."""
 
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> Result: ...

@@ -1,7 +1,10 @@
-"""`pessimal check`: one model through the conformance suite; a table that says what holds, what
-does not, and by how much."""
+"""`pessimal check`: one model through the conformance suite; with `url` a server that should give
+its rewards, with `loop` a trainer's loop. A table that says what holds, what does not, and by how
+much."""
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 from rich import box
@@ -9,18 +12,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.api.store import Artifact, publish
-from pessimal.checking import Check, CheckPlan, Conformance, check
-from pessimal.checking.results import conformance_results, counts_of
+from pessimal.api.check import check_model, check_server, check_trainer
+from pessimal.checking import Check, CheckPlan, Conformance
+from pessimal.checking.loop import LoopCheck
+from pessimal.checking.served import Diagnosis
+from pessimal.checking.served_checks import checks_of
+from pessimal.checking.served_faults import FAULTS
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
-from pessimal.rewards.base import require_network
+from pessimal.rewards.base import NetworkReward, require_network
 from pessimal.rewards.obtain import open_reward
+from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.verbs.check_loop import run as check_loop
-from pessimal.verbs.check_served import run as check_served
-from pessimal.verbs.common import in_sweep, registry_of, tracked
+from pessimal.verbs.common import in_sweep, store_of
 from pessimal.verbs.publish import print_path
 
 log = logging.getLogger(__name__)
@@ -28,6 +34,7 @@ log = logging.getLogger(__name__)
 STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
 NARROW, WIDE = 80, 120
 FILE_WIDTH = 100
+FAULTS_WIDTH = 110
 
 
 def run(config: CheckConfig) -> None:
@@ -35,51 +42,77 @@ def run(config: CheckConfig) -> None:
 
     Raises VerdictError where a check fails and `strict` is on; the artifact is published all the
     same.
-    With `url` it is a server that is checked (`check_served`), with `loop` a trainer's loop
-    (`check_loop`).
     """
-    if config.url is not None:
-        return check_served(config)
-    if config.loop is not None:
-        return check_loop(config)
     quiet_libraries()
     begin_process(config.trainer)
-    model = require_network(
-        open_reward(config.model, cache=config.paths.cache),
-        "check",
-    )
-    prompt, text = next(iter(config.prompts.items()))
-    if len(config.prompts) > 1:
-        log.info(
-            "a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst",
-            prompt,
-        )
-    plan = CheckPlan(
-        sample=config.sample,
-        batch_size=config.batch_size,
-        dtypes=list(dict.fromkeys(config.dtypes)),
-        seed=config.seed,
-    )
+    endpoint = None
+    if config.url is not None:
+        endpoint = recognised(replace(config.endpoint, url=config.url))
+        config.check_forms(endpoint.api)
+
+    def open_network(spec: ModelSpec) -> NetworkReward:
+        return require_network(open_reward(spec, cache=config.paths.cache), "check")
+
+    model, prompts, store = open_network(config.model), config.prompts, store_of(config)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    title = f"{model.name} on {prompt}"
-    with tracked(config, name=f"check {model.name}") as mirror:
-        found = check(model, text, plan, device=device, progress=config.progress)
-        results = conformance_results(found, model.name)
-        what = {"model": model.name, "prompt": prompt, "weights_digest": model.weights_digest}
-        artifact = Artifact(
-            "conformance", model.name, summary=what | found.details | counts_of(found)
+    progress = config.progress
+    failed: Sequence[str] = ()
+    if endpoint is not None:
+        base = config.base and ModelSpec(path=config.base, output=config.model.output)
+        diagnosis, results = check_server(
+            model,
+            endpoint,
+            prompts,
+            forms=config.forms,
+            raw=config.raw,
+            base=open_network(base) if base else None,
+            requests=config.requests,
+            seed=config.seed,
+            device=device,
+            store=store,
+            progress=progress,
         )
-        folder, _ = publish(
-            registry_of(config), mirror, artifact, results, progress=config.progress
+        if not in_sweep():
+            show_server(diagnosis, title=f"At {config.url} {results[0].headline}")
+        failed = [] if diagnosis.harmless else [part.fault for part in diagnosis.faults]
+    elif config.loop is not None:
+        assert config.policy is not None  # checked by the configuration
+        comparison, results = check_trainer(
+            model,
+            config.loop.value,
+            config.policy,
+            prompts,
+            sample=config.sample,
+            seed=config.seed,
+            device=device,
+            cache=config.paths.cache,
+            store=store,
+            progress=progress,
         )
-    if not in_sweep():
-        show(found, title=title)
-    print_path(folder)
-    if found.failed and config.strict:
-        names = ", ".join(check.check for check in found.failed)
+        if not in_sweep():
+            show_loop(comparison, results[0].table, title=results[0].headline)
+        failed = [*comparison.counts]
+    else:
+        if len(prompts) > 1:
+            log.info(
+                "a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst",
+                next(iter(prompts)),
+            )
+        dtypes = list(dict.fromkeys(config.dtypes))
+        plan = CheckPlan(config.sample, config.batch_size, dtypes, config.seed)
+        conformance, results = check_model(
+            model, prompts, plan, device=device, store=store, progress=progress
+        )
+        if not in_sweep():
+            show(conformance, title=f"{model.name} on {next(iter(prompts))}")
+        failed = [check.check for check in conformance.failed]
+    assert results.folder is not None
+    print_path(results.folder)
+    if failed and config.strict:
         raise VerdictError(
-            f"{len(found.failed)} of the checks of {model.name} failed: {names}. The table above "
-            f"says what that means (kept in {folder}); without strict=true the exit code is 0"
+            f"{len(failed)} of the checks of {model.name} failed: {', '.join(failed)}. The table "
+            f"above says what that means (kept in {results.folder}); without strict=true the exit "
+            "code is 0"
         )
 
 
@@ -145,3 +178,43 @@ def _amount(value: float | None, row: Check) -> str:
     if row.unit not in ("reward", "SD"):
         return f"{value:.0f}"
     return f"{value:.2g}{' SD' if row.unit == 'SD' else ''}"
+
+
+def show_loop(found: LoopCheck, table: pd.DataFrame, *, title: str) -> None:
+    """Print on stdout: each fault, how often, by how much rewards move, and one difference."""
+    console = SafeConsole(highlight=False, markup=False, emoji=False, width=FAULTS_WIDTH)
+    console.print(Text(title, style="bold red" if found.different else "bold green"))
+    for row in table.itertuples():
+        console.print(
+            Text.assemble((f"{row.fault}", "bold"), f" in {row.conversations} of {row.of}. ")
+        )
+        console.print(f"  {row.what} {row.mend}.")
+        if row.n_moved:
+            console.print(
+                f"  Rewards move by {row.moved:.2g} SD on average, {row.moved_most:.2g} at most "
+                f"(n = {row.n_moved})."
+            )
+        console.print(Text(f"  {row.difference}", style="cyan"))
+    if found.different:
+        console.print("-[what the card's template writes] +[what the loop sends]")
+
+
+def show_server(found: Diagnosis, *, title: str) -> None:
+    """Print on stdout, at most 15 lines at its width."""
+    console = SafeConsole(highlight=False, markup=False, emoji=False, width=FAULTS_WIDTH)
+    console.print(Text(title, style="bold green" if found.harmless else "bold red"))
+    for part in found.faults:
+        what, mend = FAULTS[part.fault].values()
+        console.print(f"{what} {mend}.")
+    console.print(
+        f"Largest difference from the model's own rewards {found.own_difference:.2g}; their "
+        f"standard deviation is {found.spread:.2g}. {len(found.served)} inputs sent."
+    )
+    for check in checks_of(found):
+        limit = "" if check.allowed is None else f"allowed {check.allowed:.2g}"
+        measured = "–" if check.measured is None else f"{check.measured:.2g}"
+        row = Text.assemble(
+            (f"{check.result:5}", STYLES[check.result]),
+            f" {check.check:16} {measured:>9}  {limit:17} n = {check.n}",
+        )
+        console.print(row)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pessimal.api.grade import census
 from pessimal.api.scan import scan_missing
 from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
@@ -33,6 +34,7 @@ from pessimal.scoring.trainer import begin_process, is_first_process, make_train
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.comparisons import load
 from pessimal.verbs.common import registry_of, store_of
+from pessimal.verbs.publish import print_headlines, print_path
 from pessimal.verbs.scan_table import print_extremes, print_tables
 
 log = logging.getLogger(__name__)
@@ -48,10 +50,11 @@ def run(config: ScanConfig) -> None:
     Where there are several processes, each runs this: all score, the first publishes.
     """
     if config.candidates.name == CENSUS:
-        from pessimal.verbs import scan_grader
-
-        scan_grader.run(config)
-        return
+        grader = open_reward(config.model, cache=config.paths.cache)
+        results = census(grader, store=store_of(config), progress=config.progress)
+        print_headlines(results, title=f"Census of {grader.name}")
+        assert results.folder is not None
+        return print_path(results.folder)
     for model, folders in scanned(config):
         if is_first_process():
             print_extremes(model, folders)
