@@ -84,7 +84,7 @@ def test_a_trainers_loop_is_compared_with_the_template(command, tmp_path, tiny, 
     assert "template" in out
     assert "-[" in out
     assert code == 1
-    assert "reads something else" in err
+    assert "failed: template" in err
     folder = tmp_path / "runs/registry/conformance/tiny-llama--in-openrlhf/v0"
     faults = pd.read_parquet(folder / "tables/loop.parquet")
     rows = pd.read_parquet(folder / "tables/loop_conversations.parquet")

@@ -5,31 +5,27 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pessimal.analyses import compare
-from pessimal.api.store import Artifact, publish
+from pessimal.api.compare import compare_tables, counted_words, publish_comparison
+from pessimal.api.store import Artifact, Store
 from pessimal.catalogue import names_of, published_models
 from pessimal.config.reading import read_analyses, read_options, reading_of
 from pessimal.config.schema import CompareConfig
 from pessimal.config.schema.shared import TrackingSpec
 from pessimal.errors import TableError
-from pessimal.progress import steps
 from pessimal.rewards.named import answering_to
 from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
-from pessimal.tables.result import Result
+from pessimal.tables.result import Results
 from pessimal.tables.score_table import REWARD, ScoreProvenance, SharedColumns
-from pessimal.tables.table_set import labels_of, table_sets
-from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Manifest, Registry, read_manifest
 from pessimal.tracking.remote import fetch_score_tables
-from pessimal.verbs.common import registry_of, tracked
+from pessimal.verbs.common import store_of
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
 from pessimal.verbs.publish import print_headlines, print_path
 
 log = logging.getLogger(__name__)
 
 TABLE = {"model": str, "prompt": str, "candidates": str}
-ONE = {"models": "model", "tables": "table", "searches": "search", "explanations": "explanation"}
 """What is read of a score table's summary."""
 
 
@@ -41,72 +37,48 @@ def run(config: CompareConfig) -> None:
 
         compare_pairs(config)
         return
-    registry = registry_of(config)
-    files: dict[str, str] = {}
-    skipped: dict[str, str] = {}
-    labels: dict[str, str] = {}
+    store = store_of(config)
+    results = _compare(config, store)
+    assert results.folder is not None
+    title = f"{config.name}: {counted_words(read_manifest(results.folder).summary)}"
+    print_headlines(results, title=title, asked="forecast" if config.policy else "")
+    print_path(results.folder)
+
+
+def _compare(config: CompareConfig, store: Store) -> Results:
+    registry, progress = store.registry, config.progress
     if config.searches:
         from pessimal.verbs.compare_searches import chosen_searches, compare_searches  # torch
 
         searches = chosen_searches(config, registry)
-        results = compare_searches(searches, config, registry)
         inputs = [manifest.reference for _, manifest in searches]
         counts = {"searches": len(searches)}
-    elif config.explanations:
+        artifact = Artifact("comparison", config.name, inputs=inputs, summary=counts)
+        found = compare_searches(searches, config, registry)
+        return publish_comparison(artifact, found, store=store, progress=progress)
+    if config.explanations:
         explanations = chosen_explanations(config, registry)
-        results, labels, files = compare_explanations(explanations, config)
+        found, labels, files = compare_explanations(explanations, config)
         inputs = [manifest.reference for _, manifest in explanations]
         counts = {"explanations": len(explanations)}
-    else:
-        # What is wrong with a path or an analysis is reported before any table is opened.
-        analyses, options = read_analyses(config), read_options(config)
-        choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
-        if config.tables:
-            chosen = named(config.tables, choice)
-        elif config.source == "wandb":
-            cache = Path(config.paths.cache)
-            chosen = registered(fetched(config.tracking, choice, cache), choice)
-        else:
-            chosen = registered(registry, choice)
-        if config.reference is not None:
-            chosen = beside_published(registry, chosen)
-        tables = [table for table, _ in chosen]
-        inputs = [reference for _, reference in chosen if reference]
-        sets = table_sets(tables, reading_of(config))
-        labels = {model: label for one in sets for model, label in one.labels.items()}
-        labels |= {m: label for m, label in labels_of(tables).items() if m not in labels}
-        counts = {"models": len({t.provenance.model for t in tables}), "tables": len(tables)}
-        with steps(f"comparing {_counted(counts)}", len(analyses), bar=config.progress) as step:
-            results, skipped = compare(sets, options, step, analyses)
-    with tracked(config, name=f"compare {config.name}", inputs=inputs) as mirror:
         artifact = Artifact(
-            "comparison",
-            config.name,
-            inputs=inputs,
-            summary=counts,
-            labels=labels,
-            files=files,
-            skipped=skipped,
+            "comparison", config.name, inputs=inputs, summary=counts, labels=labels, files=files
         )
-        folder, _ = publish(registry, mirror, artifact, results, progress=config.progress)
-        _draw_forecast(mirror, results)
-    title = f"{config.name}: {_counted(counts)}"
-    print_headlines(results, title=title, asked="forecast" if config.policy else "")
-    print_path(folder)
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {ONE[what] if n == 1 else what}" for what, n in counts.items())
-
-
-def _draw_forecast(mirror: Mirror, results: Sequence[Result]) -> None:
-    """What a tilt gains, as curves over KL in W&B."""
-    for result in results:
-        if result.name == "forecast":
-            tilts = result.table[result.table["way"] == "tilt"]
-            for kl, rows in tilts.groupby("kl"):
-                gains = {f"forecast/{r.prompt}/{r.model}": r.gain for r in rows.itertuples()}
-                mirror.metrics({"forecast/kl": kl, **gains})
+        return publish_comparison(artifact, found, store=store, progress=progress)
+    # What is wrong with a path or an analysis is reported before any table is opened.
+    analyses, options, reading = read_analyses(config), read_options(config), reading_of(config)
+    choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
+    if config.tables:
+        chosen = named(config.tables, choice)
+    elif config.source == "wandb":
+        chosen = registered(fetched(config.tracking, choice, Path(config.paths.cache)), choice)
+    else:
+        chosen = registered(registry, choice)
+    if config.reference is not None:
+        chosen = beside_published(registry, chosen)
+    return compare_tables(
+        chosen, reading, options, analyses, name=config.name, store=store, progress=progress
+    )
 
 
 @dataclass(frozen=True)

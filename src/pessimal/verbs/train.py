@@ -1,33 +1,26 @@
 """`pessimal train`: a reward model of people's preferences, published and tracked."""
 
-import json
-import logging
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pessimal.api.train import train_published
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
+from pessimal.rewards.named import spec_of
+from pessimal.rewards.spec import Kind
 from pessimal.verbs.common import store_of
 from pessimal.verbs.publish import print_path, show_rows
-
-log = logging.getLogger(__name__)
-
-REWARD_MODEL = "reward-model"
 
 
 def run(config: TrainConfig) -> None:
     """Train `recipe` from `base` on `data` unless that is done, and publish the checkpoint as a
     `reward-model` artifact; a training that was cut off goes on."""
     quiet_libraries()
-    from pessimal.rewards.named import spec_of
-    from pessimal.rewards.spec import Kind
-    from pessimal.training.preference_model import REPORT, PreferenceTraining
+    from pessimal.training.preference_model import PreferenceTraining
 
     assert config.base is not None
     assert config.data is not None  # checked by the configuration
-    store = store_of(config)
     training = PreferenceTraining(
         spec_of(config.base, kind=Kind.log_probability),
         Path(config.data).expanduser(),
@@ -35,26 +28,14 @@ def run(config: TrainConfig) -> None:
         cache=config.paths.cache,
         seed=config.seed,
     )
-    name, key = training.name, training.key
-    if published := store.find(REWARD_MODEL, key):
-        log.info("%s is trained already: %s (force=true trains it again)", name, published[0])
-        report = json.loads((published[0] / REPORT).read_text(encoding="utf-8"))
-        show_rows(name, _rows(report))
-        return print_path(published[0])
-    training.load()
-    if store.force:
-        shutil.rmtree(training.work, ignore_errors=True)
-    with store.track(name=f"train {name}") as mirror:
-        trained = training.run(
-            accelerator=config.trainer.accelerator, progress=config.progress, report=mirror.metrics
-        )
-        mirror.summary(trained.summary)
-        artifact, _ = mirror.publish(
-            store.registry, REWARD_MODEL, name, trained.write, key=key, summary=trained.summary
-        )
-    shutil.rmtree(training.work, ignore_errors=True)
-    show_rows(name, _rows(trained.report))
-    print_path(artifact)
+    folder, report = train_published(
+        training,
+        store=store_of(config),
+        accelerator=config.trainer.accelerator,
+        progress=config.progress,
+    )
+    show_rows(training.name, _rows(report))
+    print_path(folder)
 
 
 def _rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
