@@ -22,11 +22,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     StringConstraints,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
@@ -199,6 +201,21 @@ def matching(name: str, given: Any) -> list[str]:
                 raise FileNotFoundError(f"looked in {Path(expanded).absolute().parent}")
         found += matches
     return found
+
+
+def _match_files(given: Any, field: ValidationInfo) -> list[str] | None:
+    return None if given is None else matching(str(field.field_name), given)
+
+
+def _list_texts(given: Any, field: ValidationInfo) -> list[str]:
+    name = str(field.field_name)
+    return listed(name, given, example=f"a text or a list of texts, such as {name}=[a,b]")
+
+
+Files = Annotated[Any, AfterValidator(_match_files)]
+"""Existing files and folders, as of `matching`; None where nothing is given."""
+Texts = Annotated[Any, AfterValidator(_list_texts)]
+"""One text or several, as a list."""
 
 
 def listed(name: str, given: Any, *, example: str, least: int = 0) -> list[str]:

@@ -229,7 +229,7 @@ def test_what_has_no_steps_is_refused(with_head):
         ModelSpec(path=str(folder), step_token=STEP, read=Reading.own)
     with pytest.raises(ConfigError, match=r"model\.step_token='TOKEN'"):
         ModelSpec(path=str(folder), reduce=Reduce.last)
-    with pytest.raises(ConfigError, match="min or last or product"):
+    with pytest.raises(ConfigError, match="min, last, product"):
         ModelSpec(path=str(folder), step_token=STEP, reduce="mean")
     assert ModelSpec(path=str(folder), step_token=STEP, reduce="last").reduce is Reduce.last
     with pytest.raises(ConfigError, match=r"model\.kind=judge"):

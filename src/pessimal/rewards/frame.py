@@ -106,6 +106,14 @@ def takes_pairs(tokenizer: "PreTrainedTokenizerBase") -> bool:
     return not tokenizer.chat_template and tokenizer.sep_token is not None
 
 
+def doubled_pair() -> FrameError:
+    """The refusal of mode=paper for a model that reads a pair of texts."""
+    return FrameError(
+        "mode=paper doubles the token that begins a chat template; this model takes a pair of "
+        "texts and has none. Type mode=text"
+    )
+
+
 @dataclass(frozen=True)
 class Templated:
     """Conversations in a tokenizer's own chat template; encoders without one take a prompt and a
@@ -142,10 +150,7 @@ class Templated:
         """What stands before and after the response (see `find_frame`)."""
         pairs = takes_pairs(self.tokenizer)
         if pairs and double_bos:
-            raise FrameError(
-                "mode=paper doubles the token that begins a chat template; this model takes a pair "
-                "of texts and has none. Type mode=text"
-            )
+            raise doubled_pair()
         if not pairs:
             check_written_once(
                 lambda response: rendered(self.tokenizer, with_response(prompt, response))

@@ -24,7 +24,7 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.conversation import Conversation, Prompt
-from pessimal.errors import FrameError, ModelError
+from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
@@ -223,11 +223,6 @@ class Graded:
     def ids(
         self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
     ) -> list[list[int]]:
-        if double_bos:
-            raise FrameError(
-                "mode=paper is the published procedure for reward models; a judge is asked in "
-                "mode=ids or text"
-            )
         texts = [self.text(prompt, storable(response)) for response in responses]
         return self._ids(texts)
 

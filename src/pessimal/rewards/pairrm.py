@@ -24,13 +24,14 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.conversation import Conversation, Prompt
-from pessimal.errors import FrameError, ModelError
+from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import load_tokenizer, pinned
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
     Encoded,
     Frame,
+    doubled_pair,
     find_frame,
     one_text,
     prompt_and_response,
@@ -102,9 +103,7 @@ class Compared:
     ) -> list[list[int]]:
         """The whole input for each response."""
         if double_bos:
-            raise FrameError(
-                "mode=paper doubles what begins a chat template, and PairRM has none: mode=ids"
-            )
+            raise doubled_pair()
         text = one_text(prompt, takes=TAKES)
         return [self._ids(text, storable(response)) for response in responses]
 

@@ -456,6 +456,9 @@ class ModelSpec(Options):
                 "model.trust_remote_code=true runs the repository's Python code; pin it with a "
                 f"full commit hash: model.revision=<40 hexadecimal digits> (got {self.revision!r})"
             )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.name is None:
             self.name = self._own_name()
         if self.step is not None and not STEP.search(self.name):
@@ -494,6 +497,16 @@ class ModelSpec(Options):
             raise ConfigError(
                 f"{verb} needs {' and '.join(_WHAT[need] for need in lacking)}, which "
                 f"model.kind={self.kind.value} does not give. Kinds that do: {fit}"
+            )
+
+    def check_mode(self, mode: Mode) -> None:
+        """ConfigError for mode=paper of another kind than a reward model: it would be mode=text,
+        and called paper."""
+        if mode is Mode.paper and self.kind is not Kind.head:
+            raise ConfigError(
+                "mode=paper is the published procedure for reward models; "
+                f"model.kind={self.kind.value} is asked in another mode: "
+                f"mode={'ids' if 'ids' in self.kind.can else 'text'}"
             )
 
     @property

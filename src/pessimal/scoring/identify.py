@@ -40,17 +40,12 @@ def identify(
     can be looked up. Name and number of an `output`, where every one is scanned, stand for a model
     of its own. ConfigError for mode=paper of another kind than a reward model, and for a slot in a
     kind of reward that is read elsewhere."""
-    kind = model.spec.kind
     said, slot = prompt_text, None
     if isinstance(said, Context):
         check_slot(model, said, mode)
         slot = {"where": said.slot, "turn": said.turn, "at": said.at, "rejected": said.rejected}
         said = said.turns
-    if mode is Mode.paper and kind is not Kind.head:  # it would be mode=text, and called paper
-        raise ConfigError(
-            f"mode=paper is the published procedure for reward models; model.kind={kind.value} is "
-            f"asked in another mode: mode={'ids' if 'ids' in model.can else 'text'}"
-        )
+    model.spec.check_mode(mode)
     label, number = output or ("", model.spec.output)
     run = run_of(model.name)
     return ScoreProvenance(

@@ -49,6 +49,7 @@ def run(config: ScanConfig) -> None:
 
     Where there are several processes, each runs this: all score, the first publishes.
     """
+    config = config.resolve()
     if config.candidates.name == CENSUS:
         grader = open_reward(config.model, cache=config.paths.cache)
         results = census(grader, store=store_of(config), progress=config.progress)
@@ -65,7 +66,7 @@ def scanned(config: ScanConfig, model: Reward | None = None) -> Iterator[tuple[s
     """The name of each model that is scanned, a policy first, and the folders of its tables in the
     registry; those that are there already are not made again. `model` is that of the configuration
     where it is open already."""
-    said = None
+    config, said = config.resolve(), None
     if config.answers is not None:
         yield from _scan_written(config)
         return

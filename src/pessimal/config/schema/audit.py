@@ -1,6 +1,7 @@
 """Options of `pessimal audit`."""
 
-from dataclasses import field
+import copy
+from dataclasses import field, replace
 from typing import Annotated
 
 from annotated_types import Ge
@@ -62,13 +63,19 @@ class AuditConfig(PromptedConfig):
         """The budget."""
         return parse_duration(self.budget)
 
+    def resolve(self) -> "AuditConfig":
+        """The same with the prompts of its tasks, which its function is given."""
+        if self.tasks is None:
+            return self
+        from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+
+        resolved = copy.copy(self)
+        resolved.prompts = prompts_of(read_tasks(self.tasks))
+        resolved.model = replace(self.model, tasks=self.model.tasks or self.tasks)
+        return resolved
+
     def check(self) -> None:
         _ = self.seconds
-        if self.tasks is not None:
-            from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
-
-            self.prompts = prompts_of(read_tasks(self.tasks))
-            self.model.tasks = self.model.tasks or self.tasks
         kind = self.model.kind
         if self.tasks is not None and kind is not Kind.callable:
             raise ConfigError(
@@ -88,7 +95,7 @@ class AuditConfig(PromptedConfig):
             for name in (*names, *(("pairs",) if self.tasks is not None else ())):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
-        if not self.prompts:
+        if not self.resolve().prompts:
             raise ConfigError("no prompts given; type for example prompts=core")
         if "gradient" not in kind.can:
             return

@@ -4,14 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import field
 from enum import Enum
-from typing import Any
 
 from pydantic.dataclasses import dataclass
 
 from pessimal.config.schema.explain import as_text
 from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import listed
+from pessimal.options import Texts
 
 
 class RunsAction(Enum):
@@ -70,7 +69,7 @@ class RunsConfig(TaskConfig):
     """Only those of this prompt."""
     name: str | None = None
     """Only those of this name, such as 'plain-*'."""
-    where: Any = None
+    where: Texts = field(default_factory=list)
     """A condition on a figure, or a list of them: 'n>1000', optimal=love, "['n>1000','mean<0']"."""
     all: bool = False
     """Older versions too."""
@@ -107,8 +106,6 @@ class RunsConfig(TaskConfig):
                 "table= chooses what runs show prints as CSV. Type: pessimal runs show NAME "
                 "format=csv table=TABLE"
             )
-        example = "a condition or a list of them, such as where='n>1000'"
-        self.where = listed("where", self.where, example=example)
 
 
 @dataclass
@@ -116,15 +113,10 @@ class PushConfig(TaskConfig):
     """`pessimal push`: the registry to W&B, asked back; where to is `tracking.project` and
     `tracking.entity`."""
 
-    type: Any = None
+    type: Texts = field(default_factory=list)
     """Only artifacts of this type, or of a list of types; all where null."""
-    name: Any = None
+    name: Texts = field(default_factory=list)
     """Only artifacts of this name, or of a list of names, every version; all where null."""
-
-    def check(self) -> None:
-        for option in ("type", "name"):
-            example = f"a text or a list of texts, such as {option}=[a,b]"
-            setattr(self, option, listed(option, getattr(self, option), example=example))
 
 
 QUIET = (

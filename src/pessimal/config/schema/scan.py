@@ -1,6 +1,7 @@
 """Options of the verbs that make or score with one model: scan, check and train."""
 
-from dataclasses import field
+import copy
+from dataclasses import field, replace
 from enum import Enum
 from typing import Annotated, ClassVar
 
@@ -173,7 +174,7 @@ class ScanConfig(PromptedConfig):
         tokens = self.candidates.name == "vocabulary" and has_vocabulary(self.model)
         given = self.candidates.most is not None or self.screens
         if tokens and not given and self.trainer.accelerator == "cpu":
-            self.candidates.most = FREQUENT
+            self.candidates = replace(self.candidates, most=FREQUENT)
 
     def _check_written(self) -> None:
         if self.policy is None or self.candidates.name != "vocabulary":
@@ -212,12 +213,25 @@ class ScanConfig(PromptedConfig):
         )
 
     def check(self) -> None:
+        self.resolve()
+
+    def resolve(self) -> "ScanConfig":
+        """The same with what follows from it decided: prompts of tasks, candidates, mode, states.
+
+        Raises:
+            ConfigError: the options do not go together, or a file among them cannot be read.
+        """
+        resolved = copy.copy(self)
+        resolved._decide()
+        return resolved
+
+    def _decide(self) -> None:
         if self.tasks is not None:
             from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
 
             self.prompts = prompts_of(read_tasks(self.tasks))
             if self.model.kind in (Kind.callable, Kind.sum):
-                self.model.tasks = self.model.tasks or self.tasks
+                self.model = replace(self.model, tasks=self.model.tasks or self.tasks)
         if self.in_answers:
             self._check_answers()
         if self.policy is not None:
@@ -240,6 +254,7 @@ class ScanConfig(PromptedConfig):
         if mode is Mode.ids and not vocabulary:
             raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
         kind = self.model.kind
+        self.model.check_mode(mode)
         if "ids" not in kind.can:
             if mode is not Mode.text:
                 raise ConfigError(
@@ -259,11 +274,6 @@ class ScanConfig(PromptedConfig):
                     f"trainer=sharded with model.kind={kind.value}: its probabilities are read off "
                     "the whole output embedding. Type trainer=gpu, or trainer=ddp for several cards"
                 )
-        if kind is Kind.judge and mode is Mode.paper:
-            raise ConfigError(
-                "mode=paper is the published procedure for reward models; a judge is asked in "
-                "mode=ids or mode=text"
-            )
 
 
 class TrainerLoop(Enum):

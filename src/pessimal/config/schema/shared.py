@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
+from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
 
 from pessimal.conversation import prompt_of, read_prompts
@@ -51,23 +52,24 @@ class TrackingSpec(Options):
     sent to arrive may hold up a task."""
 
 
+Folder = Annotated[str, AfterValidator(lambda path: os.path.abspath(os.path.expanduser(path)))]
+"""Absolute, as seen from where the command was started."""
+
+
 @dataclass
 class PathsSpec(Options):
     """Folders; relative ones count from where the command was started."""
 
-    root: str = "runs"
-    """Where the others are by default, and each run's configuration and log."""
-    registry: str = "runs/registry"
-    """Every result, as versioned artifacts."""
-    cache: str = "runs/cache"
-    """What can be made again: converted models, shards of unfinished scans."""
-    wandb: str = "runs/wandb"
-    """Everything the wandb client writes."""
+    __pydantic_config__ = Options.__pydantic_config__ | ConfigDict(validate_default=True)
 
-    def check(self) -> None:
-        """Make them absolute, as seen from the working folder."""
-        for name, folder in vars(self).items():
-            setattr(self, name, os.path.abspath(os.path.expanduser(folder)))
+    root: Folder = "runs"
+    """Where the others are by default, and each run's configuration and log."""
+    registry: Folder = "runs/registry"
+    """Every result, as versioned artifacts."""
+    cache: Folder = "runs/cache"
+    """What can be made again: converted models, shards of unfinished scans."""
+    wandb: Folder = "runs/wandb"
+    """Everything the wandb client writes."""
 
     def check_writable(self) -> None:
         """ConfigError naming the option whose folder cannot be made or written to."""

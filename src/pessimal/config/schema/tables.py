@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from pessimal.config.schema.scan import check_free
 from pessimal.config.schema.shared import TaskConfig, check_writable
 from pessimal.errors import ConfigError
-from pessimal.options import Count, Level, OneOf, Options, existing_file, matching
+from pessimal.options import Count, Files, Level, OneOf, Options, existing_file
 from pessimal.rewards.spec import Mode, ModelSpec
 from pessimal.scoring.spec import TrainerSpec
 
@@ -56,7 +56,7 @@ class ImportConfig(TaskConfig):
 
     format: ImportFormat | None = None
     """Layout of the files, CSV or parquet."""
-    path: Any = None
+    path: Files = None
     """The file; for formats with one file a model also a folder, a pattern or a list."""
     prompt: str | None = None
     """Key of the prompt that an EloEverything file or a file of checkpoints was scored with; taken
@@ -99,7 +99,6 @@ class ImportConfig(TaskConfig):
             check_free("set", self.set)
         if self.tokens is not None:
             existing_file("tokens", self.tokens)
-        self.path = matching("path", self.path)
 
 
 class Join(Enum):
@@ -168,7 +167,7 @@ class CompareConfig(TaskConfig):
 
     name: str = "comparison"
     """Name of the artifact."""
-    tables: Any = None
+    tables: Files = None
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
     source: Annotated[str, OneOf(("registry", "wandb"))] = "registry"
     """Where score tables are taken from; of wandb, the project `tracking.project` is fetched
@@ -275,8 +274,6 @@ class CompareConfig(TaskConfig):
                 f"pairs: {_typed(wrong[0])} is no pair; give two different prompts each, such as "
                 "pairs=[[best,worst]], or a file of labelled pairs of answers, pairs=FILE.jsonl"
             )
-        if self.tables is not None:
-            self.tables = matching("tables", self.tables)
 
     def _check_answers(self) -> None:
         """ConfigError for options that say nothing of pairs of answers, and for a file that is not
