@@ -247,13 +247,13 @@ FAULTS = [
         "after force=true the old result is still the one that is taken",
     ),
     Fault(
-        "verbs/runs_frame.py",
-        '">=": operator.ge',
-        '">=": operator.gt',
-        "where='n>=1000' leaves out what has exactly 1000",
+        "verbs/runs.py",
+        'drop_duplicates(["type", "name"], keep="last")',
+        'drop_duplicates(["type", "name"], keep="first")',
+        "the oldest version of each artifact is listed in place of the newest",
     ),
     Fault(
-        "verbs/runs_diff.py",
+        "verbs/runs.py",
         "change = float(y[most] - x[most])",
         "change = float(x[most] - y[most])",
         "a difference of two artifacts has the wrong sign",

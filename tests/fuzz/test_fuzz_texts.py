@@ -19,8 +19,7 @@ from pessimal.tables.score_table import storable
 from pessimal.texts import literal, readable, short_names
 from pessimal.tracking.registry import Manifest, safe_name
 from pessimal.verbs.printing import as_csv, shown, table_text, visible
-from pessimal.verbs.runs import for_spreadsheet
-from pessimal.verbs.runs_frame import frame
+from pessimal.verbs.runs import for_spreadsheet, frame
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet would run, or take for another cell's beginning (OWASP, CSV injection)."""

@@ -511,7 +511,9 @@ def test_questions_to_judges_are_whole(name):
     filled = {key: "x" if value == "???" else value for key, value in preset(name)["judge"].items()}
     JudgeSpec(**filled).check_answers()
     with pytest.raises(ConfigError, match="response} 0 times"):
-        JudgeSpec(**filled | {"template": filled["template"].replace("{response}", "it")}).check_answers()
+        JudgeSpec(
+            **filled | {"template": filled["template"].replace("{response}", "it")}
+        ).check_answers()
 
 
 # the table of RewardBench's models

@@ -11,8 +11,7 @@ from artifacts import score_table
 from pessimal.errors import InputError
 from pessimal.tables import write_score_table
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.runs import difference_text
-from pessimal.verbs.runs_diff import ABSENT, THERE, compare_tables, difference
+from pessimal.verbs.runs import ABSENT, THERE, compare_tables, difference, difference_text
 
 TEXTS = ["\x1b[2J", "=cmd()", "love"]
 

@@ -11,8 +11,17 @@ from rich.cells import cell_len
 from pessimal.errors import ConfigError, InputError
 from pessimal.tracking.registry import Manifest, find_artifact
 from pessimal.verbs.printing import as_csv, as_json, shown, visible
-from pessimal.verbs.runs import for_spreadsheet, lineage_line, list_text, record
-from pessimal.verbs.runs_frame import frame, in_order, key_figures, lineage, select
+from pessimal.verbs.runs import (
+    for_spreadsheet,
+    frame,
+    key_figures,
+    lineage,
+    lineage_line,
+    list_text,
+    record,
+    select,
+    sort_artifacts,
+)
 
 HOSTILE = ["=cmd()", "<script>", "\0\x1b[2J\n", "\ud83d", "", "🙂\u202e", "-1", "@x", "\tx", "模型"]
 
@@ -81,7 +90,6 @@ def test_filters_leave_what_is_asked_for(wanted, found):
         ({"model": "aldr"}, "Did you mean 'alder'"),
         ({"prompt": "greatest"}, "There are: best, worst"),
         ({"name": "x*"}, "no artifact in the registry"),
-        ({"where": ["maen>0"]}, "Did you mean 'mean'"),
     ],
 )
 def test_what_no_artifact_has_is_a_mistake_not_an_empty_list(wanted, message):
@@ -93,59 +101,38 @@ def test_what_no_artifact_has_is_a_mistake_not_an_empty_list(wanted, message):
     ("condition", "found"),
     [
         ("n>100", [B, C]),
-        ("n >= 100", [A, B, C]),
-        ("n=2e2", [B]),
-        ("n==200", [B]),
+        ("n >= 100 and mean < 1", [A, B]),
+        ("n==2e2", [B]),
         ("n!=200", [A, C]),
         ("mean<0", [B]),
-        ("mean=null", [C, NEW, MODEL, SEARCH]),
-        ("mean!=null", [A, B]),
-        ("optimal=love", [C]),
-        ("prompts=worst", [SEARCH]),
-        ("prompts!=worst", []),
-        ("model>3", []),
+        ("mean.isna()", [C, NEW, MODEL, SEARCH]),
+        ("optimal=='love'", [C]),
+        ("optimal=='<script>'", []),
     ],
 )
-def test_conditions_compare_numbers_as_numbers_and_texts_as_texts(condition, found):
-    assert chosen(where=[condition]) == found
+def test_conditions_are_those_of_pandas(condition, found):
+    assert chosen(where=condition) == found
 
 
 def test_conditions_know_truths_inner_figures_and_infinities():
-    summary = {
-        "ok": True,
-        "by": {"best": 1.5},
-        "one": 1,
-        "inf": float("inf"),
-        "nan": float("nan"),
-        "text": "1.0",
-    }
-    one = manifest("m", summary=summary)
-    holding = (
-        "ok=true",
-        "ok!=false",
-        "by.best>1",
-        "one=1.0",
-        "inf>1e300",
-        "nan=null",
-        "text=1.0",
-        "text!=1",
-    )
-    for condition in holding:
-        assert chosen([one], where=[condition]) == [one], condition
-    for condition in ("ok=1", "ok>0", "one=true", "nan>0", "nan<0", "nan!=1", "text>0"):
-        assert chosen([one], where=[condition]) == [], condition
+    summary = {"ok": True, "by": {"best": 1.5}, "large": float("inf"), "nan": float("nan")}
+    one = manifest("m", summary=summary | {"text": "1.0"})
+    for condition in ("ok == True", "`by.best`>1", "large>1e300", "nan.isna()", "text=='1.0'"):
+        assert chosen([one], where=condition) == [one], condition
+    for condition in ("nan>0", "nan<0", "ok == False"):
+        assert chosen([one], where=condition) == [], condition
 
 
-@pytest.mark.parametrize("text", ["n", "", "=3", "n>many", "n>nan", "n<"])
+@pytest.mark.parametrize("text", ["n=", "", "=3", "optimal>3", "n<", "nowhere>1", "n + 1"])
 def test_what_is_no_condition_is_refused(text):
     with pytest.raises(ConfigError, match="where="):
-        chosen(where=[text])
+        chosen(where=text)
 
 
 def test_order_is_by_name_time_or_figure_and_what_has_none_comes_last():
     def ordered(manifests, by, **options):
         by_reference = {m.reference: m for m in manifests}
-        return [by_reference[r] for r in in_order(frame(manifests), by, **options).index]
+        return [by_reference[r] for r in sort_artifacts(frame(manifests), by, **options).index]
 
     some = [C, B, A, MODEL]
     assert ordered(some, "name") == [MODEL, B, C, A]

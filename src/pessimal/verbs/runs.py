@@ -1,42 +1,68 @@
 """`pessimal runs`: what is in the registry, where it came from, how two results differ, and whether
-all of it is sound."""
+all of it is sound.
 
+Artifacts stand in one pandas frame: a row per artifact, a column per figure. Numbers of a
+difference are B − A throughout; rows of tables are matched by what they are of, never by their
+position.
+"""
+
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
 from pessimal.config.schema import RunsAction, RunsConfig, RunsFormat
-from pessimal.errors import InputError, VerdictError, did_you_mean
+from pessimal.errors import ConfigError, InputError, VerdictError, did_you_mean
+from pessimal.tables.score_table import read_provenance, storable
 from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import Manifest, Registry, figures, find_artifact
+from pessimal.tracking.registry import CONFIG, Manifest, Registry, figures, find_artifact
 from pessimal.verbs.printing import (
     as_csv,
     as_json,
+    is_number,
     shown,
     table_text,
     terminal_width,
     visible,
     write_out,
 )
-from pessimal.verbs.runs_diff import difference
-from pessimal.verbs.runs_frame import (
-    FIELDS,
-    FIGURE,
-    frame,
-    in_order,
-    key_figures,
-    lineage,
-    select,
-)
 
 log = logging.getLogger(__name__)
 
 Published = dict[str, tuple[Path, Manifest]]
 """Folder and manifest of every artifact, by its reference."""
+
+
+FIELDS = [
+    *("type", "name", "version", "created", "run_id", "key", "config_hash", "commit", "dirty"),
+    "inputs",
+]
+FIGURE = "summary."
+"""Columns of figures begin so; those of an inner dictionary are `summary.outer.inner`."""
+KEY_FIGURES = {
+    "score-table": ("n", "optimal", "pessimal", "mean", "standard_deviation", "certified_share"),
+    "comparison": ("models", "tables", "explanations", "pairs"),
+    "search-result": ("goal", "length", "best_text", "best_reward", "verdict"),
+    "study": ("trials", "best_value", "defaults_value", "held_out_difference", "held_out_p"),
+    "explanation": ("comparisons", "perturber", "decided", "undecided", "edits", "reward_sd"),
+    "conformance": ("passed", "failed", "failed_checks"),
+    "audit": ("passed", "failed", "failed_checks"),
+    "reward-model": ("word_accuracy", "frame_sign", "seconds"),
+    "report": ("bytes",),
+}
+"""What a list shows of each type; of others, the first four figures."""
+COLUMNS = ["part", "name", "a", "b", "difference", "rows", "at"]
+ABSENT, THERE = "(not there)", "(there)"
+"""Stand for the value of what one of the two does not have, and of what has none."""
+CANDIDATE = ["candidate_id", "token", "text"]
+"""What a row of a score table is of: the id alone is another token in another vocabulary."""
 
 
 def run(config: RunsConfig) -> None:
@@ -96,7 +122,7 @@ def _list(config: RunsConfig, registry: Registry, published: Published) -> None:
             where=config.where,
             all=config.all,
         )
-        artifacts = in_order(artifacts, config.sort, descending=config.descending)
+        artifacts = sort_artifacts(artifacts, config.sort, descending=config.descending)
     found = [published[reference][1] for reference in artifacts.index]
     if config.format is RunsFormat.json:
         write_out(as_json([record(manifest) for manifest in found]))
@@ -250,3 +276,279 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
             "above)"
         )
     log.info("%s are as they were published", checked)
+
+
+# --- The frame of artifacts.
+
+
+def key_figures(manifest: Manifest) -> dict[str, Any]:
+    """The figures of an artifact that a list has room for."""
+    every = figures(manifest.summary)
+    names = KEY_FIGURES.get(manifest.type) or list(every)[:4]
+    return {name: every[name] for name in names if every.get(name) is not None}
+
+
+def frame(manifests: Iterable[Manifest]) -> pd.DataFrame:
+    """One row per artifact, by its reference: FIELDS, the models and prompts it is of (lists), and
+    a column per figure; all as objects, so that whole numbers stay whole."""
+    rows: dict[str, dict[str, Any]] = {}
+    for manifest in manifests:
+        origin = {f"{what}s": _names_of(manifest, what) for what in ("model", "prompt")}
+        numbers = {f"{FIGURE}{name}": value for name, value in figures(manifest.summary).items()}
+        fields = {name: getattr(manifest, name) for name in FIELDS}
+        rows[manifest.reference] = fields | origin | numbers
+    inner = (name for row in rows.values() for name in row)
+    columns = dict.fromkeys([*FIELDS, "models", "prompts", *inner])
+    values = [[_storable(row.get(name)) for name in columns] for row in rows.values()]
+    index, header = (list(map(storable, texts)) for texts in (rows, columns))
+    return pd.DataFrame(values, index=index, columns=header, dtype=object)
+
+
+def _storable(value: Any) -> Any:
+    """Texts of pandas are UTF-8, which half a character is not."""
+    if isinstance(value, list):
+        return [*map(_storable, value)]
+    return storable(value) if isinstance(value, str) else value
+
+
+def _names_of(manifest: Manifest, what: str) -> list[str]:
+    """The models or prompts that an artifact is of, as its summary says."""
+    single, several = manifest.summary.get(what), manifest.summary.get(f"{what}s")
+    if (what, manifest.type) == ("model", "reward-model") and single is None:
+        single = manifest.name
+    names = [single, *several] if isinstance(several, list) else [single]
+    return [name for name in names if isinstance(name, str)]
+
+
+def select(
+    artifacts: pd.DataFrame,
+    *,
+    type: str | None = None,
+    model: str | None = None,
+    prompt: str | None = None,
+    name: str | None = None,
+    where: str | None = None,
+    all: bool = False,
+) -> pd.DataFrame:
+    """The rows of `artifacts` (in the registry's order) that are asked for; of each name the newest
+    version, unless `all`.
+
+    Args:
+        type, model, prompt, name: patterns with * and ?.
+        where: a condition on figures, as pandas' DataFrame.query reads it.
+
+    Raises:
+        ConfigError: the condition cannot be read, or compares what cannot be compared.
+        InputError: no artifact of the registry has the type, model, prompt or name.
+    """
+    chosen = artifacts if all else artifacts.drop_duplicates(["type", "name"], keep="last")
+    for option, pattern in {"type": type, "models": model, "prompts": prompt, "name": name}.items():
+        if pattern is None:
+            continue
+        texts = [value if isinstance(value, list) else [value] for value in artifacts[option]]
+        matches = [any(fnmatchcase(text, pattern) for text in row) for row in texts]
+        if not any(matches):
+            known, option = sorted({text for row in texts for text in row}), option.rstrip("s")
+            there = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if known[12:] else "")
+            raise InputError(
+                f"{option}={pattern!r}: no artifact in the registry is of this "
+                f"{option}.{did_you_mean(pattern, known)} There are: "
+                f"{there or f'none with a {option}'}"
+            )
+        chosen = chosen[chosen.index.isin(artifacts.index[matches])]
+    if where is None or chosen.empty:
+        return chosen
+    values = _figure_table(chosen)
+    try:
+        return chosen.loc[values.query(where, engine="python").index]
+    except Exception as error:  # pandas' own errors of parsing and of types are of many classes
+        raise ConfigError(
+            f"where={where!r} cannot be asked of the figures ({error}). Type a condition as pandas "
+            "reads it: where='n > 1000' or where='optimal == \"love\" and mean < 0'. Figures: "
+            f"{', '.join(sorted(values)[:40])}"
+        ) from error
+
+
+def _figure_table(artifacts: pd.DataFrame) -> pd.DataFrame:
+    """The figures of artifacts by their own names, as numbers, truths and texts."""
+    names = [name for name in artifacts if name.startswith(FIGURE)]
+    return artifacts[names].rename(columns=lambda name: name.removeprefix(FIGURE)).convert_dtypes()
+
+
+def sort_artifacts(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
+    """Sorted `by` name (type, name, version), created, or a figure: numbers before texts, those
+    without it last. InputError where no artifact has the figure."""
+    keys = {"name": [], "created": ["created"]}.get(by)
+    if keys is None:
+        if (column := f"{FIGURE}{by}") not in artifacts:
+            known = sorted(_figure_table(artifacts))
+            raise InputError(
+                f"sort={by}: no artifact has this figure.{did_you_mean(by, known)} Figures: "
+                f"{', '.join(known[:40])}"
+            )
+        values, keys = artifacts[column], ["_numbers", "_texts"]
+        artifacts = artifacts.assign(
+            _numbers=pd.to_numeric(values, errors="coerce"),
+            _texts=values.where(values.map(lambda value: isinstance(value, str))),
+        )
+    ordered = artifacts.sort_values([*keys, "type", "name", "version"], ascending=not descending)
+    return ordered.drop(columns=["_numbers", "_texts"], errors="ignore")
+
+
+def lineage(
+    reference: str, manifests: Iterable[Manifest], *, upwards: bool
+) -> list[dict[str, Any]]:
+    """What an artifact was made from (`upwards`) or what was made from it, and so on, each below
+    what it belongs to.
+
+    Columns: depth (1 for its own inputs) · reference · known (in the registry still) · repeated
+    (what is below it stands further up).
+    """
+    below: dict[str, list[str]] = {}
+    known, seen = set(), {reference}
+    for m in manifests:
+        known.add(m.reference)
+        for one in dict.fromkeys(m.inputs):
+            above, under = (m.reference, one) if upwards else (one, m.reference)
+            below.setdefault(above, []).append(under)
+
+    def under_it(above: str, depth: int) -> Iterator[dict[str, Any]]:
+        for one in below.get(above, []):
+            repeated = one in seen and one in below
+            seen.add(one)
+            yield {"depth": depth, "reference": one, "known": one in known, "repeated": repeated}
+            if not repeated:
+                yield from under_it(one, depth + 1)
+
+    return [*under_it(reference, 1)]
+
+
+# --- How two artifacts differ.
+
+
+def difference(
+    registry: Registry, a: tuple[Path, Manifest], b: tuple[Path, Manifest]
+) -> pd.DataFrame:
+    """What differs, a row each; both artifacts are first held to their digests.
+
+    Columns: part (options, provenance, inputs, figures, files, or a parquet file) · name · a, b
+    (the values) · difference (b − a, of numbers). Of a column of a table: rows (how many differ) ·
+    at (which row differs most, a and b being its values; of texts the first that differs).
+
+    Raises:
+        InputError: a file of one is missing or damaged.
+    """
+    for folder, _ in (a, b):
+        registry.verify(folder)
+    parts = zip(_parts(*a).items(), _parts(*b).values(), strict=True)
+    rows = [{"part": part} | row for (part, one), other in parts for row in _values(one, other)]
+    files, others = a[1].files, b[1].files
+    for file in sorted(files.keys() & others.keys()):
+        if file.endswith(".parquet") and files[file] != others[file]:
+            tables = (pd.read_parquet(folder / file) for folder, _ in (a, b))
+            rows += [{"part": file} | row for row in compare_tables(*tables)]
+    return pd.DataFrame(
+        [[row.get(name) for name in COLUMNS] for row in rows], columns=COLUMNS, dtype=object
+    )
+
+
+def _parts(folder: Path, manifest: Manifest) -> dict[str, Mapping[str, Any]]:
+    """What an artifact is compared by besides its tables."""
+    scores = manifest.type == "score-table"
+    provenance = read_provenance(folder).fields() if scores else {"key": manifest.key}
+    return {
+        "options": json.loads((folder / CONFIG).read_text()) if CONFIG in manifest.files else {},
+        "provenance": provenance | {"commit": manifest.commit, "dirty": manifest.dirty},
+        "inputs": dict.fromkeys(manifest.inputs, THERE),
+        "figures": manifest.summary,
+        "files": {name: digest[:12] for name, digest in manifest.files.items()},
+    }
+
+
+def _values(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Values that differ, by their dotted names in the order of A, then of B."""
+    left, right = figures(a), figures(b)
+    rows = []
+    for name in left | right:
+        x, y = left.get(name, ABSENT), right.get(name, ABSENT)
+        numbers = is_number(x) and is_number(y)
+        same = x == y and isinstance(x, bool) == isinstance(y, bool)
+        if not same and not (numbers and x != x and y != y):  # two that are no numbers do not
+            rows.append({"name": name, "a": x, "b": y, "difference": y - x if numbers else None})
+    return rows
+
+
+def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as `difference` has them. Rows of the tables are matched by the fewest leading text
+    columns, then integer ones, whose values repeat in neither; `rows in both` says by which, and
+    how many."""
+    shared = [column for column in a if column in b]
+    found: list[dict[str, Any]] = [
+        {"name": "rows", "a": len(a), "b": len(b), "difference": len(b) - len(a)},
+        *({"name": c, "a": THERE, "b": ABSENT} for c in a if c not in b),
+        *({"name": c, "a": ABSENT, "b": THERE} for c in b if c not in a),
+    ]
+    texts = [c for c in shared if _is_text(a[c]) and _is_text(b[c])]
+    wholes = [c for c in shared if is_integer_dtype(a[c]) and is_integer_dtype(b[c])]
+    candidates = [[*texts, *wholes][:k] for k in range(1, len(texts) + len(wholes) + 1)]
+    if "candidate_id" in shared:
+        candidates = [[c for c in CANDIDATE if c in shared]]
+    for keys in candidates:
+        left, right = (
+            # As they compare over tables: a category is its text.
+            frame[keys].astype(object).where(frame[keys].notna(), None).reset_index(drop=True)
+            for frame in (a, b)
+        )
+        if not left.duplicated().any() and not right.duplicated().any():
+            break
+    else:
+        why = "unknown: no texts or whole numbers name each row once"
+        return [*found, {"name": "rows in both", "at": why}]
+    rows = [frame.assign(**{"\0row": range(len(frame))}) for frame in (left, right)]
+    both = rows[0].merge(rows[1], on=keys, suffixes=(" a", " b"))
+    found.append({"name": "rows in both", "a": len(both), "b": len(both), "at": keys})
+    for column in shared:
+        if column not in keys:
+            pair = (a[column].take(both["\0row a"]), b[column].take(both["\0row b"]))
+            if row := _compare_columns(*pair, both[keys]):
+                found.append({"name": column} | row)
+    return found
+
+
+def _is_text(column: pd.Series) -> bool:
+    kind = infer_dtype(column, skipna=True)
+    return kind in ("string", "empty", "categorical") and not is_numeric_dtype(column)
+
+
+def _compare_columns(a: pd.Series, b: pd.Series, keys: pd.DataFrame) -> dict[str, Any]:
+    """What differs in one column, from its values in matched rows (n,); nothing where none does. A
+    number that only one of the two has differs; two infinities that are one do not."""
+    left, right = ([_comparable(value) for value in column] for column in (a, b))
+    differs = np.array([x != y for x, y in zip(left, right, strict=True)], dtype=bool)
+    if not differs.any():
+        return {}
+    most, change = int(differs.argmax()), None
+    if all(is_numeric_dtype(column) and not is_bool_dtype(column) for column in (a, b)):
+        x, y = (column.to_numpy(dtype=np.float64, na_value=np.nan) for column in (a, b))
+        with np.errstate(invalid="ignore"):  # of two infinities
+            sizes = np.where(differs & ~np.isnan(y - x), np.abs(y - x), -1.0)
+        if sizes.max() >= 0:
+            most = int(sizes.argmax())
+            change = float(y[most] - x[most])
+    return {
+        "a": left[most],
+        "b": right[most],
+        "difference": change,
+        "rows": int(differs.sum()),
+        "at": [_comparable(key) for key in keys.iloc[most]],
+    }
+
+
+def _comparable(value: Any) -> Any:
+    """A value as JSON knows it; lists compare as their elements do, and what is missing as one
+    thing."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [*map(_comparable, value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if not isinstance(value, dict) and pd.isna(value) else value

@@ -69,8 +69,9 @@ class RunsConfig(TaskConfig):
     """Only those of this prompt."""
     name: str | None = None
     """Only those of this name, such as 'plain-*'."""
-    where: Texts = field(default_factory=list)
-    """A condition on a figure, or a list of them: 'n>1000', optimal=love, "['n>1000','mean<0']"."""
+    where: str | None = None
+    """A condition on figures, as pandas' DataFrame.query reads it, such as 'n > 1000 and mean < 0';
+    a figure with a dot in its name stands in backticks."""
     all: bool = False
     """Older versions too."""
     sort: str = "name"
@@ -92,7 +93,7 @@ class RunsConfig(TaskConfig):
                 f"{len(self.names)} were given ({', '.join(self.names) or 'none'}). Type: {example}"
             )
         if self.action is not RunsAction.list:
-            given = [name for name in (*FILTERS, "where") if getattr(self, name) not in (None, [])]
+            given = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
             if given:
                 typed = given[0].removeprefix("of_")
                 raise ConfigError(
