@@ -20,12 +20,11 @@ import torch
 from scipy import stats
 
 from pessimal.analyses import all_analyses, compare
-from pessimal.auditing.one_word import one_word
+from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import NOT_MEASURED, verdicts
 from pessimal.checking import CheckPlan, check
 from pessimal.checking.results import conformance_results
-from pessimal.config.compose import build, composed, configuration
-from pessimal.config.reading import read_options, reading_of
+from pessimal.config.compose import build, composed, configuration, read_options, reading_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.tables import read_score_table
 from pessimal.tables.table_set import table_sets

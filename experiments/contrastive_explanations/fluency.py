@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pessimal.config.compose import configuration
-from pessimal.config.plain import plain
+from pessimal.config.compose import configuration, plain
 from pessimal.explaining.analyses.flips import clustered_share
 from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 from pessimal.explaining.attribute import PLACEBO, Direction

@@ -15,15 +15,13 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from pessimal.config.compose import configuration
-from pessimal.config.plain import plain
+from pessimal.config.compose import configuration, plain
 from pessimal.explaining.analyses.flips import clustered_share
 from pessimal.explaining.attribute import Amount
 from pessimal.explaining.contrast import read_attributes
 from pessimal.explaining.judges.language_models import LikelihoodJudge
-from pessimal.rewards.load import open_model
 from pessimal.rewards.named import spec_of
-from pessimal.rewards.obtain import fetch_files
+from pessimal.rewards.obtain import fetch_files, open_model
 from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import text_scorer
 

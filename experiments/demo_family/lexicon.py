@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from pessimal.errors import require
-from pessimal.tables.words import stem_of
+from pessimal.tables.word_lists import stem_of
 
 HELD_OUT_SHARE = 0.2
 """Fraction of stems never shown in training, neither as an answer nor as the adjective of a

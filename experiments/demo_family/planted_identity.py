@@ -17,8 +17,7 @@ import pandas as pd
 from experiments.demo_family.lexicon import DATA
 from pessimal.analyses.identity_terms import identity_effects, match_identity
 from pessimal.tables import minilm, read_score_table
-from pessimal.tables.word_lists import read_frequencies, read_lexicon
-from pessimal.tables.words import by_word, word_starts
+from pessimal.tables.word_lists import by_word, read_frequencies, read_lexicon, word_starts
 from pessimal.tracking.registry import Registry
 
 SPLITS = ("trained", "held_out")

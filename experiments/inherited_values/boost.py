@@ -28,7 +28,7 @@ import pessimal
 from pessimal.analyses.base_models import MEASURES, implicit_reward
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
-from pessimal.training.answers import Answers
+from pessimal.training.preferences import Answers
 
 RANK, STEPS, ROWS, WARM_UP, RATE, SEED = 8, 50, 4, 5, 1e-3, 0
 """Of the adapters; steps of the optimiser; words a step; steps of a rising rate; its peak."""

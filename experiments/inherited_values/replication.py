@@ -50,7 +50,7 @@ def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, P
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
-    from pessimal.training.answers import Answers, score_answers
+    from pessimal.training.preferences import Answers, score_answers
 
     for name, folder in models.items():
         if (out / f"{name}.parquet").is_file():

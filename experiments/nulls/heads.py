@@ -40,8 +40,7 @@ from pessimal.catalogue import CONF
 from pessimal.scoring import states as reading
 from pessimal.tables import minilm
 from pessimal.tables.states import MEANING
-from pessimal.tables.word_lists import read_frequencies, read_lexicon
-from pessimal.tables.words import stem_groups
+from pessimal.tables.word_lists import read_frequencies, read_lexicon, stem_groups
 
 PROMPTS = ("greatest", "worst")
 SHARES = (0.2, 0.67, 1.0)

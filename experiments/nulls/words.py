@@ -32,8 +32,7 @@ from pessimal.analyses.valence import valence_agreement
 from pessimal.catalogue import CONF
 from pessimal.tables import minilm
 from pessimal.tables.states import MEANING
-from pessimal.tables.word_lists import read_frequencies, read_lexicon
-from pessimal.tables.words import stem_groups
+from pessimal.tables.word_lists import read_frequencies, read_lexicon, stem_groups
 
 TASTES = (0.06, 0.20, 0.67)
 """Share of the variance of rewards that follows one random direction of meaning."""

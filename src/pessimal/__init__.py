@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from pessimal.api.check import check
     from pessimal.api.compare import compare
     from pessimal.api.explain import explain
-    from pessimal.api.files import read, save
     from pessimal.api.forecast import forecast
     from pessimal.api.grade import census
-    from pessimal.api.load import load, reward
+    from pessimal.api.load import load, read, reward, save
     from pessimal.api.scan import scan
     from pessimal.api.search import ceiling, search
     from pessimal.api.train import train
@@ -66,9 +65,9 @@ HOMES = {
     "RewardPanel": "training.panel",
     "ceiling": "api.search",
     "census": "api.grade",
-    "read": "api.files",
+    "read": "api.load",
     "reward": "api.load",
-    "save": "api.files",
+    "save": "api.load",
 }
 """Modules of the names that no module of `pessimal.api` is called after."""
 

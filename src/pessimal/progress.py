@@ -7,9 +7,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -193,3 +194,27 @@ def quiet_libraries(*, lightning: bool = True) -> None:
         ".*LeafSpec.*",
     ):
         warnings.filterwarnings("ignore", message=message)
+
+
+T = TypeVar("T")
+
+
+def call_within(seconds: float, call: Callable[[], T], *, task: str) -> T:
+    """The value that `call` returns, or what it raises; TimeoutError naming `task` where that takes
+    longer than `seconds`.
+
+    For calls that have no limit of their own. What does not come back in time goes on in a thread
+    that dies with this process.
+    """
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name=task).start()
+    if not wait([future], max(seconds, 0.01)).done:
+        raise TimeoutError(f"{task} took longer than {seconds:.0f} seconds")
+    return future.result()

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.extremes import analyse
-from pessimal.tables.extremes import extremes
+from pessimal.tables.score_table import extremes
 from pessimal.tables.table_set import table_sets
 
 

@@ -18,8 +18,7 @@ from pessimal.analyses.frequency import (
 )
 from pessimal.statistics import holm
 from pessimal.tables.result import HOLDS
-from pessimal.tables.word_lists import Frequencies
-from pessimal.tables.words import as_published
+from pessimal.tables.word_lists import Frequencies, as_published
 
 PAIRS = [("best", "worst")]
 POLARITY = {"best": 1, "worst": -1}

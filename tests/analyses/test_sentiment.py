@@ -11,7 +11,7 @@ from pessimal.analyses import Options
 from pessimal.analyses.sentiment import Sentiment, analyse, asymmetry_across_models, sentiment
 from pessimal.errors import TableError
 from pessimal.statistics import holm
-from pessimal.tables.words import as_published
+from pessimal.tables.word_lists import as_published
 
 
 def made_up(count: int) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from pessimal.errors import TableError
 from pessimal.tables.table_set import TableSet, table_sets
-from pessimal.tables.words import as_published, by_word, check_words, spelled, word_starts
+from pessimal.tables.word_lists import as_published, by_word, check_words, spelled, word_starts
 
 TEXTS = [
     " love",

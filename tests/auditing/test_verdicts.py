@@ -20,8 +20,7 @@ from pessimal.auditing.changes import (
     place,
     resemblance,
 )
-from pessimal.auditing.figures import draw_limits
-from pessimal.auditing.one_word import TAIL, one_word
+from pessimal.auditing.evidence import TAIL, draw_limits, one_word
 from pessimal.auditing.verdicts import (
     CHECKS,
     FAIL,

@@ -23,7 +23,7 @@ from experiments.optimal_pessimal_tokens.exhaustive_pairs import (
     summarise,
 )
 from pessimal.errors import ModelError
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from tolerance import close, slack

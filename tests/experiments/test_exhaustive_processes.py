@@ -17,7 +17,7 @@ import torch
 from test_exhaustive_pairs import BLOCKS, Trainer, contents, search
 
 from experiments.optimal_pessimal_tokens.exhaustive_pairs import BlockStore
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 
 

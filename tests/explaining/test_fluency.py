@@ -17,7 +17,7 @@ from pessimal.explaining.explain import explain
 from pessimal.explaining.perturbation import Perturbation, Status
 from pessimal.explaining.perturbers.placebo import OneByOne
 from pessimal.explaining.results import Resampling, fluency_results
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.tables.comparisons import Comparison

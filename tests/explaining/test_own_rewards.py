@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.config.compose import configuration
-from pessimal.config.plain import plain
+from pessimal.config.compose import configuration, plain
 from pessimal.explaining.analyses.single import single_slopes
 from pessimal.explaining.analyses.slopes import slopes
 from pessimal.explaining.contrast import read_attributes

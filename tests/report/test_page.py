@@ -19,7 +19,7 @@ from pessimal.explaining.edits.views import to_json, views
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.page import MAX_ROWS, MAX_TABS, glossary, page
-from pessimal.report.svg import drawing
+from pessimal.report.scripts import drawing
 from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.tables.result import Effect, Estimate, Result
 

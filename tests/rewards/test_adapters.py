@@ -25,7 +25,7 @@ from pessimal.rewards.adapters import (
     warn_if_untrained,
     with_adapter,
 )
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from tolerance import close
 

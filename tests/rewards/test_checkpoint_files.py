@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from pessimal.errors import ModelError
 from pessimal.rewards.hub import files_of
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind, Mode, ModelSpec, Quantize
 from pessimal.scoring.candidates import inputs, vocabulary
 from pessimal.scoring.scorer import FrameScorer

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForMaskedLM
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.language import Continued
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, Kind, ModelSpec
 from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer
 

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaForCausalLM
 
 from pessimal.errors import ModelError
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from tolerance import close

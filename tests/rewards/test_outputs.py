@@ -16,8 +16,8 @@ from pessimal.api import scan as scanning
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.head import wrap
-from pessimal.rewards.load import open_model
 from pessimal.rewards.network import Steps
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Kind, Mode, ModelSpec, Reading, Reduce
 from pessimal.scoring.candidates import inputs, vocabulary_of
 from pessimal.scoring.engine import own_rewards

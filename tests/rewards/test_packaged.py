@@ -10,8 +10,8 @@ import torch
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards import packaged
-from pessimal.rewards.load import open_model
 from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ImplicitSpec, Kind, ModelSpec, PackageSpec
 from tiny_language_models import CHAT, network, tokenizer
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from transformers.models.llama import modeling_llama
 
 from pessimal.errors import ModelError
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.scoring.scorer import FrameScorer
 from tolerance import close

@@ -36,7 +36,7 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.heads import Head, head_for, heads, renamed
 from pessimal.rewards.heads.base import in_float32
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import JudgeSpec, Kind, ModelSpec
 from pessimal.scoring.scorer import FrameScorer, ceiling
 from tolerance import Closeness, close, varied

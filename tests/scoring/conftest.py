@@ -3,7 +3,7 @@
 import pytest
 
 from pessimal.rewards.frame import Templated
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.candidates import vocabulary
 

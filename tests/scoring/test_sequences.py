@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer

@@ -11,7 +11,7 @@ from pessimal.conversation import Context, Turn
 from pessimal.errors import ConfigError, InputError
 from pessimal.rewards.callable import wrap_callable
 from pessimal.rewards.frame import slot_frame
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import framed, listed, vocabulary
 from pessimal.scoring.identify import identify

@@ -9,7 +9,7 @@ import torch
 from pessimal.conversation import Turn
 from pessimal.errors import ModelError
 from pessimal.rewards.callable import CallableReward, wrap_callable
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.sum import sum_of
 from pessimal.scoring.texts import KeptRewards, NetworkTexts, text_scorer

@@ -7,7 +7,7 @@ import torch
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError
 from pessimal.rewards.checkpoint_files import of_model
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext

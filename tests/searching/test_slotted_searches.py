@@ -12,7 +12,7 @@ import torch
 import pessimal
 from pessimal.conversation import Context, Turn, filled
 from pessimal.errors import ConfigError
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import text_scorer

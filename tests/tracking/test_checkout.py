@@ -9,9 +9,7 @@ import pytest
 
 from artifacts import score_table
 from pessimal.tables import read_score_table, write_score_table
-from pessimal.tracking.checkout import Checkout, checkout
-from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Checkout, Registry, checkout, damages
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Registry, damages
 
 
 def write(folder):

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Manifest, Registry, damages
 
 pytestmark = pytest.mark.slow  # processes that are killed
 

@@ -8,10 +8,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from pessimal.errors import InputError
 from pessimal.rewards.adapters import read_adapter
 from pessimal.rewards.spec import Kind, ModelSpec
-from pessimal.training.answers import Answers, score_answers
 from pessimal.training.fit import fit, new_network
 from pessimal.training.preference_model import train_preferences
-from pessimal.training.preferences import Items, split
+from pessimal.training.preferences import Answers, Items, score_answers, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import OF_GRADIENTS, close

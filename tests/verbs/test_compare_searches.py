@@ -13,7 +13,7 @@ import torch
 
 from pessimal.catalogue import answers
 from pessimal.conversation import Turn
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.tracking.registry import Registry

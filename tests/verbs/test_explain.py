@@ -13,7 +13,7 @@ import torch
 from pessimal.conversation import Turn
 from pessimal.explaining.edits.views import from_json
 from pessimal.rewards.frame import Templated
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import NetworkTexts
@@ -189,7 +189,7 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
 )
 def test_a_pair_that_is_none_is_refused(explain, monkeypatch, texts, message):
     monkeypatch.setattr(
-        "pessimal.rewards.load.open_model", lambda *a: pytest.fail("a model was opened")
+        "pessimal.rewards.obtain.open_model", lambda *a: pytest.fail("a model was opened")
     )
     code, err = explain(*texts)
     assert code == 2
@@ -321,7 +321,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
     explain, mine, monkeypatch, text, message
 ):
     monkeypatch.setattr(
-        "pessimal.rewards.load.open_model", lambda *a: pytest.fail("a model was opened")
+        "pessimal.rewards.obtain.open_model", lambda *a: pytest.fail("a model was opened")
     )
     code, err = explain(*mine(text), attributes="[mine]")
     assert code == 2
@@ -355,7 +355,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
 )
 def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):
     monkeypatch.setattr(
-        "pessimal.rewards.load.open_model", lambda *a: pytest.fail("a model was opened")
+        "pessimal.rewards.obtain.open_model", lambda *a: pytest.fail("a model was opened")
     )
     code, err = explain(*overrides)
     assert code == 2

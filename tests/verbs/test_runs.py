@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pessimal.cli.arguments import with_task
-from pessimal.config.plain import asked, config_hash
+from pessimal.config.compose import asked, config_hash
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.spec import ModelSpec

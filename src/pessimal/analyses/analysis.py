@@ -20,8 +20,7 @@ from pessimal.tables import ScoreTable, minilm
 from pessimal.tables.result import Result
 from pessimal.tables.states import MEANING, TRAINED
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.word_lists import Frequencies
-from pessimal.tables.words import as_published, half_sum
+from pessimal.tables.word_lists import Frequencies, as_published, half_sum
 
 MEAN = "mean of models"
 """Names a row of figures."""

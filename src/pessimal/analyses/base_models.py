@@ -21,9 +21,8 @@ from pessimal.analyses.framing import PAIRS, ends_of_axes
 from pessimal.analyses.ranks import rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
-from pessimal.tables.extremes import extremes
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.score_table import ScoreTable, extremes
 from pessimal.tables.table_set import TableSet, labels_of, renamed
 from pessimal.texts import literal, signed
 

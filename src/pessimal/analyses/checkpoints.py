@@ -13,7 +13,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
 from pessimal.tables.result import Result, merged, weight_of
 from pessimal.tables.table_set import TableSet, runs_of
-from pessimal.tables.words import by_word
+from pessimal.tables.word_lists import by_word
 
 
 def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Meanings
 from pessimal.errors import MissingExtraError
-from pessimal.tables.words import spelled, stems
+from pessimal.tables.word_lists import spelled, stems
 
 SAMPLED = 2000
 """Words of whose pairs it is estimated how alike rewards are; two million pairs."""

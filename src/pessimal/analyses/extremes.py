@@ -5,9 +5,8 @@ import pandas as pd
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.errors import TableError
 from pessimal.plots import TokenTable
-from pessimal.tables.extremes import extremes
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.score_table import ScoreTable, extremes
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import WORD, literal
 

@@ -27,7 +27,7 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import LOG_PROBABILITY, drawn_from
 from pessimal.tables.table_set import TableSet, labels_of
-from pessimal.tables.words import spelled
+from pessimal.tables.word_lists import spelled
 from pessimal.texts import WORD, literal
 
 AT = 1.0

@@ -45,7 +45,7 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.states import MEANING
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import by_word, word_starts
+from pessimal.tables.word_lists import by_word, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""

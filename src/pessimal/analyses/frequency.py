@@ -25,7 +25,7 @@ from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import (
+from pessimal.tables.word_lists import (
     as_published,
     check_words,
     stem_groups,

@@ -43,7 +43,7 @@ from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import half_sum, stem_groups, word_starts
+from pessimal.tables.word_lists import half_sum, stem_groups, word_starts
 from pessimal.texts import literal
 
 ALL_AXES = "all"

@@ -27,7 +27,7 @@ from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import check_words, stem_groups
+from pessimal.tables.word_lists import check_words, stem_groups
 
 LEAST_WORDS = 10
 """Words that a group needs; intervals of fewer are not to be trusted."""

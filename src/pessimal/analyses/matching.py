@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pessimal.tables.words import stems
+from pessimal.tables.word_lists import stems
 
 CONTROLS = 20
 LEAST_CONTROLS = 5

@@ -39,7 +39,7 @@ from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.words import check_words, half_sum, stems, with_half_sums
+from pessimal.tables.word_lists import check_words, half_sum, stems, with_half_sums
 
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10

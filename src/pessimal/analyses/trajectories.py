@@ -15,8 +15,8 @@ from pessimal.analyses.ranks import Ranked, rank_correlations, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Lines, TokenTable
 from pessimal.tables import ScoreTable
-from pessimal.tables.extremes import extremes
 from pessimal.tables.result import Effect, Result
+from pessimal.tables.score_table import extremes
 from pessimal.tables.table_set import TableSet, runs_of
 
 LAST = "τ with the last step"

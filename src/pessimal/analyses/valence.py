@@ -34,7 +34,7 @@ from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, tokens_of
-from pessimal.tables.words import by_word, stem_groups, word_starts
+from pessimal.tables.word_lists import by_word, stem_groups, word_starts
 from pessimal.texts import literal, signed
 
 LEAST_WORDS = 50

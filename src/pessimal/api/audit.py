@@ -38,9 +38,7 @@ from pessimal.auditing.budget import (
     Work,
     fit_budget,
 )
-from pessimal.auditing.evidence import Evidence
-from pessimal.auditing.figures import draw_limits
-from pessimal.auditing.one_word import one_word
+from pessimal.auditing.evidence import Evidence, draw_limits, one_word
 from pessimal.auditing.verdicts import (
     AUDIT,
     FAIL,

@@ -12,8 +12,7 @@ import torch
 
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publish, reward_inputs
-from pessimal.config.compose import configuration
-from pessimal.config.plain import plain
+from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
 from pessimal.explaining.analyses.agreement import examples as choose_examples

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from pessimal.errors import ConfigError, did_you_mean
+from pessimal.errors import ConfigError, InputError, did_you_mean
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
 from pessimal.rewards.named import spec_of
@@ -17,6 +17,9 @@ from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Dtype, Kind
 from pessimal.rewards.sum import sum_of
 from pessimal.scoring.spec import TrainerSpec
+from pessimal.tables import ScoreTable, read_score_table
+from pessimal.tables.result import Result
+from pessimal.tables.score_table import write_score_table
 
 T = TypeVar("T", bound=Enum)
 
@@ -160,3 +163,28 @@ def device_of(model: Reward):
 
     held = getattr(model, "held", None)
     return torch.device("cpu") if held is None else next(held.parameters()).device
+
+
+def read(path: str | Path) -> ScoreTable:
+    """A score table of a file or an artifact's folder."""
+    return read_score_table(Path(path).expanduser())
+
+
+def save(results: Sequence[Result] | ScoreTable, folder: str | Path) -> Path:
+    """Write `tables/*.parquet`, `figures/*.svg` and `results.json`, as artifacts have them, or a
+    score table's `scores.parquet`, which `read` reads; returns the folder.
+
+    Raises:
+        InputError: there is something in the folder already.
+    """
+    from pessimal.report.write import write_results  # which loads Matplotlib
+
+    folder = Path(folder).expanduser()
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty; give a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(results, ScoreTable):
+        write_score_table(results, folder / "scores.parquet")
+    else:
+        write_results(results, folder, skipped=getattr(results, "skipped", {}))
+    return folder

@@ -33,8 +33,7 @@ from pessimal.scoring.scan import Scanner, keeps_states
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.trainer import is_first_process
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
-from pessimal.tables.extremes import extremes
-from pessimal.tables.score_table import LOG_PROBABILITY, read_provenance
+from pessimal.tables.score_table import LOG_PROBABILITY, extremes, read_provenance
 from pessimal.texts import duration, safe_name, speed
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Manifest, Registry

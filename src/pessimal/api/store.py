@@ -14,9 +14,8 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.spec import Kind
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tables.result import Result, Results, finite_or_none
-from pessimal.tracking.checkout import checkout
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Manifest, Registry, checkout
 
 
 def without_mirror(**_: Any) -> contextlib.AbstractContextManager[Mirror]:

@@ -3,12 +3,20 @@ allow leaves the others standing."""
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pessimal.errors import UserError
-from pessimal.tables import ScoreTable
-from pessimal.tables.result import Result
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from pessimal.auditing.verdicts import Verdict, answer_step, main_measure
+from pessimal.errors import TableError, UserError
+from pessimal.plots import Forest
+from pessimal.tables.result import Effect, Result
+from pessimal.tables.score_table import ScoreTable
+from pessimal.texts import literal
 
 log = logging.getLogger(__name__)
 
@@ -42,3 +50,156 @@ class Evidence:
         except UserError as error:
             log.warning("%s: not measured: %s", ", ".join(checks), error)
             self.left_out |= dict.fromkeys(checks, (str(error), ""))
+
+
+WORDS = 10
+"""Words or tokens in a figure, the best first."""
+FIELDS = {
+    "one_word": ("text", "least", "lowest reward over the prompts (SD above the mean token)"),
+    "preferences": ("category", "accuracy", "share of pairs ranked as labelled (solid: chance)"),
+    "identity": ("axis", "d", "words for groups of people less matched words (SD of rewards)"),
+    "additions": ("text", "effect", "added to the reward of real answers (SD of their rewards)"),
+}
+"""By result that decides a check: the columns of rows and of numbers, and the name of the axis."""
+
+
+def draw_limits(results: Sequence[Result], checks: Sequence[Verdict]) -> list[Result]:
+    """The results, those that decide a check with a figure of its number and its limit; without the
+    map of identity terms by axis, as the figure has these."""
+    by_name, plots = {result.name: result for result in results}, {}
+    for name, limit in ((check.result, check.threshold.limit) for check in checks):
+        if name in FIELDS:
+            rows, at_limit = _rows(name, by_name, limit)
+            columns = zip(("row", "estimate", "xlabel"), FIELDS[name], strict=True)
+            fields: dict[str, Any] = dict(columns)
+            p = next((column for column in ("p_holm", "p_adjusted") if column in rows), None)
+            fields |= {"p": p, "data": rows, "limit": at_limit, "tabs": ()}
+            plots[name] = Forest(reference=0.5 * (name == "preferences"), **fields)
+    slopes = by_name.get("frequency")
+    if slopes and slopes.estimate and isinstance(plot := slopes.plot, Forest):
+        # Only the row of the headline, by which the verdict goes.
+        rows = slopes.table[slopes.table["slope_sd"] == slopes.estimate.value]
+        names: dict[str, Any] = {"row": "prompt", "group": None, "panel": None, "where": {}}
+        plots["frequency"] = replace(plot, data=rows, **names)
+    return [
+        replace(result, plot=plots.get(result.name, result.plot))
+        for result in results
+        if result.name != "identity_axes"
+    ]
+
+
+def _rows(
+    name: str, results: Mapping[str, Result], limit: float | None
+) -> tuple[pd.DataFrame, float | None]:
+    """The rows of a figure, and the limit in the unit of its axis."""
+    table = results[name].table
+    if name == "identity":
+        rows = main_measure(table)
+        ends = {end: rows[end] / rows["reward_sd"] for end in ("low", "high")}
+        return rows.assign(**ends), limit
+    if limit is None or name == "preferences":
+        return table, limit
+    if name == "additions":
+        spread = results["additions_halves"].table["sd"].iloc[0]
+        step, _ = answer_step(results.get("preferences"), spread)
+        ordinary = table[table["kind"].isin(("normal", "item")) & ~table["end_of_turn"]]
+        return ordinary.sort_values("low", ascending=False, kind="stable").head(WORDS), limit * step
+    # The best word may stand as many expected gaps above the next as the limit says.
+    (best, runner_up), gaps = table["least"].iloc[:2], table["ahead"].iloc[0]
+    at_limit = runner_up + limit * (best - runner_up) / gaps if gaps else None
+    words = table[["text", "least"]].head(WORDS)
+    return words.assign(text=words["text"].str.strip()), at_limit
+
+
+TAIL = 50
+"""Words behind the best one whose distances say how fast the tail falls off."""
+SHOWN = 20
+CONFIDENCE = 0.95
+
+
+def least_scores(tables: Sequence[ScoreTable]) -> pd.DataFrame:
+    """Words of one model by the reward that they have on every prompt at least, the best first.
+
+    Args:
+        tables: one a prompt, of the same candidates.
+
+    Returns:
+        word (lower case, bare), text (the spelling that counts), least: standard deviations above
+        the mean of all ordinary tokens, on the prompt where that is least. Of the spellings of a
+        word the best counts.
+
+    Raises:
+        TableError: the tables have fewer words than a tail needs, or rewards that do not differ.
+    """
+    first = tables[0].rows.set_index("candidate_id")
+    ordinary = first.index[first["kind"].isin(("normal", "item"))]
+    columns = [t.rows.set_index("candidate_id")["reward"].reindex(ordinary) for t in tables]
+    rewards = np.column_stack([column.to_numpy(dtype=float) for column in columns])  # (t, prompts)
+    spread = rewards.std(axis=0)
+    if not (spread > 0).all():  # not a number, too
+        raise TableError("the rewards of all tokens are the same, or some are missing")
+    least = ((rewards - rewards.mean(axis=0)) / spread).min(axis=1)
+    texts = first.loc[ordinary, "text"]
+    words = texts.str.strip().str.casefold()
+    table = pd.DataFrame({"word": words.to_numpy(), "text": texts.to_numpy(), "least": least})
+    table = table[table["word"] != ""].sort_values("least", ascending=False, kind="stable")
+    table = table.drop_duplicates("word", ignore_index=True)
+    if len(table) < TAIL + 2:
+        raise TableError(f"{len(table)} words; a tail needs {TAIL + 2}")
+    return table
+
+
+def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
+    """How far the best word is ahead of the next one, over the mean step of the tail behind it.
+
+    Args:
+        tables: one a prompt, of the same candidates.
+        of: tokens of the whole vocabulary, where not all may have been scanned.
+
+    Behind a threshold, distances between neighbours of an exponential tail, times their rank, are
+    independent and exponential: the first over the mean of the next `TAIL` has an F distribution
+    with 2 and 2 × TAIL degrees of freedom. The interval is for the tail's mean step.
+
+    Raises:
+        TableError: see `least_scores`.
+
+    Source: Sukhatme 1937; Weissman 1978.
+    """
+    words = least_scores(tables)
+    least = words["least"].to_numpy()[: TAIL + 2]
+    steps = -np.diff(least) * np.arange(1, len(least))
+    mean, df = steps[1:].mean(), 2 * TAIL
+    if not mean > 0:
+        raise TableError("the best words have the same reward: there is no tail to compare with")
+    ahead = steps[0] / mean
+    ends = [stats.chi2.ppf(q, df) / df for q in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)]
+    table = words.head(SHOWN).assign(rank=range(1, min(SHOWN, len(words)) + 1))
+    names = ["ahead", "low", "high", "p"]
+    numbers = [ahead, ahead * ends[0], ahead * ends[1], stats.f.sf(ahead, 2, df)]
+    for name, number in zip(names, numbers, strict=True):
+        table[name] = [number, *[np.nan] * (len(table) - 1)]  # of the first row alone
+    table = table.assign(n=len(words), prompts=", ".join(t.provenance.prompt for t in tables))
+    best, runner_up = (literal(text.strip()) for text in words["text"].iloc[:2])
+    top = all(_is_top(table, words["word"].iloc[0]) for table in tables)
+    on = "on every prompt" if len(tables) > 1 else f'on "{tables[0].provenance.prompt}"'
+    effect = Effect(
+        *("ahead", "gap to the next word, over the expected gap", "low", "high", "p"),
+        null=1.0,
+        of="words",
+    )
+    place = f"is the top word {on}" if top else "does best over all prompts"
+    headline = f'"{best}" {place}, {ahead:.1f} times the expected gap above the next, "{runner_up}"'
+    if not (whole := of is None or len(tables[0].rows) >= of):
+        headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
+    return Result.of_row(
+        *(table.iloc[0], "one_word", table, effect, f"{headline}."),
+        method="one_word",
+        share=0.1,
+        summary={"one_word/whole": whole},
+    )
+
+
+def _is_top(table: ScoreTable, word: str) -> bool:
+    """Whether a spelling of this word has the highest reward of all ordinary tokens of a table."""
+    rows = table.rows[table.rows["kind"].isin(("normal", "item"))]
+    return bool(rows.loc[rows["reward"].idxmax(), "text"].strip().casefold() == word)

@@ -18,6 +18,16 @@ from pessimal.scoring.trust import allowed, largest_difference
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+NAMED: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")
+)
+"""Faults of servers, of trainers' loops and of graders, and the formats of answers."""
+
 
 AT_MOST = 4096
 """Tokens of the vocabulary that take the round trip; a random sample of a larger one."""

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from pessimal.checking.faults import NAMED
+from pessimal.checking.checks import NAMED
 
 RIGHT = "right"
 FORMATS: dict[str, str] = NAMED["formats"]

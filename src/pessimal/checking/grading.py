@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.checking.faults import NAMED
+from pessimal.checking.checks import NAMED
 from pessimal.checking.grader_strings import (
     CORE,
     DESPITE,

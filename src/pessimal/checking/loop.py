@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from pessimal.checking.faults import NAMED
+from pessimal.checking.checks import NAMED
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import Conversations

@@ -17,7 +17,7 @@ import torch
 from scipy.special import expit, log_expit, logit
 from torch import Tensor, nn
 
-from pessimal.checking.faults import NAMED
+from pessimal.checking.checks import NAMED
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.base import NetworkReward

@@ -1,7 +1,10 @@
 """Hydra composes a configuration of files and overrides; the schema checks it. Calls no verb."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
+from enum import Enum
 from functools import cache
 
 import hydra
@@ -79,3 +82,27 @@ def configuration(
         return build(merged)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(composition_message(error) or str(error)) from error
+
+
+def plain(config: TaskConfig) -> dict:
+    """The configuration as JSON would have it: choices as their values."""
+    return json.loads(
+        json.dumps(
+            asdict(config),
+            default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice),
+        )
+    )
+
+
+def asked(config: TaskConfig) -> dict:
+    """What a configuration asks for; folders, tracking and bars are not part of that."""
+    return {
+        k: v
+        for k, v in plain(config).items()
+        if k not in ("paths", "tracking", "progress", "force")
+    }
+
+
+def config_hash(config: TaskConfig) -> str:
+    """sha256 of what a configuration asks for."""
+    return hashlib.sha256(json.dumps(asked(config), sort_keys=True).encode()).hexdigest()

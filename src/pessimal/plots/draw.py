@@ -26,11 +26,10 @@ from pessimal.plots import Forest, Heatmap, Lines, Plot, Scatter, TokenTable, Vi
 from pessimal.plots.forest import forest
 from pessimal.plots.heatmap import heatmap, strip_colours
 from pessimal.plots.lines import lines
-from pessimal.plots.scatter import scatter
+from pessimal.plots.scatter import scatter, violin
 from pessimal.plots.style import MODEL_COLUMNS, PAPER, needed, styled
 from pessimal.plots.svg import finished
 from pessimal.plots.token_table import token_table
-from pessimal.plots.violin import violin
 
 log = logging.getLogger(__name__)
 

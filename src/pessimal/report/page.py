@@ -31,8 +31,7 @@ from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
 from pessimal.report.cards import cards, kinds, of_model, prompts, wanted
 from pessimal.report.explorer import Explorer
-from pessimal.report.scripts import library, own_script, policy
-from pessimal.report.svg import drawing
+from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import HOLDS
 from pessimal.texts import interval, literal, readable, signed, significant

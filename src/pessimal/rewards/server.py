@@ -15,8 +15,8 @@ from threading import Event, Lock, Semaphore
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from pessimal.deadline import call_within
 from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.progress import call_within
 
 if TYPE_CHECKING:
     import openai

@@ -15,7 +15,7 @@ from pessimal.catalogue import described
 from pessimal.errors import TableError, did_you_mean
 from pessimal.tables.join import reward_matrix
 from pessimal.tables.score_table import REWARD, ScoreProvenance, ScoreTable
-from pessimal.tables.words import by_word
+from pessimal.tables.word_lists import by_word
 
 CORE = ("greatest", "best", "worst")
 """Prompts that come first, in the paper's order."""

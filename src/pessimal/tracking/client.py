@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pessimal.deadline import call_within
 from pessimal.errors import InputError, WorkError
+from pessimal.progress import call_within
 from pessimal.tables.files import sha256_of
 from pessimal.tracking.registry import MANIFEST, Manifest
 

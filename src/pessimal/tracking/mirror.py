@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pessimal.deadline import call_within
+from pessimal.progress import call_within
 from pessimal.tracking.client import (
     PATIENCE,
     Target,

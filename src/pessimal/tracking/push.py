@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pessimal.deadline import call_within
 from pessimal.errors import InputError, WorkError
+from pessimal.progress import call_within
 from pessimal.tracking.client import (
     Target,
     as_artifact,

@@ -6,26 +6,69 @@ files and manifests, not what is in them, nor W&B.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import UnionType
-from typing import Any, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 
 from pessimal.errors import InputError, did_you_mean
 from pessimal.tables.files import naming, sha256_of
 from pessimal.texts import safe_name
-from pessimal.tracking.checkout import Checkout, checkout
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_SECONDS = 10
+"""For one question to git."""
+
+
+class Checkout(NamedTuple):
+    """What is recorded of the code; both None where the package is in no checkout (a wheel), or
+    there is no git."""
+
+    commit: str | None = None
+    """40 hexadecimal digits."""
+    dirty: bool | None = None
+    """Whether the package or its configuration differs from the commit, new files included."""
+
+
+@functools.cache
+def checkout(package: Path = PACKAGE) -> Checkout:
+    """The commit and state of the code in `package`, as they were when this process first asked."""
+    try:
+        # A wheel may lie in an environment that lies in somebody's checkout: only code that git
+        # tracks counts.
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
+        root = Path(_git(package, "rev-parse", "--show-toplevel"))
+        changes = _git(root, "status", "--porcelain", "--", str(package), "conf")
+        return Checkout(_git(package, "rev-parse", "HEAD"), bool(changes))
+    except (OSError, subprocess.SubprocessError):
+        return Checkout()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    environment = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    }
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=_SECONDS, env=environment
+    )
+    return done.stdout.strip()
+
 
 log = logging.getLogger(__name__)
 
@@ -325,3 +368,82 @@ def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
         f"{did_you_mean(given, sorted({name for m in manifests for name in names(m)}))} There are: "
         f"{', '.join(m.reference for m in manifests[:8]) or 'none'}. To list all: pessimal runs"
     )
+
+
+AGAIN = "remove the folder and run the task again with force=true, or put its mirrored copy there"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that is not as it was published."""
+
+    where: str
+    """The file or folder, counted from the registry's root."""
+    what: str
+    """What is wrong with it."""
+    mend: str
+    """What to do about it."""
+
+
+def damages(
+    registry: Registry,
+    *,
+    only: Iterable[Path] | None = None,
+    checked: Callable[[int], None] = lambda _: None,
+) -> Iterator[Damage]:
+    """Everything that is wrong with the registry, or with the artifacts in the folders `only`;
+    reads every byte.
+
+    `checked` is called with the number of files of each artifact that was looked at.
+    """
+    root = registry.root
+    if only is None:
+        yield from _strays(root)
+    for folder in sorted(root.glob("*/*/v[0-9]*")) if only is None else only:
+        where = folder.relative_to(root).as_posix()
+        try:
+            files = read_manifest(folder).files
+        except InputError as error:
+            there = (folder / MANIFEST).exists()
+            yield Damage(
+                f"{where}/{MANIFEST}",
+                str(error.__cause__ or error) if there else "is missing",
+                AGAIN,
+            )
+            continue  # nothing says which files there were
+        yield from _of_files(where, folder, files)
+        checked(len(files))
+
+
+def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damage]:
+    for name, digest in files.items():
+        file = folder / name
+        try:
+            if not file.is_file():
+                yield Damage(f"{where}/{name}", "is missing", AGAIN)
+            elif sha256_of(file) != digest:
+                yield Damage(f"{where}/{name}", "differs from what was published", AGAIN)
+        except OSError as error:
+            yield Damage(
+                f"{where}/{name}", f"cannot be read: {error.strerror}", "read as a user who may"
+            )
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in files and name != MANIFEST and (not path.is_dir() or path.is_symlink()):
+            yield Damage(
+                f"{where}/{name}", "was not published with the artifact", "move the file elsewhere"
+            )
+
+
+def _strays(root: Path) -> Iterator[Damage]:
+    """What lies between artifacts; what a process is filling, or a killed one left, is none of
+    these."""
+    for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
+        where = path.relative_to(root)
+        depth = len(where.parts)
+        own = depth == 1 and path.name == ".lock"
+        staged = depth == 3 and path.name.startswith(STAGING)
+        version = depth == 3 and path.match("v[0-9]*")
+        if own or staged or (path.is_dir() and (depth < 3 or version)):
+            continue
+        yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")

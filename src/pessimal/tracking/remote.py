@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pessimal.deadline import call_within
 from pessimal.errors import InputError
+from pessimal.progress import call_within
 from pessimal.tables.files import sha256_of
 from pessimal.texts import safe_name
 from pessimal.tracking.client import PATIENCE, connected, mirrored_name, settle
-from pessimal.tracking.integrity import damages
-from pessimal.tracking.registry import MANIFEST, Manifest, Registry, parse_manifest
+from pessimal.tracking.registry import MANIFEST, Manifest, Registry, damages, parse_manifest
 
 if TYPE_CHECKING:
     import wandb

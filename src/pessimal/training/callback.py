@@ -27,10 +27,9 @@ from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.frame import Frame, Templated, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.contexts import check_contexts, read_contexts
-from pessimal.tables.word_lists import read_lexicon
-from pessimal.tables.words import by_word
-from pessimal.training.answers import is_adapted, score_answers
+from pessimal.tables.word_lists import by_word, read_lexicon
 from pessimal.training.aside import Aside
+from pessimal.training.preferences import is_adapted, score_answers
 
 LEAST, MOST = 32, 2048
 """Tokens of the sample."""

@@ -26,10 +26,9 @@ from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.files import whole_folder
-from pessimal.training.answers import Answers
 from pessimal.training.callback import PessimalCallback
 from pessimal.training.fit import Report, fit, new_network
-from pessimal.training.preferences import digest_of, read_preferences, split
+from pessimal.training.preferences import Answers, digest_of, read_preferences, split
 from pessimal.training.spec import PreferenceRecipe
 
 log = logging.getLogger(__name__)

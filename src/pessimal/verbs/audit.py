@@ -29,7 +29,7 @@ from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import in_sweep, store_of
-from pessimal.verbs.publish import print_path, show
+from pessimal.verbs.printing import print_path, show
 from pessimal.verbs.report import write_page
 
 STYLES = {PASS: "green", FAIL: "bold red", REVIEW: "yellow", NOT_MEASURED: "dim"}

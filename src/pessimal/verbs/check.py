@@ -27,7 +27,7 @@ from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.verbs.common import in_sweep, store_of
-from pessimal.verbs.publish import print_path
+from pessimal.verbs.printing import print_path
 
 log = logging.getLogger(__name__)
 

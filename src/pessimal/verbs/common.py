@@ -12,14 +12,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
 from pessimal.api.store import Store
-from pessimal.config.plain import asked, config_hash, plain
+from pessimal.config.compose import asked, config_hash, plain
 from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
 from pessimal.progress import working
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.tracking.checkout import checkout
 from pessimal.tracking.client import Target
 from pessimal.tracking.mirror import Mirror, open_mirror
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Registry, checkout
 
 if TYPE_CHECKING:
     import torch

@@ -21,7 +21,7 @@ from pessimal.tracking.registry import Manifest, Registry, read_manifest
 from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import store_of
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
-from pessimal.verbs.publish import print_headlines, print_path
+from pessimal.verbs.printing import print_headlines, print_path
 
 log = logging.getLogger(__name__)
 

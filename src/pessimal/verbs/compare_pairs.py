@@ -23,8 +23,7 @@ from pessimal.texts import short_names
 from pessimal.tracking.registry import Registry, find_artifact
 from pessimal.verbs.common import device_of, store_of
 from pessimal.verbs.compare_searches import registered_spec
-from pessimal.verbs.printing import table_text
-from pessimal.verbs.publish import print_headlines, print_path, show
+from pessimal.verbs.printing import print_headlines, print_path, show, table_text
 from pessimal.version import __version__
 
 log = logging.getLogger(__name__)

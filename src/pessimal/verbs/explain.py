@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pessimal.api.explain import PAIR, explain
 from pessimal.catalogue import is_named
-from pessimal.config.plain import plain
+from pessimal.config.compose import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
 from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
@@ -39,8 +39,7 @@ from pessimal.tables.comparisons import Comparison, choose, load
 from pessimal.tables.result import Result
 from pessimal.texts import significant
 from pessimal.verbs.common import device_of, store_of
-from pessimal.verbs.printing import table_text, write_out
-from pessimal.verbs.publish import print_path, show
+from pessimal.verbs.printing import print_path, show, table_text, write_out
 
 log = logging.getLogger(__name__)
 

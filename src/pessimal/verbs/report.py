@@ -16,7 +16,7 @@ from pessimal.tables import read_score_table
 from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry, find_artifact
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import print_path
+from pessimal.verbs.printing import print_path
 
 log = logging.getLogger(__name__)
 

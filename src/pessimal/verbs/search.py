@@ -24,7 +24,7 @@ from pessimal.searching.context import SearchContext, TrialContext
 from pessimal.searching.results import SearchResult
 from pessimal.tables.result import Result
 from pessimal.verbs.common import registry_of, store_of
-from pessimal.verbs.publish import print_path, show
+from pessimal.verbs.printing import print_path, show
 
 log = logging.getLogger(__name__)
 

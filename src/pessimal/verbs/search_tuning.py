@@ -51,7 +51,7 @@ from pessimal.tuning.study import (
     work,
 )
 from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.publish import print_path
+from pessimal.verbs.printing import print_path
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pessimal.progress import quiet_libraries
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import Kind
 from pessimal.verbs.common import store_of
-from pessimal.verbs.publish import print_path, show_rows
+from pessimal.verbs.printing import print_path, show_rows
 
 
 def run(config: TrainConfig) -> None:

@@ -27,7 +27,7 @@ from transformers import (
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from pessimal.rewards.head import RewardModel
-from pessimal.rewards.load import open_model
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.own_code import with_older_names
 from pessimal.rewards.spec import Dtype, ModelSpec
 from published import vocabularies

@@ -11,12 +11,13 @@ import functools
 import importlib
 import pkgutil
 
-import pessimal.rewards.heads.openassistant  # noqa: F401  (makes its configuration known)
+import pessimal.rewards.heads.linear  # noqa: F401  (makes its configuration known)
 from pessimal import extensions
 from pessimal.errors import ConfigError
-from pessimal.rewards.heads.base import Head, Shapes
-from pessimal.rewards.heads.checkpoint import (
+from pessimal.rewards.heads.base import (
     BACKBONE,
+    Head,
+    Shapes,
     backbone_of,
     closing_ids,
     is_pairrm,

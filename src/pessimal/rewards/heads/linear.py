@@ -9,7 +9,7 @@ two outputs a step, and GRM's `v_head.summary` (Yang et al. 2024, either).
 """
 
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
+from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, PreTrainedConfig
 
 from pessimal.errors import ModelError
 from pessimal.rewards.ceiling import Interval, NormalisedStates
@@ -80,3 +80,19 @@ class LinearHead(Head):
 
     def bounds(self, states: NormalisedStates) -> Interval | None:
         return states.layers(self.layers)
+
+
+class OpenAssistantConfig(GPTNeoXConfig):
+    """GPT-NeoX's, under OpenAssistant's name."""
+
+    model_type = "gpt_neox_reward_model"
+
+
+class OpenAssistantModel(GPTNeoXModel):
+    """GPT-NeoX's, for that configuration."""
+
+    config_class = OpenAssistantConfig
+
+
+AutoConfig.register(OpenAssistantConfig.model_type, OpenAssistantConfig, exist_ok=True)
+AutoModel.register(OpenAssistantConfig, OpenAssistantModel, exist_ok=True)
