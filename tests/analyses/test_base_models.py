@@ -78,7 +78,7 @@ def test_model_that_was_made_from_another_by_a_reward_gives_that_reward_back(voc
     assert found - found.mean() == pytest.approx(reward - reward.mean(), abs=1e-9)
     rewards = pd.DataFrame({"planted": reward}, index=log_p.index)
     scores = table.set_index("text")[["implicit_reward", "mwlr"]]
-    tau = reward_correlation(rewards, scores, replicates=100).set_index("score")["kendall"]
+    tau = reward_correlation(rewards, scores).set_index("score")["kendall"]
     assert tau["implicit_reward"] == pytest.approx(1)
     assert tau["mwlr"] < 0.9, "the weights mix what the models would say with what was rewarded"
 
@@ -110,7 +110,7 @@ def test_rewards_are_not_taken_for_log_probabilities(wrong):
 # The analysis.
 
 TEXTS = [f"t{i}" for i in range(60)]
-OPTIONS = Options(replicates=200, top=5)
+OPTIONS = Options(top=5)
 
 
 def made(
@@ -236,7 +236,7 @@ def test_base_comes_before_the_chat_model_and_each_pair_has_its_measures(languag
 
 
 def test_named_words_have_their_number_for_every_pair(language):
-    results, tables = found(language, Options(replicates=100, words=["T3", "t5", "nowhere", "t59"]))
+    results, tables = found(language, Options(words=["T3", "t5", "nowhere", "t59"]))
     named = tables["word_mwlr"].set_index(["pair", "word"])
     assert len(named) == 3 + 2 * 2, "the third has no t59"
     log = {t.provenance.model: t.rows.set_index("text")["reward"] for t in language}

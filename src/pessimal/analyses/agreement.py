@@ -15,8 +15,14 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.dependence import Dependence, dependence
-from pessimal.analyses.ranks import kendall, ranked, spearman, with_intervals
+from pessimal.analyses.ranks import (
+    Dependence,
+    dependence,
+    kendall,
+    ranked,
+    spearman,
+    with_intervals,
+)
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables import ScoreTable
@@ -42,22 +48,22 @@ def agreement(
     persistence: float = RBO_PERSISTENCE,
     depth: int = RBO_DEPTH,
     top: int = TOP,
-    **draws,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Kendall's tau-b, Spearman's rho, rank-biased overlap and the shared ends of every pair of
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-    Each row counts as one item. The intervals are bootstraps of the linearised statistics (see
-    `ranks`) over clusters of `dependent` items, or over items where it is None: they say how far
-    another draw of as many would move the number. Overlaps rest on
+    Each row counts as one item. The intervals (see `ranks.fisher_interval`) are over clusters of
+    `dependent` items, or over items where it is None: they say how far another draw of as many
+    would move the number. Overlaps rest on
     the few items at one end, of which a vocabulary holds no other draw: they have no interval, and
     are to be read beside those of a model with its own rescan (see `noise_floor`).
 
     Args:
         rewards: items × models, float, none missing.
         dependent: which items are not independent.
-        replicates, confidence, seed: of the bootstrap; the same draws serve every pair.
+        confidence: of the intervals.
         persistence, depth: of rank-biased overlap; the depth in ranks.
         top: k, items at each end.
 
@@ -97,7 +103,7 @@ def agreement(
         for name, statistic in (("kendall", kendall), ("spearman", spearman))
     }
     table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
-        n=len(rewards), **with_intervals(statistics, dependent, **draws)
+        n=len(rewards), **with_intervals(statistics, dependent, confidence=confidence)
     )
     for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
         table[name] = [
@@ -342,12 +348,12 @@ def _groups(tables: TableSet) -> pd.DataFrame | None:
 
 
 def _numbers(options: Options) -> dict:
-    overlap = {
+    return {
+        "confidence": options.confidence,
         "persistence": options.rbo_persistence,
         "depth": options.rbo_depth,
         "top": options.top,
     }
-    return options.draws | overlap
 
 
 def _raw(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:

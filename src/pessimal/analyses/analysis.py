@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -65,7 +65,6 @@ class Options:
     """What every analysis gets: numbers as configured, and what people say about words, already
     read."""
 
-    replicates: int = 1000
     permutations: int = 10_000
     confidence: float = 0.95
     seed: int = 0
@@ -98,11 +97,6 @@ class Options:
         if self.frequencies is None:
             raise TableError("needs word frequencies: frequencies=wordfreq")
         return self.frequencies
-
-    @property
-    def draws(self) -> dict[str, Any]:
-        """How intervals are bootstrapped."""
-        return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
 @dataclass

@@ -16,9 +16,8 @@ import pandas as pd
 from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.framing import PAIRS, ends_of_axes
-from pessimal.analyses.ranks import rank_correlations, ranked, spearman
+from pessimal.analyses.ranks import Dependence, dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables.extremes import extremes
@@ -159,21 +158,24 @@ def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
 
 
 def reward_correlation(
-    rewards: pd.DataFrame, scores: pd.DataFrame, *, dependent: Dependence | None = None, **draws
+    rewards: pd.DataFrame,
+    scores: pd.DataFrame,
+    *,
+    dependent: Dependence | None = None,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Rank correlation of each reward model with each score that language models give the same
     candidates.
 
-    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are bootstraps
-    of the linearised statistics over clusters of `dependent` candidates, or over candidates where
-    it is None. All rows rest on the same candidates, so differences between them are surer than
-    overlapping intervals suggest.
+    Ties are corrected for (Kendall's tau-b) and take mid-ranks (Spearman). Intervals are over
+    clusters of `dependent` candidates, or over candidates where it is None. All rows rest on the
+    same candidates, so differences between them are surer than overlapping intervals suggest.
 
     Args:
         rewards: candidates × reward models.
         scores: candidates × scores (log-probabilities of a model, implicit rewards of a pair), same
             candidates.
-        draws: of the bootstrap (see `ranks.bootstrapped`).
+        confidence: of the intervals.
 
     Returns:
         One row per pair: model, score, n, kendall, low, high (of tau), spearman, spearman_low,
@@ -198,7 +200,7 @@ def reward_correlation(
         [(("model", model), ("score", score)) for model, score in pairs],
         dependent,
         measures=[spearman],
-        **draws,
+        confidence=confidence,
     )
     return pd.DataFrame(pairs, columns=["model", "score"]).assign(n=len(rewards), **columns)
 
@@ -219,7 +221,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         pieces.setdefault(table, []).append(piece.assign(**where))
 
     def how(rewards: pd.DataFrame) -> dict[str, Any]:
-        return {"dependent": dependence(rewards.index, options.meanings), **options.draws}
+        dependent = dependence(rewards.index, options.meanings)
+        return {"dependent": dependent, "confidence": options.confidence}
 
     for prompt, members in tables.language.items():
         for table in members:
