@@ -19,9 +19,9 @@ from pessimal.analyses.ranks import (
     Dependence,
     dependence,
     kendall,
+    rank_correlations,
     ranked,
     spearman,
-    with_intervals,
 )
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
@@ -94,17 +94,11 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    likenesses = dict.fromkeys(pairs, 0.0)
-    if dependent is not None:
-        alike = {model: dependent.alike(of_model.centred) for model, of_model in ranks.items()}
-        likenesses = {(a, b): dependent.likeness(alike[a], alike[b]) for a, b in pairs}
-    statistics = {
-        name: [statistic(ranks[a], ranks[b], likeness=likenesses[a, b]) for a, b in pairs]
-        for name, statistic in (("kendall", kendall), ("spearman", spearman))
-    }
-    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
-        n=len(rewards), **with_intervals(statistics, dependent, confidence=confidence)
+    correlations = rank_correlations(
+        ranks, pairs, dependent, measures=[spearman], confidence=confidence
     )
+    table = pd.DataFrame(pairs, columns=["model_a", "model_b"])
+    table = table.assign(n=len(rewards), **correlations)
     for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
         table[name] = [
             rank_biased_overlap(
@@ -115,7 +109,7 @@ def agreement(
     table["top"] = top
     for name, ends in (("top_overlap", best), ("bottom_overlap", worst)):
         table[name] = [top_overlap(ends[a], ends[b], k=top) for a, b in pairs]
-    return table.rename(columns={"kendall_low": "low", "kendall_high": "high"})
+    return table
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:

@@ -30,8 +30,6 @@ LAST = 1000.0
 MADE_BY = {
     "elo": "items that people rated: pessimal import format=eloeverything path=FILE",
     "wordings": "one question in many wordings: pessimal scan prompts=factorial54",
-    "prefixes": "prompts behind personas: pessimal scan prefixes=FILE",
-    "modes": "a model scanned in two modes: pessimal scan mode=text",
     "language": "log-probabilities: pessimal scan model=auto model.path=ID "
     "model.kind=log_probability",
     "lexicons": "a lexicon: +lexicons.NAME=FILE",
@@ -232,8 +230,6 @@ class Needs:
     """Prompts that are looked at one by one."""
     elo: bool = False
     wordings: bool = False
-    prefixes: bool = False
-    modes: bool = False
     language: bool = False
     lexicons: bool = False
     frequencies: bool = False
@@ -258,8 +254,6 @@ class Needs:
         available = {
             "elo": tables.has_elo,
             "wordings": tables.wordings,
-            "prefixes": tables.prefixed,
-            "modes": any(len(by_mode) > 1 for by_mode in tables.modes.values()),
             "language": tables.language,
             "lexicons": options.lexicons,
             "frequencies": options.frequencies is not None,
