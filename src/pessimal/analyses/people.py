@@ -42,6 +42,7 @@ TOP_ITEMS, FAR_ITEMS, BACKGROUND_ITEMS = 10, 5, 60
 those in the background."""
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
+_TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
 TAUS = ["model_a", "model_b", "n", "kendall", "low", "high"]
 
 
@@ -224,12 +225,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         people = people_of(members, rewards.index, stripped=tables.reading.stripped)
         elo, sign = people["elo"], tables.reading.polarity_of(prompt)
         for table in members:
-            own = (
-                None
-                if options.paper or table.states is None
-                else heads_of({prompt: [table]}, options)
-            )
-            heads[table.provenance.model] = own or (None if options.paper else meanings)
+            states = None if table.states is None else heads_of({prompt: [table]}, options)
+            heads[table.model] = None if options.paper else states or meanings
         here = {m: partial(own, outcome=prompt) for m in rewards if (own := heads[m]) is not None}
         correlation = human_correlation(rewards, elo, heads=here, confidence=options.confidence)
         correlation["random_head_holm"] = holm(correlation["random_head"])
@@ -262,7 +259,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     notes += whose(heads, tables.labels)
     return [
         _correlation_result(tables, joined["correlation"], list(rated), notes),
-        _agreement_result(joined["agreement"]),
+        Result("people_agreement", joined["agreement"], plot=_TAUS, method="people"),
         _difference_result(joined["difference"], joined["lines"]),
         _valued_result(joined["valued"], len(collected["difference"][0])),
     ]
@@ -279,16 +276,13 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
     first, *others = tables
     people = _people(first, stripped=stripped).reindex(texts)
     for other in others:
-        elsewhere = _people(other, stripped=stripped).reindex(texts)
-        differs = (
-            (people.ne(elsewhere) & ~(people.isna() & elsewhere.isna())).any(axis=1).to_numpy()
-        )
-        if differs.any():
+        apart = people.compare(_people(other, stripped=stripped).reindex(texts))
+        if len(apart):
             a, b = first.provenance.model, other.provenance.model
             raise TableError(
-                f"score tables {first.name!r} and {other.name!r} give {differs.sum():,} of "
+                f"score tables {first.name!r} and {other.name!r} give {len(apart):,} of "
                 f"{len(people):,} items another Elo or number of matches (first: "
-                f"{texts[int(np.argmax(differs))]!r}). Score or import one of them again from the "
+                f"{apart.index[0]!r}). Score or import one of them again from the "
                 f"other's file, or compare them apart: models=[{a}], then models=[{b}]"
             )
     return people
@@ -306,29 +300,19 @@ def _people(table: ScoreTable, *, stripped: bool) -> pd.DataFrame:
 
 def _left_out(tables: TableSet, rated: Mapping[str, list[ScoreTable]]) -> list[str]:
     """Which tables have no Elo, and prompts on which the items have another one."""
-    bare = {
-        p: [t.provenance.model for t in tables.by_prompt[p] if not t.has_elo]
-        for p in tables.prompts
-    }
+    notes = []
+    for prompt in tables.prompts:
+        bare = [tables.labels[t.model] for t in tables.by_prompt[prompt] if not t.has_elo]
+        if bare:
+            notes.append(f"{prompt}: no Elo in the scores of {', '.join(bare)}")
     elo = {p: _people(members[0], stripped=False)["elo"] for p, members in rated.items()}
     first = next(iter(elo))
-    return [
-        *(
-            f"{p}: no Elo in the scores of {', '.join(tables.labels[m] for m in without)}"
-            for p, without in bare.items()
-            if without
-        ),
-        *(
-            f"{p}: the items have another Elo than on {first}"
-            for p in elo
-            if (elo[first] - elo[p]).abs().max() > 0
-        ),
-        *(
-            [f"{len(tables.wordings)} wordings looked at together: not compared with people"]
-            if tables.wordings
-            else []
-        ),
-    ]
+    for prompt in elo:
+        if (elo[first] - elo[prompt]).abs().max() > 0:
+            notes.append(f"{prompt}: the items have another Elo than on {first}")
+    if n := len(tables.wordings):
+        notes.append(f"{n} wordings looked at together: not compared with people")
+    return notes
 
 
 def _from_people_to_models(
@@ -337,7 +321,7 @@ def _from_people_to_models(
     """Some items' ranks by each rater, people first, then the models as given: group, name, rater,
     rank, ρ (the rater's correlation with people), behind (one of the items that stand for all,
     evenly over the logarithm of people's rank)."""
-    names, people = difference["name"].to_numpy(), difference["human_rank"].to_numpy()
+    names, people = difference["name"].to_numpy(object), difference["human_rank"].to_numpy()
     farthest = set(listed.loc[listed["rank"] <= FAR_ITEMS, "name"])
     order = people.argsort(kind="stable")
     groups = {
@@ -345,29 +329,20 @@ def _from_people_to_models(
         APART: [row for row, name in enumerate(names) if name in farthest],
     }
     spaced = np.unique(np.geomspace(1, len(order), BACKGROUND_ITEMS).astype(int)) - 1
-    models = rankdata(-rewards.to_numpy(), axis=0)  # (items, models)
-    columns = {"rater": [PEOPLE, *rewards], "ρ": [np.nan, *rhos[list(rewards)]]}
+    ranks = pd.DataFrame(rankdata(-rewards.to_numpy(), axis=0), columns=list(rewards))
+    ranks.insert(0, PEOPLE, people)
     pieces = []
     for group, rows in groups.items():
         behind = [row for row in order[spaced] if row not in rows] if rows else []
-        for row in [*rows, *behind]:
-            row_of = {
-                "rank": [people[row], *models[row]],
-                "name": names[row],
-                "group": group,
-                "behind": row in behind,
-            }
-            pieces.append(pd.DataFrame(columns | row_of))
-    return pd.concat(pieces, ignore_index=True)
-
-
-def _agreement_result(taus: pd.DataFrame) -> Result:
-    """Kendall's tau of every two raters, people among them.
-
-    Source: Christian et al. 2025, Figure A5.
-    """
-    plot = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
-    return Result("people_agreement", taus, plot=plot, method="people")
+        rows_of_group = ranks.iloc[[*rows, *behind]].assign(
+            group=group, name=names[[*rows, *behind]]
+        )
+        rows_of_group["behind"] = np.arange(len(rows_of_group)) >= len(rows)
+        pieces.append(
+            rows_of_group.melt(["group", "name", "behind"], var_name="rater", value_name="rank")
+        )
+    lines = pd.concat(pieces, ignore_index=True).astype({"behind": bool})
+    return lines.assign(**{"ρ": lines["rater"].map(rhos)})
 
 
 def _correlation_result(

@@ -306,18 +306,15 @@ def _disagreement(scans: Scans, rewards: pd.DataFrame, about: str) -> list[str]:
     both."""
     if not {"ids", "text"} <= set(rewards):
         return []
-    errors = [
-        table.measured.get(name, np.nan)
-        for mode, table in scans.tables.items()
-        if mode in ("ids", "text")
-        for name in ("noise", "largest_low_precision_error")
-    ]
+    names = ("noise", "largest_low_precision_error")
+    pair = [table for mode, table in scans.tables.items() if mode in ("ids", "text")]
+    error = sum(table.measured.get(name, np.nan) for table in pair for name in names)
     largest = (rewards["ids"] - rewards["text"]).abs().max()
-    return [
+    note = (
         f"{about}: tokens that are one input in ids and text differ by up to {largest:.2g}, more "
-        f"than the scans' numerical error ({sum(errors):.2g}); scan both again on one machine: "
-        "force=true"
-    ] * bool(largest > sum(errors))
+        f"than the scans' numerical error ({error:.2g}); scan both again on one machine: force=true"
+    )
+    return [note] if largest > error else []
 
 
 def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Result:
@@ -396,26 +393,22 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
             continue
         about = f"{tables.labels[model]} on {key}"
         keys = {"bare": design["prompt"], "persona": key, "control": f"{key}_control"}
-        members = {name: scans.get((model, mode, prompt)) for name, prompt in keys.items()}
-        tables_of_design = {name: member for name, member in members.items() if member is not None}
-        if len(tables_of_design) < len(keys):
+        members = {n: t for n, prompt in keys.items() if (t := scans.get((model, mode, prompt)))}
+        if len(members) < len(keys):
             notes.append(f"{about}: the prompt alone or the control was not scanned")
             continue
         with noted(notes, about):
-            tokens, rewards = Scans(PROMPT, model, None, tables_of_design).join()
+            tokens, rewards = Scans(PROMPT, model, None, members).join()
+            dependent = dependence(tokens["text"], options.meanings)
             best = rewards.idxmax()
-            numbers = prefix_effect(
-                rewards, dependence(tokens["text"], options.meanings), options.confidence
-            )
-            prefix_tokens = {
-                name: t.measured.get("prefix_tokens") for name, t in tables_of_design.items()
-            }
+            ids = {name: table.measured.get("prefix_tokens") for name, table in members.items()}
             rows.append(
-                {"model": model, "prompt": design["prompt"], "prefix": design["prefix"], **numbers}
+                {"model": model, "prompt": design["prompt"], "prefix": design["prefix"]}
+                | prefix_effect(rewards, dependent, options.confidence)
                 | {"n": len(tokens), "candidates": tables.candidates}
                 | {"optimal_stays": best["persona"] == best["bare"]}
                 | {"optimal_stays_control": best["control"] == best["bare"]}
-                | {"tokens": prefix_tokens["persona"], "tokens_control": prefix_tokens["control"]}
+                | {"tokens": ids["persona"], "tokens_control": ids["control"]}
             )
     if not rows:
         return []
