@@ -46,7 +46,7 @@ TRAJECTORY = [*KEYS, "step", "estimate", "low", "high", "n", "settled_at"]
 _PHRASES = {
     PROMPT: "on {} and {}",
     MODE: "in modes {} and {} on {}",
-    PRECISION: "as {} and {} on {}",
+    PRECISION: "with and without quantisation on {2}",
     STEP: "at steps {} and {} on {}",
 }
 MAX_ROWS = 10
