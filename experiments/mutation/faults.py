@@ -118,8 +118,8 @@ FAULTS = [
     ),
     Fault(
         "analyses/people.py",
-        "error = differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5",
-        "error = differences.std(axis=1, ddof=1)",
+        "differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5",
+        "differences.std(axis=1, ddof=1)",
         "the test of an item takes the models' spread for the error of their mean",
     ),
     Fault(
