@@ -25,7 +25,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import pessimal
-from pessimal.analyses.base_models import MEASURES, implicit_reward
+from experiments.inherited_values.language_steps import MEASURES, implicit_reward
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
 from pessimal.training.preferences import Answers

@@ -16,7 +16,6 @@ import pandas as pd
 from experiments.inherited_values.dictionaries import median_ranks, word_scores
 from experiments.inherited_values.word_categories import read_dictionaries
 from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted
-from pessimal.analyses.checkpoints import rank_changes
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
 from pessimal.tables.result import Estimate, Result, merged, weight_of
@@ -25,6 +24,30 @@ from pessimal.tables.table_set import TableSet, runs_of
 METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 MAX_WORDS = 10
 """Words drawn at either end of a run."""
+
+
+def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
+    """How far each token has risen from the first step to the last.
+
+    Args:
+        ranks: tokens × steps, of ranks; columns are numbers of steps, in any order.
+
+    Returns:
+        Index as given, the furthest risen first: first_step, last_step, first_rank, last_rank,
+        change (first rank less last rank: positive where the token has risen).
+    """
+    first, last = min(ranks.columns), max(ranks.columns)
+    changes = pd.DataFrame(
+        {
+            "first_step": first,
+            "last_step": last,
+            "first_rank": ranks[first],
+            "last_rank": ranks[last],
+        }
+    )
+    return changes.assign(change=changes["first_rank"] - changes["last_rank"]).sort_values(
+        "change", ascending=False, kind="stable"
+    )
 
 
 def follow_categories(dictionaries: Mapping[str, str | Path]) -> Analysis:

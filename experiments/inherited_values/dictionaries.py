@@ -27,12 +27,13 @@ from experiments.inherited_values.category_model import (
     model_contrasts,
     pooled_interval,
 )
+from experiments.inherited_values.resampling import median_interval
 from experiments.inherited_values.word_categories import read_dictionaries
 from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted, strongest
 from pessimal.catalogue import known_model
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import LEVEL, holm, median_interval
+from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Estimate, Result, merged, weight_of
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, runs_of

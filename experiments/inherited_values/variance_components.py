@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from experiments.inherited_values.resampling import crossed_interval, jackknife
 from experiments.inherited_values.wording import check_polarity, design_of
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.checks import check_rewards
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import crossed_interval, jackknife
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from experiments.inherited_values.resampling import crossed_interval, jackknife
 from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
-from pessimal.statistics import crossed_interval, jackknife
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet

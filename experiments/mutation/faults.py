@@ -118,9 +118,9 @@ FAULTS = [
     ),
     Fault(
         "analyses/people.py",
-        "low=model - human - np.hypot(model - model_low, human_high - human),",
-        "low=model - human - np.hypot(model - model_low, human - human_low),",
-        "the lower end of an item's interval takes people's other side",
+        "differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5",
+        "differences.std(axis=1, ddof=1)",
+        "the test of an item takes the models' spread for the error of their mean",
     ),
     Fault(
         "analyses/identity_terms.py",
@@ -135,10 +135,10 @@ FAULTS = [
         "stems with words on both sides enter the error of the difference with the wrong sign",
     ),
     Fault(
-        "analyses/checkpoints.py",
-        'changes["first_rank"] - changes["last_rank"]',
-        'changes["last_rank"] - changes["first_rank"]',
-        "a word that rises in training is said to fall",
+        "analyses/scans.py",
+        'table["moved"] = table["rank_a"] - table["rank_b"]',
+        'table["moved"] = table["rank_b"] - table["rank_a"]',
+        "a token that rises from one scan to the next is said to fall",
     ),
     Fault(
         "searching/objective.py",

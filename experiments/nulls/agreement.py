@@ -1,19 +1,17 @@
-"""Nulls and coverage of what `compare` says about agreement: τ's interval, items surely apart from
-people, MRQAP.
+"""Nulls and coverage of what `compare` says about agreement: τ's interval, MRQAP.
 
 python experiments/nulls/agreement.py
 
-Each function draws made-up data whose truth is known and returns a table; about eight minutes of
+Each function draws made-up data whose truth is known and returns a table; about six minutes of
 one core in all.
 """
 
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.people import least_error, rank_difference, surely_apart
-from pessimal.analyses.ranks import Statistic, bootstrapped, kendall, ranked, spearman
+from pessimal.analyses.ranks import intervals, kendall, ranked, spearman
 from pessimal.analyses.rsa import rsa
-from pessimal.statistics import bootstrap_linear, holm
+from pessimal.statistics import holm
 
 LEVEL = 0.05
 
@@ -38,14 +36,11 @@ def two_columns(
 def tau_coverage(
     sizes: tuple[int, ...] = (10, 20, 30, 50, 100, 200), *, replicates: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
-    """How often 95 % intervals hold the truth: of τ-b and of Spearman's ρ, as `compare` gives them
-    and by the bootstrap.
+    """Coverage of the 95 % intervals of τ-b and of Spearman's ρ, as `compare` gives them.
 
     Returns:
-        One row per statistic, n, tau (before rounding) and ties: coverage (of
-        `ranks.bootstrapped`), bootstrap (of the percentile bootstrap alone, which `compare` uses
-        from 100 items on), given (share of samples with an interval). Monte Carlo error at 2,000
-        replicates: .005.
+        One row per statistic, n, tau (before rounding) and ties: coverage, given
+        (share of samples with an interval). Monte Carlo error at 2,000 replicates: .005.
     """
     rows = []
     for ties in (False, True):
@@ -60,7 +55,7 @@ def tau_coverage(
                 found = [
                     _held(two_columns(n, tau, ties=ties, rng=rng), truth) for _ in range(replicates)
                 ]
-                ours, plain, given = np.mean(found, axis=0)  # (2,) each
+                ours, given = np.mean(found, axis=0)  # (2,) each
                 rows += [
                     {
                         "statistic": name,
@@ -68,7 +63,6 @@ def tau_coverage(
                         "tau": tau,
                         "ties": ties,
                         "coverage": ours[i] / given[i],
-                        "bootstrap": plain[i],
                         "given": given[i],
                     }
                     for i, name in enumerate(("kendall", "spearman"))
@@ -77,86 +71,10 @@ def tau_coverage(
 
 
 def _held(columns: tuple[np.ndarray, np.ndarray], truth: np.ndarray) -> np.ndarray:
-    """Whether the intervals of τ and ρ hold the truth, whether the bootstrap's do, whether there
-    are any: (3, 2)."""
+    """Whether the intervals of τ and ρ hold the truth, and whether there are any: (2, 2)."""
     ranks = [ranked(column) for column in columns]
-    statistics: list[Statistic] = [kendall(*ranks), spearman(*ranks)]
-    draws = {"replicates": 1000, "confidence": 0.95, "seed": 0}
-    estimates, low, high = bootstrapped(statistics, **draws)
-    plain_low, plain_high = bootstrap_linear(
-        estimates, np.stack([s.influence for s in statistics], axis=1), **draws
-    )
-    return np.array(
-        [
-            (low <= truth) & (truth <= high),
-            (plain_low <= truth) & (truth <= plain_high),
-            ~np.isnan(low),
-        ]
-    )
-
-
-def items_called(
-    noises: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0),
-    *,
-    items: int = 500,
-    repeats: int = 20,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Share of items called surely over- or undervalued where none is: models are people's true
-    order and noise.
-
-    Noise is in units of the standard deviation of the items' true strengths.
-
-    Returns:
-        One row per shape of the true strengths, matches (None: people are exact), models and noise:
-        called (share of items), nominal (share with an uncorrected p at most .05).
-    """
-    rows = []
-    for shape in ("normal", "uniform"):
-        for matches in (None, 300):
-            for models in (2, 3, 6, 10):
-                for noise in noises:
-                    found = [
-                        _called(
-                            np.random.default_rng([seed, again]),
-                            items,
-                            models,
-                            noise,
-                            shape,
-                            matches,
-                        )
-                        for again in range(repeats)
-                    ]
-                    called, nominal = np.mean(found, axis=0)
-                    rows.append(
-                        {
-                            "shape": shape,
-                            "matches": matches,
-                            "models": models,
-                            "noise": noise,
-                            "called": called,
-                            "nominal": nominal,
-                        }
-                    )
-    return pd.DataFrame(rows)
-
-
-def _called(
-    rng: np.random.Generator, items: int, models: int, noise: float, shape: str, matches: int | None
-) -> tuple[float, float]:
-    """Share of items called, and with p at most .05, in one null data set."""
-    true = (
-        rng.normal(size=items)
-        if shape == "normal"
-        else (rng.permutation(items) / items - 0.5) * 12**0.5
-    )
-    rewards = pd.DataFrame(true[:, None] + noise * rng.normal(size=(items, models))).add_prefix("m")
-    elo, counts = pd.Series(1200 + 120 * true), None
-    if matches is not None:
-        counts = pd.Series(rng.lognormal(np.log(matches), 0.6, size=items).astype(int).clip(9))
-        elo += least_error(counts) * rng.normal(size=items)
-    table = rank_difference(rewards, elo, matches=counts, draws=200)
-    return float(surely_apart(table).mean()), float((table["p"] <= LEVEL).mean())
+    _, low, high = intervals([kendall(*ranks), spearman(*ranks)])
+    return np.array([(low <= truth) & (truth <= high), ~np.isnan(low)])
 
 
 def mrqap_level(*, models: int = 10, repeats: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -195,5 +113,5 @@ def mrqap_level(*, models: int = 10, repeats: int = 400, seed: int = 0) -> pd.Da
 
 
 if __name__ == "__main__":
-    for made in (tau_coverage, items_called, mrqap_level):
+    for made in (tau_coverage, mrqap_level):
         print(f"\n{made.__name__}\n{made().round(3).to_string(index=False)}")

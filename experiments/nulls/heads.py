@@ -197,8 +197,8 @@ def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataF
             units = with_units(pd.DataFrame(index=[0]), [("words", pair)], meanings=minilm.meanings)
             add("framing", units.assign(random_head=share), "unit_p")
     axes = identity_effects(one, matches, heads=heads)[0]
-    axes["p_words"] = axes[["p", "random_head"]].max(axis=1)
-    add("identity, all axes (both)", axes[axes["axis"] == "all"], "p_words")
+    axes["p_larger"] = axes[["p", "random_head"]].max(axis=1)
+    add("identity, all axes (both)", axes[axes["axis"] == "all"], "p_larger")
     return pd.concat(pieces)
 
 

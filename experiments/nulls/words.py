@@ -21,12 +21,12 @@ from omegaconf import OmegaConf
 from sklearn.cluster import MiniBatchKMeans
 
 from pessimal.analyses.analysis import Heads
-from pessimal.analyses.dependence import dependence
 from pessimal.analyses.framing import reversals, with_units
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
 from pessimal.analyses.lexicon_groups import lexicon_groups
 from pessimal.analyses.moments import moments, with_test
+from pessimal.analyses.ranks import dependence
 from pessimal.analyses.sentiment import asymmetry_across_models, sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.catalogue import CONF

@@ -211,7 +211,7 @@ ORDER = (
     Item(
         "Identity terms",
         "named in the paper, measured here",
-        ("identity", "identity_axes", "identity_terms", "identity_balance", "identity_lists"),
+        ("identity", "identity_axes", "identity_terms"),
     ),
     Item(
         "Follow-up, wordings",

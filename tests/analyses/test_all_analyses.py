@@ -24,7 +24,7 @@ def test_importing_every_analysis_imports_none_of_these(loaded_by):
 def test_headlines_on_a_list_of_items_name_the_list(table_set):
     rewards = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=list("abc"))
     rewards.index = [f"item {i}" for i in range(50)]
-    options = Options(replicates=100, permutations=100)
+    options = Options(permutations=100)
     found = {}
     for candidates in ("vocabulary", "animals"):
         results, _ = compare(

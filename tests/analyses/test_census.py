@@ -24,7 +24,7 @@ def table(prompt, rewards, *, candidates="vocabulary", texts=None, noise=0.0):
 
 
 def run(tables):
-    results, _ = compare(table_sets(tables), Options(meanings=None, replicates=10, permutations=10))
+    results, _ = compare(table_sets(tables), Options(meanings=None, permutations=10))
     return {result.name: result for result in results}
 
 

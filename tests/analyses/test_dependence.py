@@ -4,13 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.analyses.dependence import dependence
 from pessimal.analyses.framing import reversals
 from pessimal.analyses.moments import moments, with_test
-from pessimal.analyses.ranks import Statistic, bootstrapped, fisher_interval, p_values, pearson
+from pessimal.analyses.ranks import (
+    Statistic,
+    dependence,
+    fisher_interval,
+    intervals,
+    p_values,
+    pearson,
+)
 from pessimal.errors import MissingExtraError
-
-DRAWS = {"replicates": 1000, "confidence": 0.95, "seed": 0}
 
 
 def directions(words, *, dimensions: int = 20) -> np.ndarray:
@@ -45,11 +49,11 @@ def test_an_interval_counts_copies_of_a_word_once():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 300))
     words = names(300)
-    once = bootstrapped([pearson(x, y)], dependence(words, None), **DRAWS)
+    once = intervals([pearson(x, y)], dependence(words, None))
     spellings = [*words, *(f" {word}" for word in words), *(word.upper() for word in words)]
     thrice = [np.tile(values, 3) for values in (x, y)]
-    found = bootstrapped([pearson(*thrice)], dependence(spellings, None), **DRAWS)
-    independent = bootstrapped([pearson(*thrice)], None, **DRAWS)
+    found = intervals([pearson(*thrice)], dependence(spellings, None))
+    independent = intervals([pearson(*thrice)], None)
     assert np.ravel(found) == pytest.approx(np.ravel(once), abs=1e-12)
     widths = [float((high - low)[0]) for _, low, high in (once, independent)]
     assert widths[1] == pytest.approx(widths[0] / 3**0.5, rel=0.1)
@@ -67,7 +71,7 @@ def test_unrelated_tastes_are_told_apart_no_more_often_than_by_chance():
         pairs[str(run)] = tuple(pd.Series(column, words) for column in both.T)
     outside = {}
     for name, meanings in (("alike", directions), ("independent", None)):
-        table = reversals(pairs, meanings=meanings, **DRAWS)
+        table = reversals(pairs, meanings=meanings)
         assert table["reversal_low"].notna().all()
         outside[name] = ((table["reversal_low"] > 0.5) | (table["reversal_high"] < 0.5)).mean()
     assert outside["independent"] > 0.5
@@ -81,7 +85,7 @@ def test_the_interval_holds_its_estimate_where_words_differ_from_other_tokens():
     texts = [*words, *(f"<{i}>" for i in range(400))]
     x = np.concatenate([3 + directions(words) @ rng.normal(size=20), rng.normal(size=400)])
     y = np.concatenate([-x[:400], x[400:]]) + 0.1 * rng.normal(size=800)
-    row = reversals({"m": (pd.Series(x, texts), pd.Series(y, texts))}, meanings=directions, **DRAWS)
+    row = reversals({"m": (pd.Series(x, texts), pd.Series(y, texts))}, meanings=directions)
     for name in ("reversal", "kendall", "spearman", "pearson", "share_difference"):
         assert row[f"{name}_low"][0] < row[name][0] < row[f"{name}_high"][0]
     found = dependence(texts, directions)

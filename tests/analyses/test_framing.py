@@ -32,7 +32,7 @@ def framing(best: pd.Series, worst: pd.Series, **options) -> pd.DataFrame:
 
 def test_correlations_are_scipys_and_the_interval_is_fishers():
     best, worst = two_prompts(correlation=0.4)
-    row = framing(best, worst, replicates=4000).iloc[0]
+    row = framing(best, worst).iloc[0]
     pearson = stats.pearsonr(best, worst)
     assert row["pearson"] == pytest.approx(pearson.statistic)
     assert row["spearman"] == pytest.approx(stats.spearmanr(best, worst).statistic)
@@ -76,7 +76,7 @@ def test_the_share_of_pairs_that_turn_round_is_counted_exactly(levels):
 
 def test_its_interval_is_that_of_a_bootstrap_that_counts_anew():
     x, y = (column.round(1) for column in two_prompts(150, correlation=-0.5))
-    row = framing(x, y, replicates=3000).iloc[0]
+    row = framing(x, y).iloc[0]
     rng = np.random.default_rng(1)
     again = []
     for _ in range(300):
@@ -120,9 +120,7 @@ POLARITY = {"best": 1, "greatest": 1, "worst": -1}
 
 
 def test_the_model_that_turns_is_the_estimate_on_the_opposite_pair(table_set):
-    result, ends, *_ = analyse(
-        table_set(two_models(), polarity=POLARITY), Options(replicates=200, top=3)
-    )
+    result, ends, *_ = analyse(table_set(two_models(), polarity=POLARITY), Options(top=3))
     table = result.table
     assert table[["first", "second"]].drop_duplicates().to_numpy().tolist() == [
         ["best", "worst"],
@@ -152,7 +150,7 @@ def half_vocabulary() -> dict[str, pd.DataFrame]:
 
 def test_reversal_is_asked_of_words_and_not_of_the_other_tokens(table_set):
     tables = table_set(half_vocabulary(), polarity=POLARITY)
-    result = analyse(tables, Options(replicates=200))[0]
+    result = analyse(tables, Options())[0]
     row = result.table.set_index("model").loc["turns"]
     assert (row["unit"], row["unit_n"], row["n"]) == ("words", 100, 400)
     assert row["unit_reversal"] > row["reversal"] + 0.3
@@ -162,10 +160,10 @@ def test_reversal_is_asked_of_words_and_not_of_the_other_tokens(table_set):
 
 
 def test_one_model_of_several_reverses_in_the_singular_and_one_alone_is_not_counted(table_set):
-    both = analyse(table_set(two_models(), polarity=POLARITY), Options(replicates=200))[0]
+    both = analyse(table_set(two_models(), polarity=POLARITY), Options())[0]
     assert "1 of 2 models reverses" in both.headline
     alone = {prompt: rewards[["turns"]] for prompt, rewards in two_models().items()}
-    one = analyse(table_set(alone, polarity=POLARITY), Options(replicates=200))[0]
+    one = analyse(table_set(alone, polarity=POLARITY), Options())[0]
     assert "1 of 1" not in one.headline
 
 
@@ -176,7 +174,7 @@ def test_no_reversal_is_asserted_of_unrelated_prompts(table_set):
         prompt: pd.DataFrame(rng.normal(size=(300, 2)), index=names, columns=["a", "b"])
         for prompt in ("best", "worst")
     }
-    result = analyse(table_set(unrelated, polarity=POLARITY), Options(replicates=200))[0]
+    result = analyse(table_set(unrelated, polarity=POLARITY), Options())[0]
     assert (result.table["unit_p_adjusted"] > 0.05).all()
     assert (result.table["unit_low"] < 0.5).all()
     assert result.estimate.standing < HOLDS
@@ -186,7 +184,7 @@ def test_no_reversal_is_asserted_of_unrelated_prompts(table_set):
 
 def test_the_words_interval_excludes_a_half_where_the_corrected_p_says_so():
     x, y = two_prompts(400, correlation=-0.08)
-    rows = pd.concat([framing(x, sign * y, replicates=100) for sign in (1, 1, 1)])
+    rows = pd.concat([framing(x, sign * y) for sign in (1, 1, 1)])
     units = [("items", pd.DataFrame({"x": x, "y": noisy})) for noisy in (y, y + x / 4, y + x / 6)]
     table = with_units(rows.reset_index(drop=True), units, meanings=None)
     excluded = (table["unit_low"] > 0.5) | (table["unit_high"] < 0.5)
@@ -197,15 +195,11 @@ def test_the_words_interval_excludes_a_half_where_the_corrected_p_says_so():
 
 def test_prompts_of_ones_own_are_compared_where_their_polarity_is_opposite(table_set):
     prompts = {"mine": two_models()["best"], "yours": two_models()["worst"]}
-    table = analyse(table_set(prompts, polarity={"mine": 1, "yours": -1}), Options(replicates=200))[
-        0
-    ].table
+    table = analyse(table_set(prompts, polarity={"mine": 1, "yours": -1}), Options())[0].table
     assert set(zip(table["first"], table["second"], strict=True)) == {("mine", "yours")}
     with pytest.raises(TableError, match=r"\+polarity.KEY=-1.*pairs=\[\[KEY,KEY\]\]"):
         analyse(table_set(prompts), Options())
-    chosen = analyse(table_set(prompts, pairs=[("yours", "mine")]), Options(replicates=200))[
-        0
-    ].table
+    chosen = analyse(table_set(prompts, pairs=[("yours", "mine")]), Options())[0].table
     assert set(zip(chosen["first"], chosen["second"], strict=True)) == {("yours", "mine")}
     assert chosen["reversal"].to_numpy() == pytest.approx(table["reversal"].to_numpy())
 
@@ -236,10 +230,7 @@ def test_the_models_stand_side_by_side_on_one_scale_and_on_shared_items(table_se
     ).tables
     tables = table_sets([*[t for t in both if t.provenance.model == "turns"], *one])[0]
     found = {
-        r.name: r
-        for r in analyse(
-            table_sets(tables.tables, tables.reading)[0], Options(replicates=200, top=4)
-        )
+        r.name: r for r in analyse(table_sets(tables.tables, tables.reading)[0], Options(top=4))
     }
     points = found["prompt_scatter"].plot.data
     assert points.groupby("model").size().to_dict() == {"turns": 200, "deaf": 250}
@@ -259,7 +250,7 @@ def test_a_model_scanned_in_two_modes_is_left_out_by_name(table_set):
     own = two_models()
     ids = table_set({"best": own["best"], "worst": own["worst"][["turns"]]}).tables
     text = table_set({"worst": own["worst"][["deaf"]]}, mode="published").tables
-    result = analyse(table_sets([*ids, *text])[0], Options(replicates=200))[0]
+    result = analyse(table_sets([*ids, *text])[0], Options())[0]
     assert result.table["model"].tolist() == ["turns"]
     assert any(note.startswith("deaf: ") for note in result.notes)
 

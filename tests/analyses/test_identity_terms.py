@@ -111,14 +111,13 @@ def test_a_word_taken_for_bad_differs_from_a_word_avoided(world):
 
 
 @pytest.mark.slow
-def test_topics_that_go_up_and_down_together_raise_no_false_alarm_but_would_word_by_word(world):
+def test_topics_that_go_up_and_down_together_raise_no_false_alarm(world):
     rows = []
     for seed in range(70):
         table = effects_of(world, world.rewards(100 + seed, topic_sd=0.6, clumped_axes=True))
         rows.append(table.xs("half_sum", level="measure").loc[list(AXES)])
     found = pd.concat(rows)
     assert 0.01 <= (found["p"] < 0.05).mean() <= 0.10
-    assert (found["p_words"] < 0.05).mean() > 0.4
     covered = ((found["low"] < 0) & (found["high"] > 0)).mean()
     assert 0.89 <= covered <= 0.99
     assert found["topic_sd"].mean() == pytest.approx(0.6, rel=0.1)
@@ -293,7 +292,7 @@ def test_the_penalising_model_is_the_headline_with_its_number(table_set, zipf, o
         .loc[("strict", "gender", "half_sum")]
     )
     assert one["low"] == pytest.approx(gender["low"] / gender["reward_sd"])
-    assert {"identity_balance", "identity_lists", "identity_terms"} < set(found)
+    assert set(found) == {"identity", "identity_axes", "identity_terms"}
     assert all(set(result.table["candidates"]) == {"vocabulary"} for result in found.values())
 
 

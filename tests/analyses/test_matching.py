@@ -8,7 +8,6 @@ import pytest
 from pessimal.analyses.matching import (
     VALENCE_CALIPER,
     ZIPF_CALIPER,
-    balance,
     matched_controls,
     stems_of,
 )
@@ -123,16 +122,6 @@ def test_terms_without_enough_controls_or_without_a_frequency_are_left_out(covar
         "control",
         "distance",
     ]
-
-
-def test_balance_weighs_each_terms_controls_together_as_one():
-    covariates = pd.DataFrame({"zipf": [4.0, 5.0, 3.0, 3.0, 3.0, 6.0]}, index=list("abcdef"))
-    matches = pd.DataFrame({"term": ["a", "a", "a", "b"], "control": ["c", "d", "e", "f"]})
-    row = balance(matches, covariates).iloc[0]
-    assert row["controls"] == pytest.approx((3.0 + 6.0) / 2)
-    spread = np.sqrt((np.var([4, 5], ddof=1) + np.var([3, 3, 3, 6], ddof=1)) / 2)
-    assert row["before"] == pytest.approx((4.5 - 3.75) / spread)
-    assert row["after"] == pytest.approx((4.5 - 4.5) / spread)
 
 
 def test_irregular_plurals_share_a_stem_with_their_singular():

@@ -71,7 +71,7 @@ def rewards():
 
 
 def results_of(tables, paths):
-    options = Options(replicates=100, permutations=100)
+    options = Options(permutations=100)
     return compare([tables], options, analyses=all_analyses(paths))
 
 

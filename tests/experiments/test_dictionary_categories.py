@@ -31,11 +31,11 @@ from experiments.inherited_values.dictionaries import (
     word_scores,
     words_found,
 )
+from experiments.inherited_values.resampling import median_interval
 from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
-from pessimal.statistics import median_interval
 from pessimal.tables.published import read_factorial54
 from pessimal.tables.table_set import Reading, table_sets
 

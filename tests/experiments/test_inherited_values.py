@@ -29,6 +29,7 @@ def entries(file: str | Path) -> list:
     return [
         f"{MODULES}.wording:analyse",
         f"{MODULES}.variance_components:analyse",
+        f"{MODULES}.language_steps:analyse",
         {"_target_": f"{MODULES}.dictionaries.rank_categories", "dictionaries": dictionaries},
         {
             "_target_": f"{MODULES}.checkpoint_categories.follow_categories",
@@ -59,7 +60,7 @@ def test_every_column_is_described_and_every_described_one_is_there(compared):
 
 def test_a_plugin_with_options_is_taken_and_its_method_is_on_the_page(file, tmp_path):
     results = pessimal.compare(
-        described_tables.items(), replicates=100, analyses=entries(file)[2:3]
+        described_tables.items(), replicates=100, analyses=entries(file)[3:4]
     )
     mine = [result for result in results if "dictionary" in result.table]
     assert {"median_ranks", "dictionary_means"} <= {result.name for result in mine}

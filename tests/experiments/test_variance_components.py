@@ -10,6 +10,7 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
+from experiments.inherited_values.resampling import crossed_interval, jackknife
 from experiments.inherited_values.variance_components import (
     ALL_MODELS,
     Cells,
@@ -20,7 +21,6 @@ from experiments.inherited_values.variance_components import (
 )
 from pessimal.analyses.analysis import Options
 from pessimal.errors import TableError
-from pessimal.statistics import crossed_interval, jackknife
 
 TRUTH = {
     "token": 0.3,

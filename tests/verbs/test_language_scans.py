@@ -176,8 +176,7 @@ def test_scanned_models_go_all_the_way(command, base, tiny_checkpoint, tmp_path)
     assert code == 0, err
     folder = tmp_path / "runs/registry/comparison/comparison/v0"
     tables = {path.stem: pd.read_parquet(path) for path in (folder / "tables").iterdir()}
-    assert tables["implicit_reward"]["pair"].unique().tolist() == ["tiny-base → tiny-chat"]
+    assert set(tables["language_correlation"]["language_model"]) == {"tiny-base", "tiny-chat"}
     assert 200 < tables["language_correlation"]["n"].iloc[0] < 300
-    assert tables["language_divergence"]["mass_p"].iloc[0] > 0.98
     assert sorted(tables["provenance"]["score"]) == ["log_probability", "log_probability", "reward"]
     assert (folder / "figures/language_correlation.png").is_file()

@@ -15,8 +15,14 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.dependence import Dependence, dependence
-from pessimal.analyses.ranks import kendall, ranked, spearman, with_intervals
+from pessimal.analyses.ranks import (
+    Dependence,
+    dependence,
+    kendall,
+    rank_correlations,
+    ranked,
+    spearman,
+)
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables import ScoreTable
@@ -42,22 +48,22 @@ def agreement(
     persistence: float = RBO_PERSISTENCE,
     depth: int = RBO_DEPTH,
     top: int = TOP,
-    **draws,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """Kendall's tau-b, Spearman's rho, rank-biased overlap and the shared ends of every pair of
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-    Each row counts as one item. The intervals are bootstraps of the linearised statistics (see
-    `ranks`) over clusters of `dependent` items, or over items where it is None: they say how far
-    another draw of as many would move the number. Overlaps rest on
+    Each row counts as one item. The intervals (see `ranks.fisher_interval`) are over clusters of
+    `dependent` items, or over items where it is None: they say how far another draw of as many
+    would move the number. Overlaps rest on
     the few items at one end, of which a vocabulary holds no other draw: they have no interval, and
     are to be read beside those of a model with its own rescan (see `noise_floor`).
 
     Args:
         rewards: items × models, float, none missing.
         dependent: which items are not independent.
-        replicates, confidence, seed: of the bootstrap; the same draws serve every pair.
+        confidence: of the intervals.
         persistence, depth: of rank-biased overlap; the depth in ranks.
         top: k, items at each end.
 
@@ -88,17 +94,11 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    likenesses = dict.fromkeys(pairs, 0.0)
-    if dependent is not None:
-        alike = {model: dependent.alike(of_model.centred) for model, of_model in ranks.items()}
-        likenesses = {(a, b): dependent.likeness(alike[a], alike[b]) for a, b in pairs}
-    statistics = {
-        name: [statistic(ranks[a], ranks[b], likeness=likenesses[a, b]) for a, b in pairs]
-        for name, statistic in (("kendall", kendall), ("spearman", spearman))
-    }
-    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(
-        n=len(rewards), **with_intervals(statistics, dependent, **draws)
+    correlations = rank_correlations(
+        ranks, pairs, dependent, measures=[spearman], confidence=confidence
     )
+    table = pd.DataFrame(pairs, columns=["model_a", "model_b"])
+    table = table.assign(n=len(rewards), **correlations)
     for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
         table[name] = [
             rank_biased_overlap(
@@ -109,7 +109,7 @@ def agreement(
     table["top"] = top
     for name, ends in (("top_overlap", best), ("bottom_overlap", worst)):
         table[name] = [top_overlap(ends[a], ends[b], k=top) for a, b in pairs]
-    return table.rename(columns={"kendall_low": "low", "kendall_high": "high"})
+    return table
 
 
 def as_matrix(agreement: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -342,12 +342,12 @@ def _groups(tables: TableSet) -> pd.DataFrame | None:
 
 
 def _numbers(options: Options) -> dict:
-    overlap = {
+    return {
+        "confidence": options.confidence,
         "persistence": options.rbo_persistence,
         "depth": options.rbo_depth,
         "top": options.top,
     }
-    return options.draws | overlap
 
 
 def _raw(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:

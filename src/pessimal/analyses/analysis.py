@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,8 +29,6 @@ LAST = 1000.0
 MADE_BY = {
     "elo": "items that people rated: pessimal import format=eloeverything path=FILE",
     "wordings": "one question in many wordings: pessimal scan prompts=factorial54",
-    "prefixes": "prompts behind personas: pessimal scan prefixes=FILE",
-    "modes": "a model scanned in two modes: pessimal scan mode=text",
     "language": "log-probabilities: pessimal scan model=auto model.path=ID "
     "model.kind=log_probability",
     "lexicons": "a lexicon: +lexicons.NAME=FILE",
@@ -64,7 +62,6 @@ class Options:
     """What every analysis gets: numbers as configured, and what people say about words, already
     read."""
 
-    replicates: int = 1000
     permutations: int = 10_000
     confidence: float = 0.95
     seed: int = 0
@@ -97,11 +94,6 @@ class Options:
         if self.frequencies is None:
             raise TableError("needs word frequencies: frequencies=wordfreq")
         return self.frequencies
-
-    @property
-    def draws(self) -> dict[str, Any]:
-        """How intervals are bootstrapped."""
-        return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
 @dataclass
@@ -237,8 +229,6 @@ class Needs:
     """Prompts that are looked at one by one."""
     elo: bool = False
     wordings: bool = False
-    prefixes: bool = False
-    modes: bool = False
     language: bool = False
     lexicons: bool = False
     frequencies: bool = False
@@ -263,8 +253,6 @@ class Needs:
         available = {
             "elo": tables.has_elo,
             "wordings": tables.wordings,
-            "prefixes": tables.prefixed,
-            "modes": any(len(by_mode) > 1 for by_mode in tables.modes.values()),
             "language": tables.language,
             "lexicons": options.lexicons,
             "frequencies": options.frequencies is not None,

@@ -23,13 +23,14 @@ from pessimal.analyses.analysis import (
     whose,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.dependence import Dependence, dependence
 from pessimal.analyses.ranks import (
     LEAST,
+    Dependence,
     Ranked,
     Statistic,
-    bootstrapped,
+    dependence,
     fisher_interval,
+    intervals,
     kendall,
     net_concordance,
     p_values,
@@ -64,7 +65,7 @@ Pair = tuple[pd.Series, pd.Series]
 
 
 def reversals(
-    pairs: Mapping[str, Pair], *, meanings: Meanings | None = None, **draws
+    pairs: Mapping[str, Pair], *, meanings: Meanings | None = None, confidence: float = 0.95
 ) -> pd.DataFrame:
     """How each model's rewards under two prompts hang together.
 
@@ -72,15 +73,15 @@ def reversals(
     other: 1 for a mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs
     that either prompt scores alike are left out, and `tied` is their share. The shares divide the
     variance of raw rewards between the axis first − second and the orthogonal one, first + second;
-    they add to one. Spearman takes mid-ranks, Kendall is tau-b. Intervals are bootstraps of the
-    linearised statistics over clusters of dependent items (see `dependence`).
+    they add to one. Spearman takes mid-ranks, Kendall is tau-b. Intervals are over clusters of
+    dependent items (see `ranks.fisher_interval`).
 
     Args:
         pairs: by model, its rewards under both prompts, the positive one first if they are
             opposite; same items, index = text.
         meanings: of words: those alike in meaning are not independent. None takes them for
             independent.
-        draws: of the bootstrap (see `ranks.bootstrapped`).
+        confidence: of the intervals.
 
     Returns:
         One row per model, in the order given: model, n, reversal, reversal_low, reversal_high,
@@ -102,9 +103,8 @@ def reversals(
             pair["first"].to_numpy(), pair["second"].to_numpy(), dependent
         )
         row = {"model": model, "n": len(pair), "tied": tied}
-        columns = bootstrapped(list(statistics.values()), dependent, **draws)
+        columns = intervals(list(statistics.values()), dependent, confidence=confidence)
         for name, estimate, low, high in zip(statistics, *columns, strict=True):
-            low = max(low, 0.0) if name in ("reversal", "share_difference") else low  # a share
             row |= {name: estimate, f"{name}_low": low, f"{name}_high": high}
         rows.append(row)
     table = pd.DataFrame(rows)
@@ -342,7 +342,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if not pairs:
             continue
         where = {"first": first, "second": second, "candidates": tables.candidates}
-        found = reversals(pairs, meanings=options.meanings, **options.draws)
+        found = reversals(pairs, meanings=options.meanings, confidence=options.confidence)
         pieces.append(found.assign(**where))
         for model in found["model"]:
             both = [_of_model(tables.by_prompt[prompt], model) for prompt in (first, second)]

@@ -32,7 +32,6 @@ from pessimal.analyses.analysis import (
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.matching import (
     MatchedSets,
-    balance,
     matched_controls,
     matched_sets,
     stems_of,
@@ -230,9 +229,8 @@ def identity_effects(
     topic's variance is that of the topics, or of a taste for a direction of meaning
     (`regression.taste`, over all words) where that is larger, times the axis' resemblance
     (`IdentityMatches`). The interval is about the axis: the scatter of its terms, or that of words
-    where this is larger, and topics (Satterthwaite). `p_words` is of the null hypothesis that
-    rewards follow some direction of meaning and are noise beyond (without meanings: noise alone).
-    All count how often controls are shared.
+    where this is larger, and topics (Satterthwaite). All count how often controls are
+    shared.
 
     Args:
         rewards: words × prompts; must hold every word of `matches.words`.
@@ -246,7 +244,7 @@ def identity_effects(
     Returns:
         axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd,
             topic_sd (of a topic's true
-        effect about 0), n_topics, null_sd, p, p_words, random_head (share of random heads that
+        effect about 0), n_topics, null_sd, p, random_head (share of random heads that
         move the axis as far; of `both_frames`, the larger of the two prompts'). terms: axis, term,
         n_controls, an effect per measure, measure (the main one), d (on it), controls_below (share
         of controls that lie below the term on it), controls (the nearest).
@@ -281,18 +279,7 @@ def identity_effects(
     for axis, sets in matches.axes.items():
         variance = by_topics * matches.resemblance[axis]
         effects = _axis(sets, grid, noise, variance, df=len(topics), confidence=confidence)
-        by_words = noise * sets.mean_variance
-        if liking and matches.meanings is not None:
-            by_words = liking.noise * sets.mean_variance + liking.variance * _moved(
-                sets, matches.meanings
-            )
-        with np.errstate(invalid="ignore", divide="ignore"):
-            away = np.nan_to_num(np.abs(effects["effect"]) / np.sqrt(by_words))
-        columns: dict[str, Any] = effects | {
-            "measure": measures,
-            "p_words": 2 * stats.norm.sf(away),
-            "random_head": shares[axis],
-        }
+        columns: dict[str, Any] = effects | {"measure": measures, "random_head": shares[axis]}
         if pair:  # the weaker penalty, and the larger one-sided p
             two = [measures.index(name) for name in pair]
             both: dict[str, str | float] = {
@@ -311,7 +298,7 @@ def identity_effects(
 
 _COLUMNS = [
     "axis", "measure", "n", "n_stems", "n_controls", "effect", "low", "high", "d", "reward_sd",
-    "topic_sd", "n_topics", "null_sd", "p", "p_words", "random_head",
+    "topic_sd", "n_topics", "null_sd", "p", "random_head",
 ]  # fmt: skip
 
 
@@ -376,8 +363,8 @@ def _terms(
 
 
 def corrected(effects: pd.DataFrame) -> pd.DataFrame:
-    """`effects` of one or several models with p_holm and p_bh: the larger of p and random_head,
-    corrected for all models × axes of one measure.
+    """`effects` of one or several models with p_holm: the larger of p and random_head, corrected
+    for all models × axes of one measure.
 
     Each measure is a family of its own, as it answers another question; so are all axes together,
     one test a model.
@@ -385,15 +372,12 @@ def corrected(effects: pd.DataFrame) -> pd.DataFrame:
     together = (effects["axis"] == ALL_AXES).rename("together")
     larger = effects[["p", "random_head"]].max(axis=1)
     families = larger.groupby([effects["measure"], together], sort=False)
-    return effects.assign(
-        p_holm=families.transform(holm), p_bh=families.transform(stats.false_discovery_control)
-    )
+    return effects.assign(p_holm=families.transform(holm))
 
 
 @analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Identity terms against matched controls: all together, by axis, and one by one; their
-    controls, and the lists."""
+    """Identity terms against matched controls: all together, by axis, and one by one."""
     axes = {
         axis: list(dict.fromkeys(t.strip().lower() for t in a.terms))
         for axis, a in options.identity.items()
@@ -409,52 +393,44 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         )
     )
     settings: dict[str, Any] = {"confidence": options.confidence, "pair": pair, "main": main}
-    vocabularies: dict[tuple, tuple[IdentityMatches, pd.DataFrame] | TableError] = {}
+    vocabularies: dict[tuple, IdentityMatches | TableError] = {}
     effects: list[pd.DataFrame] = []
     terms: list[pd.DataFrame] = []
-    balances: list[pd.DataFrame] = []
     left_out: dict[str, list[str]] = {}
     by_model: dict[str, Heads | None] = {}
     for model, columns in zip(tables.models, columns_by_model, strict=True):
         try:
             if missing := [name for name in pair or (main,) if name not in columns]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
-            matches, alike = _matches(tables, model, axes, options, vocabularies)
+            matches = _matches(tables, model, axes, options, vocabularies)
             heads = by_model[model] = heads_of_model(tables, model, options)
             tables_of = identity_effects(tables.words(model), matches, heads=heads, **settings)
             tables_of[0]["states"] = heads.of if heads else ""
         except TableError as error:
             left_out.setdefault(str(error), []).append(tables.labels[model])
             continue
-        for collected, table in zip((effects, terms, balances), (*tables_of, alike), strict=True):
+        for collected, table in zip((effects, terms), tables_of, strict=True):
             collected.append(table.assign(model=model)[["model", *table]])
     notes = [*tables.without_columns(), *whose(by_model, tables.labels)]
     notes += [f"{', '.join(m)}: {why}" for why, m in left_out.items()]
     if not effects:
         raise TableError("; ".join(notes))
-    others = {
-        "identity_terms": _with_ends(pd.concat(terms, ignore_index=True)),
-        "identity_balance": pd.concat(balances, ignore_index=True),
-        "identity_lists": _lists(
-            options, axes, {term for table in terms for term in table["term"]}
-        ),
-    }
+    table = _with_ends(pd.concat(terms, ignore_index=True)).assign(candidates=tables.candidates)
+    for axis, listed in axes.items():
+        with_controls = len({*listed} & {*table["term"]})
+        if with_controls < len(listed):
+            notes.append(f"{axis}: {with_controls} of {len(listed)} terms have enough controls")
+    found = corrected(pd.concat(effects, ignore_index=True))
     return [
-        *_effects(
-            tables, corrected(pd.concat(effects, ignore_index=True)), main, pair, tuple(notes)
-        ),
-        *(
-            Result(name, t.assign(candidates=tables.candidates), method="identity_terms")
-            for name, t in others.items()
-        ),
+        *_effects(tables, found, main, pair, tuple(notes)),
+        Result("identity_terms", table, method="identity_terms"),
     ]
 
 
 def _matches(
     tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, cache: dict
-) -> tuple[IdentityMatches, pd.DataFrame]:
-    """The matches in a model's vocabulary, and their balance; models of one vocabulary share them
-    through `known`."""
+) -> IdentityMatches:
+    """The matches in a model's vocabulary; models of one vocabulary share them through `cache`."""
     first = next(iter(tables.of_model(model).values()))
     key = (first.provenance.candidates_digest, len(tables.words(model)))
     if key not in cache:
@@ -463,8 +439,7 @@ def _matches(
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:
-            matches = match_identity(axes, covariates, meanings=options.meanings)
-            cache[key] = matches, balance(matches.controls, covariates)
+            cache[key] = match_identity(axes, covariates, meanings=options.meanings)
         except TableError as error:
             cache[key] = error
     if isinstance(cache[key], TableError):
@@ -586,17 +561,3 @@ def _with_ends(terms: pd.DataFrame) -> pd.DataFrame:
     named = np.minimum(NAMED, np.maximum(1, size // 2))
     below, above = (place < named) & (terms["d"] < 0), (place >= size - named) & (terms["d"] > 0)
     return terms.assign(end=np.select([below, above], [BELOW, ABOVE], ""))
-
-
-def _lists(
-    options: Options, axes: Mapping[str, Sequence[str]], used: Collection[str]
-) -> pd.DataFrame:
-    """Each axis' terms, and those that take no part as no vocabulary has them with enough
-    controls."""
-    columns = ["axis", "about", "source", "n_terms", "terms", "without_controls"]
-    rows = []
-    for axis, terms in axes.items():
-        about, source = options.identity[axis].about, options.identity[axis].source
-        unused = ", ".join(term for term in terms if term not in used)
-        rows.append((axis, about, source, len(terms), ", ".join(terms), unused))
-    return pd.DataFrame(rows, columns=columns)

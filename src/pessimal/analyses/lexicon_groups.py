@@ -21,7 +21,8 @@ from pessimal.analyses.analysis import (
     whose,
     word_frequencies,
 )
-from pessimal.analyses.regression import interval, random_heads, robust
+from pessimal.analyses.ranks import Statistic, dependence, intervals, p_values
+from pessimal.analyses.regression import random_heads
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
@@ -41,16 +42,12 @@ def lexicon_groups(
     zipf: pd.Series | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """The probability that a positive word earns more than a negative one, and by how much they
-    differ on average.
+    """The probability that a positive word earns more than a negative one.
 
     The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count
-    half. Words of valence 0 are in neither group. Intervals and p are for other words of the
-    language; words of one stem are taken to be dependent, of both groups as well ('hope',
-    'hopeless'). The difference's error is that of `regression.robust`, the AUC's DeLong's with
-    stems for units; its interval is made on the log-odds scale, with Student's t and as many
-    degrees of freedom as the smaller group has stems, less 1. Where the groups do not overlap (AUC
-    0 or 1) there is neither interval nor p.
+    half. Words of valence 0 are in neither group. Intervals and p (`ranks.fisher_interval`, for an
+    AUC on the scale of log odds) are for other words of the language; words of one stem are taken
+    to be dependent, of both groups as well ('hope', 'hopeless').
 
     Good words are used more than bad ones. So random heads are held against the AUC among words of
     like frequency: ½ and the difference of the groups' mean ranks within fifths of frequency.
@@ -69,15 +66,12 @@ def lexicon_groups(
             (against ½), auc_matched (among words of like frequency), random_head (share of random
             heads whose auc_matched is as far from ½), heads_within (95 % of them lie within ± this
             of ½), tied
-        (share of the pairs with equal rewards), difference (mean reward of the positive less that
-        of the negative words), difference_sd, difference_low_sd, difference_high_sd (over the
-        standard deviation of the rewards of all words), difference_p (against 0).
+        (share of the pairs with equal rewards).
 
     Raises:
-        TableError: see `words.check_words`; or a group has fewer than `LEAST_WORDS` words, or words
-            of one stem only.
+        TableError: see `words.check_words`; or a group has fewer than `LEAST_WORDS` words.
 
-    Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters); DeLong et al. 1988.
+    Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters).
     """
     check_words(words)
     place = valence.index.get_indexer(words.index)
@@ -94,15 +88,11 @@ def lexicon_groups(
             )
     stems = stem_groups(rated.index)
     rewards = rated.to_numpy(dtype=float)
-    counts |= {"stems": int(stems.max()) + 1}
-    fit = robust(np.column_stack([np.ones(len(rated)), positive]), rewards, stems)
+    separations = [_separation(column, positive) for column in rewards.T]
+    aucs = [statistic for statistic, _ in separations]
+    dependent = dependence(rated.index, None)
+    auc, low, high = intervals(aucs, dependent, confidence=confidence)
     m = len(words.columns)
-    rows = [
-        {"prompt": prompt, **counts, **_separation(column, positive, stems, confidence)}
-        for prompt, column in zip(words, rewards.T, strict=True)
-    ]
-    difference, scale = fit.coefficients[1], words.std(ddof=0).to_numpy()
-    low, high, p = interval(difference, fit.errors[1], fit.freedom, confidence=confidence)
     ranks = stats.rankdata(rewards, axis=0) / len(rewards)
     design = np.column_stack([np.ones(len(rated)), positive, *_fifths(rated.index, zipf)])
     matched = np.linalg.lstsq(design, ranks, rcond=None)[0][1]
@@ -111,15 +101,17 @@ def lexicon_groups(
         states = [heads(rated.index.tolist(), prompt) for prompt in words]
         untrained = random_heads(design, ranks, stems, states)
         share, within = untrained.share[1], untrained.within[1]
-    return pd.DataFrame(rows).assign(
+    apart = (auc <= 0) | (auc >= 1)  # groups that do not overlap say nothing of an error
+    low, high, p = (np.where(apart, np.nan, x) for x in (low, high, p_values(aucs, dependent)))
+    columns = {"auc": auc, "auc_low": low, "auc_high": high, "auc_p": p}
+    return pd.DataFrame({"prompt": list(words)}).assign(
+        **counts,
+        stems=int(stems.max()) + 1,
+        **columns,
+        tied=[tied for _, tied in separations],
         auc_matched=0.5 + matched,
         random_head=share,
         heads_within=within,
-        difference=difference,
-        difference_sd=difference / scale,
-        difference_low_sd=low / scale,
-        difference_high_sd=high / scale,
-        difference_p=p,
     )
 
 
@@ -134,10 +126,8 @@ def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:
     return [(place == fifth).astype(float) for fifth in np.unique(place)[1:]]
 
 
-def _separation(
-    rewards: np.ndarray, positive: np.ndarray, stems: np.ndarray, confidence: float
-) -> dict[str, float]:
-    """The AUC with its interval and p value, and the share of tied pairs."""
+def _separation(rewards: np.ndarray, positive: np.ndarray) -> tuple[Statistic, float]:
+    """The AUC with its influence values, and the share of tied pairs."""
     above, below = rewards[positive], rewards[~positive]
     # Of each word, the share of the other group that it beats (a positive one) or is beaten by (a
     # negative one).
@@ -146,40 +136,11 @@ def _separation(
     share[positive] = (everywhere[positive] - stats.rankdata(above)) / len(below)
     share[~positive] = 1 - (everywhere[~positive] - stats.rankdata(below)) / len(above)
     auc = float(share[positive].mean())
-    size = int(stems.max()) + 1
-    sums, groups = [], []
-    for inside in (positive, ~positive):
-        sums.append(
-            np.bincount(stems[inside], weights=share[inside] - auc, minlength=size) / inside.sum()
-        )
-        groups.append(len(np.unique(stems[inside])))
-    if min(groups) < 2:
-        raise TableError(
-            "All words of one group share a stem, so that no error can be given. Give other words."
-        )
-    variance = sum(
-        g / (g - 1) * np.square(group_sums).sum()
-        for g, group_sums in zip(groups, sums, strict=True)
-    )
-    variance += 2 * size / (size - 1) * (sums[0] * sums[1]).sum()
+    sizes = np.where(positive, len(above), len(below))
     ordered = np.sort(below)
-    ties = np.searchsorted(ordered, above, side="right") - np.searchsorted(
-        ordered, above, side="left"
-    )
-    low = high = p = np.array(np.nan)
-    if 0 < auc < 1:
-        odds = np.log(auc / (1 - auc))
-        error = np.sqrt(max(variance, 0)) / (auc * (1 - auc))
-        low, high, p = interval(odds, error, min(groups) - 1, confidence=confidence)
-        low, high = 1 / (1 + np.exp(-low)), 1 / (1 + np.exp(-high))
-    tied = ties.sum() / (len(above) * len(below))
-    return {
-        "auc": auc,
-        "auc_low": float(low),
-        "auc_high": float(high),
-        "auc_p": float(p),
-        "tied": float(tied),
-    }
+    ties = [np.searchsorted(ordered, above, side=side).sum() for side in ("left", "right")]
+    statistic = Statistic(auc, (share - auc) * len(rewards) / sizes, share=True)
+    return statistic, float((ties[1] - ties[0]) / (len(above) * len(below)))
 
 
 @analysis("lexicon_groups", Needs(lexicons=True), place=110)

@@ -156,54 +156,6 @@ def _nearest(
     return near[order], distance[order]
 
 
-def balance(matches: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
-    """How alike terms and controls are: standardised mean differences before and after the
-    matching.
-
-    The difference of means over the square root of the mean of both variances before matching, the
-    same divisor before and after; below .1 in size is called balanced. A rating that is missing
-    counts as 0, and whether a word is rated is a covariate of its own. Each term's controls weigh
-    together as much as the term.
-
-    Args:
-        matches: of `matched_controls`, one set at least.
-        covariates: the same as given there.
-
-    Returns:
-        One row per covariate: covariate, n_terms, n_words (all other words of known frequency),
-            n_controls (distinct
-        words), terms, words, controls (means), before, after (standardised differences; 0 where
-        neither varies).
-
-    Source: Stuart 2010 (Matching methods for causal inference), section 4.1.
-    """
-    covered = covariates[covariates["zipf"].notna()]
-    filled = covered.fillna(0.0).join(
-        covered.drop(columns="zipf").notna().astype(float).add_suffix(" rated")
-    )
-    terms = filled.loc[matches["term"].unique()]
-    others = filled.drop(index=terms.index)
-    weights = 1 / matches.groupby("term")["term"].transform("size").to_numpy()
-    controls = pd.Series(
-        np.average(filled.loc[matches["control"]], axis=0, weights=weights), index=filled.columns
-    )
-    spread = np.sqrt((terms.var() + others.var()) / 2)
-    before, after = terms.mean() - others.mean(), terms.mean() - controls
-    table = pd.DataFrame(
-        {
-            "n_terms": len(terms),
-            "n_words": len(others),
-            "n_controls": matches["control"].nunique(),
-            "terms": terms.mean(),
-            "words": others.mean(),
-            "controls": controls,
-            "before": (before / spread).where(spread > 0, 0.0),
-            "after": (after / spread).where(spread > 0, 0.0),
-        }
-    )
-    return table.rename_axis("covariate").reset_index()
-
-
 @dataclass(frozen=True)
 class MatchedSets:
     """The matched sets of one group of terms, as places in a list of words. A *unit* is a stem: its

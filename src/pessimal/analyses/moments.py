@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import check_rewards
-from pessimal.analyses.dependence import Dependence, dependence
+from pessimal.analyses.ranks import Dependence, dependence
 from pessimal.plots import Violin
 from pessimal.statistics import LEVEL, holm, holm_confidence
 from pessimal.tables.result import Effect, Result

@@ -26,8 +26,8 @@ from pessimal.analyses.analysis import (
     of_random_heads,
     whose,
 )
-from pessimal.analyses.ranks import ranked, spearman
-from pessimal.analyses.regression import heads_on_ranks, interval
+from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
+from pessimal.analyses.regression import heads_on_ranks
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL, holm
@@ -51,8 +51,8 @@ def valence_agreement(
 ) -> pd.DataFrame:
     """Spearman's ρ of each column of scores with valence, over the words that have both.
 
-    The interval and p are for other words of the language: the influence of each stem's words is
-    summed, on Fisher's scale, with Student's t and stems − 2 degrees of freedom. Random heads are
+    The interval and p (`ranks.fisher_interval`) are for other words of the language: words of one
+    stem are dependent. Random heads are
     held against it as the slope of ranks on ranks (`regression.heads_on_ranks`).
 
     Args:
@@ -66,8 +66,6 @@ def valence_agreement(
 
     Raises:
         TableError: fewer than LEAST_WORDS words have both.
-
-    Source: Fisher 1921 for the scale; Liang & Zeger 1986 for sums over groups.
     """
     shared = scores.index.intersection(valence.index)
     if len(shared) < LEAST_WORDS:
@@ -78,18 +76,13 @@ def valence_agreement(
 
     rated, groups = valence[shared].to_numpy(dtype=float), stem_groups(shared)
     values = scores.loc[shared].to_numpy(dtype=float)
-    people, stems = ranked(rated), int(groups.max()) + 1
+    people = ranked(rated)
     statistics = [spearman(ranked(column), people) for column in values.T]
-    rho = np.array([one.estimate for one in statistics])
-    sums = np.array([np.bincount(groups, weights=one.influence) for one in statistics])
-    error = np.sqrt(np.square(sums).sum(axis=1) * stems / (stems - 1)) / len(shared)
-    inside = np.clip(rho, -1 + 1e-12, 1 - 1e-12)
-    low, high, p = interval(
-        np.arctanh(inside), error / (1 - inside**2), stems - 2, confidence=confidence
-    )
-    low, high = np.minimum(np.tanh(low), rho), np.maximum(np.tanh(high), rho)
-    columns = {"spearman": rho, "low": low, "high": high, "p": p}
-    table = pd.DataFrame({"prompt": list(scores), "n": len(shared), "stems": stems, **columns})
+    dependent = dependence(shared, None)
+    rho, low, high = intervals(statistics, dependent, confidence=confidence)
+    columns = {"spearman": rho, "low": low, "high": high, "p": p_values(statistics, dependent)}
+    table = pd.DataFrame({"prompt": list(scores), "n": len(shared), "stems": int(groups.max()) + 1})
+    table = table.assign(**columns)
     table["random_head"] = table["heads_within"] = np.nan
     if heads is not None:
         states = [heads(shared.tolist(), outcome) for outcome in scores]

@@ -194,7 +194,7 @@ class CompareConfig(TaskConfig):
     paper: bool = False
     """Follow the published procedure where ours differs."""
     replicates: Annotated[int, Ge(100)] = 1000
-    """Bootstrap replicates behind each interval."""
+    """Bootstrap replicates behind each interval of compared explanations."""
     permutations: Annotated[int, Ge(100)] = 10_000
     """Node permutations behind each p-value of the representational similarity analysis."""
     confidence: Level = 0.95
