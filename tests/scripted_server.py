@@ -11,9 +11,8 @@ from unittest import mock
 import httpx2
 
 from pessimal.explaining.attribute import Attribute, Direction
-from pessimal.explaining.chat.client import Client
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.perturbation import Request
+from pessimal.explaining.chat import Client, Endpoint, EndpointOptions
+from pessimal.explaining.perturbers import Request
 from pessimal.rewards import server as client
 from pessimal.tables.comparisons import Comparison, Turn
 

@@ -17,11 +17,11 @@ import numpy as np
 from annotated_types import Ge, Interval
 
 from pessimal.errors import ModelError
-from pessimal.explaining.chat.client import digest_of
+from pessimal.explaining.chat import digest_of
 from pessimal.explaining.edits.language import generator
-from pessimal.explaining.perturbation import Perturbation, Request, Status
-from pessimal.explaining.perturbers.checkpoint import Checkpoint
-from pessimal.explaining.perturbers.placebo import OneByOne
+from pessimal.explaining.perturbers import Perturbation, Request, Status
+from pessimal.explaining.perturbers.local import Checkpoint
+from pessimal.explaining.perturbers.rules import OneByOne
 from pessimal.tables.files import sha256_of
 from pessimal.texts import WORD
 

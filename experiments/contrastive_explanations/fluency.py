@@ -12,13 +12,12 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
 
 from pessimal.config.compose import configuration
 from pessimal.config.plain import plain
 from pessimal.explaining.analyses.flips import clustered_share
-from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
-from pessimal.explaining.attribute import PLACEBO, Direction
-from pessimal.explaining.contrast import read_attributes
+from pessimal.explaining.attribute import PLACEBO, Direction, read_attributes
 from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry

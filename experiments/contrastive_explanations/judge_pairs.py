@@ -18,8 +18,7 @@ import torch
 from pessimal.config.compose import configuration
 from pessimal.config.plain import plain
 from pessimal.explaining.analyses.flips import clustered_share
-from pessimal.explaining.attribute import Amount
-from pessimal.explaining.contrast import read_attributes
+from pessimal.explaining.attribute import Amount, read_attributes
 from pessimal.explaining.judges.language_models import LikelihoodJudge
 from pessimal.rewards.load import open_model
 from pessimal.rewards.named import spec_of

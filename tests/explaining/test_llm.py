@@ -6,7 +6,7 @@ import pytest
 
 from pessimal.errors import WorkError
 from pessimal.explaining.attribute import Attribute, Direction
-from pessimal.explaining.perturbation import Request, Status
+from pessimal.explaining.perturbers import Request, Status
 from pessimal.explaining.perturbers.llm import Llm, find
 from scripted_server import (
     CLARITY,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.explaining.chat.client import Question, Shape
-from pessimal.explaining.perturbation import Status
+from pessimal.explaining.chat import Question, Shape
+from pessimal.explaining.perturbers import Status
 from pessimal.explaining.perturbers.local import Local
 from scripted_server import CLARITY, OVERALL, PLACEBO, request, scripted_model
 

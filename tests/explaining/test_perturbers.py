@@ -7,8 +7,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from pessimal.errors import ConfigError
-from pessimal.explaining.perturbation import Perturbation, Status
-from pessimal.explaining.perturbers import HANDED_IN, check_options, make_perturber
+from pessimal.explaining.perturbers import (
+    HANDED_IN,
+    Perturbation,
+    Status,
+    check_options,
+    make_perturber,
+)
 from scripted_server import CLARITY, VERBOSITY
 
 FILES = sorted((Path(__file__).parents[2] / "conf" / "perturber").glob("*.yaml"))

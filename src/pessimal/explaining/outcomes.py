@@ -18,7 +18,7 @@ import pandas as pd
 from pessimal.conversation import Conversation
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
-from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers import Perturbation, Request, Status
 from pessimal.tables.comparisons import Comparison
 
 CHOSEN, REJECTED = "chosen", "rejected"
@@ -182,6 +182,12 @@ def valid_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows with a changed text, by `KEY`: sums over them are the same to the bit in whatever order
     they came."""
     return table[table["status"] == Status.changed.value].sort_values(KEY, kind="stable")
+
+
+def reward_sign(table: pd.DataFrame) -> np.ndarray:
+    """(n,) 1 or −1: a margin falls where the preferred response loses reward, or the other gains
+    some."""
+    return np.where(table["side"] == CHOSEN, 1.0, -1.0)
 
 
 def _check_once(table: pd.DataFrame) -> None:

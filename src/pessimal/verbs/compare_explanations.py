@@ -7,10 +7,9 @@ import pandas as pd
 
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
-from pessimal.explaining.compare import compared_results, shown_contested
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
-from pessimal.explaining.results import Resampling
+from pessimal.explaining.results import Resampling, compared_results, contested_outcomes
 from pessimal.rewards.named import answering_to
 from pessimal.tables.comparisons import Comparison, read_jsonl
 from pessimal.tables.result import Result
@@ -47,7 +46,7 @@ def compare_explanations(
     results = compared_results(outcomes, provenance, options, labels=labels)
     files = {
         f"views/{result.name}.json": to_json(
-            views(shown_contested(outcomes, result.table), comparisons)
+            views(contested_outcomes(outcomes, result.table), comparisons)
         )
         for result in results
         if result.name == "contested"

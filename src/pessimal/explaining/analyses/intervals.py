@@ -53,6 +53,18 @@ def share_interval(
     return low, high
 
 
+def clustered_share(
+    hits: pd.Series, clusters: pd.Series, *, confidence: float
+) -> tuple[int, int, float, float, float]:
+    """The share of items that hit, with its interval over clusters: items, clusters, share, low,
+    high (see `share_interval`); NaN without items."""
+    index, names = pd.factorize(clusters.to_numpy())
+    units = np.bincount(index, minlength=len(names))
+    hit = np.bincount(index, weights=hits.to_numpy(dtype=float), minlength=len(names))
+    share = float(hit.sum() / len(hits)) if len(hits) else float("nan")
+    return len(hits), len(names), share, *share_interval(hit, units, confidence=confidence)
+
+
 def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
     """The effective number of independent units (two or more clusters, each with a unit): units
     over their design effect.

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.chat.client import Answer, AnswerStatus, Client, digest_of
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.chat.prompts import judge, judge_plainly, prompts_digest
+from pessimal.explaining.chat import (
+    Answer,
+    AnswerStatus,
+    Client,
+    Endpoint,
+    EndpointOptions,
+    digest_of,
+)
 from pessimal.explaining.judges import Item
 from pessimal.explaining.outcomes import Scorer
+from pessimal.explaining.perturbers.prompts import judge, judge_plainly, prompts_digest
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward

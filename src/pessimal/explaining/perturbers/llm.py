@@ -16,18 +16,24 @@ from annotated_types import Ge, Interval
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Attribute
-from pessimal.explaining.chat.client import (
+from pessimal.explaining.chat import (
     Answer,
     AnswerStatus,
     Client,
     DryRun,
+    Endpoint,
+    EndpointOptions,
     Question,
     Transport,
     digest_of,
 )
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.chat.prompts import identify, prompts_digest, rewrite, rewrite_plainly
-from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers import Perturbation, Request, Status
+from pessimal.explaining.perturbers.prompts import (
+    identify,
+    prompts_digest,
+    rewrite,
+    rewrite_plainly,
+)
 
 Spans = tuple[tuple[int, int], ...]
 _CONTROL = (OVERALL, PLACEBO)
