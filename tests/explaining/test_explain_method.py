@@ -12,7 +12,6 @@ from pessimal.explaining.perturbers import Perturbation, Status
 from pessimal.explaining.results import (
     Resampling,
     explained_results,
-    overview,
     pair_results,
     smallest_edits,
 )
@@ -115,14 +114,8 @@ def test_a_taste_against_polarity_is_named_and_its_flips_are_counted():
     assert rates.loc[("brevity", "less"), "flip_rate"] > 0.5
     assert rates.loc[("brevity", "less"), "flip_q"] < 0.05
     assert rates.loc[("calm", "more"), "flip_rate"] == rates.loc[("calm", "less"), "flip_rate"] == 0
-    rows = overview(results["sensitivity"].table).set_index("attribute")
-    assert rows.index[0] == "brevity"
-    assert rows.index[-1] == "placebo"
-    assert rows.loc["brevity", "beyond_q"] == rates.loc["brevity", "beyond_q"].min()
-    assert rows.loc["brevity", ["more", "less"]].tolist() == [
-        0,
-        rates.loc[("brevity", "less"), "flip_rate"],
-    ]
+    assert rates.loc[("brevity", "less"), "beyond_q"] < 0.05
+    assert "less brevity" in results["sensitivity"].headline
     one_way = by_name(made(both_ways=False))["sensitivity"].table
     assert set(one_way["liked"]) == {"more", ""}
 

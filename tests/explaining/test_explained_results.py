@@ -244,20 +244,6 @@ def test_two_models_by_different_perturbers_have_no_agreement_and_no_strange_col
         "rules": ["m"],
         "other": ["n"],
     }
-    assert (drawn.groupby("perturber")["attribute"].last() == "placebo").all()
-
-
-def test_each_perturber_is_drawn_beside_its_own_placebo(tmp_path):
-    """A language model paraphrases itself; edits by rule and random words have the placebo by
-    rule."""
-    own = table(4, who="local").replace({"perturber": {"placebo": "local"}})
-    results = compared(table(4), table(4, who="random", placebos=0), own)
-    assert "sensitivity" in save_figures([results["sensitivity"]], tmp_path)
-    drawn = results["sensitivity"].plot.data
-    placebo = drawn[drawn["attribute"] == "placebo"]
-    assert placebo["perturber"].tolist() == ["rules", "random", "local"]
-    made_by = results["sensitivity"].table.loc[placebo.index, "perturber"]
-    assert made_by.tolist() == ["placebo", "placebo", "local"]
 
 
 def test_the_contested_comparison_is_shown_with_both_models_edits():

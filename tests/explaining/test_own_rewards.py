@@ -30,11 +30,6 @@ def noise(seed):
     return lambda text: drawn(seed, text)
 
 
-def bag(seed):
-    """Each word has a price of its own: a reward with no taste for length."""
-    return lambda text: sum(drawn(seed, word) - 0.5 for word in text.lower().split())
-
-
 def rewarded(table, reward):
     """The same edits under another reward, which may prefer the other response."""
     table = table[table["edited"].notna()]

@@ -66,7 +66,7 @@ def test_a_language_model_is_handed_its_attributes_and_cache(tmp_path):
     made = make_perturber({**LLM, "retries": 0}, attributes=[CLARITY, VERBOSITY], cache=tmp_path)
     assert made.attributes == (CLARITY, VERBOSITY)
     assert made.chat.cache.folder == tmp_path
-    assert made.chat.transport.options.retries == 0
+    assert made.chat.options.retries == 0
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 (`pessimal.rewards.server`) that they are sent to: replies are kept, read, and asked for again where
 they are of no use.
 
-Does not know what is asked. A model on this machine takes the endpoint's place (`Transport`).
+Does not know what is asked. A model on this machine takes the endpoint's place (`Client`).
 """
 
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +16,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, cast
 
 from annotated_types import Ge, Gt, Interval
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -196,46 +197,42 @@ class Usage(Counter[str]):
         return ", ".join(f"{count:,} {name}" for name, count in self.items() if count) or "no calls"
 
 
-class Transport(Protocol):
-    """Carries questions to one language model."""
-
-    usage: Usage
-    max_tokens: int | None  # longest reply; None leaves it to the model
-
-    def provenance(self) -> dict[str, Any]:
-        """What decides its replies, as JSON: model, address, sampling options, `max_tokens`. Never
-        a key."""
-
-    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
-        """Ask all, in any order and at once where it can; call `keep(index, reply)`, one at a time,
-        as soon as each reply is there. Raises ConfigError for what no request gets past, and
-        WorkError after too many failures."""
-
-
-class Client:
-    """Answers questions over a transport."""
+class Client(ABC):
+    """Answers questions by a language model, which a subclass asks."""
 
     def __init__(
         self,
-        transport: Transport,
         *,
         cache: Path | None,
+        max_tokens: int | None,
         attempts: int = 3,
         allow_unanswered: bool = False,
     ):
         """
         Args:
             cache: folder of the replies; None keeps none.
+            max_tokens: longest reply; None leaves it to the model.
             attempts: replies asked for, until one is of the asked shape; up to 1000.
             allow_unanswered: go on where questions got no answer.
         """
-        self.transport, self.usage = transport, transport.usage
-        self.cache = None if cache is None else Cache(cache, transport.provenance())
+        self.usage, self.max_tokens = Usage(), max_tokens
         self.attempts, self.allow_unanswered = attempts, allow_unanswered
+        self.cache = None if cache is None else Cache(cache, self.sampling())
+
+    @abstractmethod
+    def sampling(self) -> dict[str, Any]:
+        """Everything that decides a reply, as JSON: model, address, sampling options, `max_tokens`.
+        Never a key."""
+
+    @abstractmethod
+    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
+        """Ask all, in any order and at once where it can; call `keep(index, reply)`, one at a time,
+        as soon as each reply is there. Raises ConfigError for what no request gets past, and
+        WorkError after too many failures."""
 
     def provenance(self) -> dict[str, Any]:
-        """What decides its answers, as JSON."""
-        return {**self.transport.provenance(), "attempts": self.attempts}
+        """Everything that decides its answers, as JSON."""
+        return {**self.sampling(), "attempts": self.attempts}
 
     def complete(self, questions: Sequence[Question]) -> list[Answer]:
         """One answer a question, in their order; equal questions are sent once.
@@ -261,7 +258,7 @@ class Client:
                 if answers[key].status is AnswerStatus.malformed
             }
         self.usage.update(answer.status.value for answer in answers.values())
-        cut, limit = self.usage[AnswerStatus.cut.value], self.transport.max_tokens
+        cut, limit = self.usage[AnswerStatus.cut.value], self.max_tokens
         if cut and not self.allow_unanswered:
             where = f"perturber.max_tokens={limit}" if limit else "the limit of the endpoint"
             raise WorkError(
@@ -299,7 +296,7 @@ class Client:
             replies[key] = reply
 
         if missing:
-            self.transport.send([questions[key] for key in missing], keep)
+            self.send([questions[key] for key in missing], keep)
         return {key: replies[key] for key in questions}
 
 
@@ -451,23 +448,23 @@ class EndpointOptions:
     says."""
 
 
-class Endpoint:
-    """Sends questions to an endpoint (see `Transport`)."""
+class Endpoint(Client):
+    """Sends questions to an endpoint."""
 
-    def __init__(self, options: EndpointOptions):
+    def __init__(self, options: EndpointOptions, **rest: Any):
         """ConfigError for an impossible option, or a key that is missing; MissingExtraError without
-        openai's client. Nothing is sent yet."""
+        openai's client. Nothing is sent yet. `rest`: see `Client`."""
         require("openai", why="a language model behind a server")
-        self.options, self.usage, self.max_tokens = options, Usage(), options.max_tokens
+        self.options, self._lock = options, Lock()
         url, key = options.base_url or OPENAI, options.api_key_variable
         self.server = Server(url, key, options.timeout, options.retries, OPTIONS, self._count)
-        self._lock = Lock()
+        super().__init__(max_tokens=options.max_tokens, **rest)
 
-    def provenance(self) -> dict[str, Any]:
+    def sampling(self) -> dict[str, Any]:
         """Model, address and sampling options."""
         names = ("model", "temperature", "max_tokens")
-        sampling = {name: getattr(self.options, name) for name in names}
-        return sampling | {"base_url": self.server.address}
+        options = {name: getattr(self.options, name) for name in names}
+        return options | {"base_url": self.server.address}
 
     def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
         """Ask all, at most `concurrency` at once and in order; `keep` hears of each reply as it

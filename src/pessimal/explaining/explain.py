@@ -352,9 +352,7 @@ def _measured(
 
 
 def perplexities(
-    scorer: Scorer,
-    encode: Callable[[Conversation], Encoded],
-    conversations: Sequence[Conversation],
+    scorer: Scorer, encode: Callable[[Conversation], Encoded], conversations: Sequence[Conversation]
 ) -> np.ndarray:
     """exp(−log p(response | prompt) / tokens of the response), float64 (n,); NaN for what is longer
     than the model reads.

@@ -13,7 +13,6 @@ import pandas as pd
 
 from pessimal.explaining.analyses.agreement import contested, model_agreement, representative
 from pessimal.explaining.analyses.flips import (
-    NULLS,
     attribute_flip_rates,
     clustered_share,
     compliance,
@@ -21,7 +20,6 @@ from pessimal.explaining.analyses.flips import (
     flips_beyond_words,
     liked,
     null_makers,
-    off_target,
 )
 from pessimal.explaining.analyses.slopes import slopes
 from pessimal.explaining.attribute import PLACEBO
@@ -58,8 +56,6 @@ MINOR = weight_of(0.1)
 CHANGE = "change"
 """The measure of agreement that is spoken of: mean changes of the margin, since flips tie
 massively."""
-MAX_PAIRS = 10
-"""More pairs of models are a heat map."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,6 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
         _coverage_result(published, options, EDITS, diversity=True),
         _compliance(table, confidence),
         Result("flip_rates", flip_rates(published, confidence=confidence), method=EDITS),
-        _off_target(table, confidence),
         *_smallest_and_largest(explained),
         *_stored(explained),
     ]
@@ -141,8 +136,11 @@ def compared_results(
     published = outcomes[against_polarity(outcomes)]
     rates = _rates(outcomes, options)
     along = rates[~rates["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
+    tastes = zip(along["liked"], along["attribute"], strict=True)
+    along = along.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
+    order = along.groupby("row")["flip_rate"].mean().sort_values(ascending=False).index
     heatmap = Heatmap(
-        data=_beside_placebos(rates, along),
+        data=along.sort_values("row", key=order.get_indexer, kind="stable"),
         row="row",
         column="model",
         value="flip_rate",
@@ -246,23 +244,6 @@ def _with_taste(rates: pd.DataFrame) -> pd.DataFrame:
     several = rates["comparisons"] > 1
     ends = {end: rates[end].where(several) for end in ("flip_low", "flip_high")}
     return rates.assign(taste=taste.fillna("edits against liking better"), **ends)
-
-
-def _beside_placebos(rates: pd.DataFrame, along: pd.DataFrame) -> pd.DataFrame:
-    """Flip rates to be drawn, the attribute that flips most first: of each perturber its own edits,
-    and the placebo edits of its kind, or those by rule where there are none."""
-    tastes = zip(rates["liked"], rates["attribute"], strict=True)
-    rows = rates.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
-    means = rows.loc[along.index].groupby("row")["flip_rate"].mean()
-    order = means.sort_values(ascending=False, kind="stable").index.append(pd.Index([PLACEBO]))
-    null, pieces = rows[rows["attribute"] == PLACEBO], []
-    for perturber, edits in rows.loc[along.index].groupby("perturber", sort=False):
-        kinds = [null_makers(perturber), set(NULLS.values())]
-        nulls = [null[null["perturber"].isin(kind)] for kind in kinds]
-        same = next((each for each in nulls if len(each)), null.head(0))
-        piece = pd.concat([edits, same[same["model"].isin(edits["model"])]])
-        pieces.append(piece.assign(perturber=perturber).sort_values("row", key=order.get_indexer))
-    return pd.concat(pieces) if pieces else rows
 
 
 def _estimate(label: str, row: pd.Series, column: str, n: str, of: str) -> Estimate:
@@ -391,53 +372,16 @@ def _compliance(outcomes: pd.DataFrame, confidence: float) -> Result:
     along = outcomes[~outcomes["attribute"].isin(CONTROLS)].dropna(subset=["complied"])
     if along.empty:
         return Result("compliance", table, method=EDITS, notes=("No edit was judged.",))
-    whole = clustered_share(
-        along["complied"].astype(bool), along["comparison"], confidence=confidence
-    )
-    n, _, share, *ends = whole
+    hits = along["complied"].astype(bool)
+    n, _, share, *ends = clustered_share(hits, along["comparison"], confidence=confidence)
     return Result(
         "compliance",
         table,
         f"{share:.0%} of {n:,} edits moved what the judge measures the asked way; by detectors "
         "this is a smoke test.",
-        Forest(
-            row="attribute",
-            estimate="share",
-            group="side",
-            tabs=(),
-            reference=None,
-            xlabel="share of edits that moved their attribute the asked way",
-        ),
-        EDITS,
-        MINOR,
-        Estimate("share of edits", share, n, "edits", *ends),
-    )
-
-
-def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
-    """Which other attributes the edits changed."""
-    table = off_target(outcomes, confidence=confidence)
-    rest = table[~table["on_target"].astype(bool) & ~table["asked"].isin(CONTROLS)]
-    rest = rest.dropna(subset=["mean"])
-    if rest.empty:
-        return Result("off_target", table, method=EDITS)
-    top = rest.loc[rest["mean"].abs().idxmax()]
-    return Result(
-        "off_target",
-        table,
-        f"Off target, edits that raise {top['asked']} move {top['detector']} most: "
-        f"{signed(top['mean'], '+.2f')} SD.",
-        Heatmap(
-            row="asked",
-            column="detector",
-            value="mean",
-            diverging=True,
-            tabs=(),
-            label="change of the detector (SD), asked for more of the row",
-        ),
-        EDITS,
-        MINOR,
-        _estimate("change, SD", top, "mean", "n", "edits"),
+        method=EDITS,
+        weight=MINOR,
+        estimate=Estimate("share of edits", share, n, "edits", *ends),
     )
 
 
@@ -504,19 +448,11 @@ def _agreement(
         tabs=("perturber",),
         xlabel="Kendall's τ-b of attributes",
     )
-    matrix = Heatmap(
-        value="tau",
-        symmetric=True,
-        order=True,
-        where={"measure": CHANGE},
-        tabs=("perturber",),
-        label="Kendall's τ-b of mean changes",
-    )
     agreement = Result(
         "model_agreement",
         table,
         headline + (most if len(taus) > 1 else "") + ".",
-        forest if len(taus) <= MAX_PAIRS else matrix,
+        forest,
         REASONS,
         weight_of(1 - low["tau"]) / 2,
         _estimate("τ", low, "tau", "attributes", "attributes"),
@@ -598,11 +534,8 @@ def pair_results(explained: Explained) -> list[Result]:
             estimate=Estimate("margin", margin, len(edits), "edits"),
             notes=(
                 f"Rewards: {significant(chosen)} of chosen, {significant(rejected)} of rejected. "
-                f"Edits against liking {_liking(top)} lower the margin most: by "
-                f"{significant(-top['change'])} on average."
-                if top["change"] < 0
-                else f"Rewards: {significant(chosen)} of chosen, {significant(rejected)} of "
-                "rejected.",
+                f"The lowest mean change of the margin is {signed(top['change'])}, by edits "
+                f"against liking {_liking(top)}.",
             ),
             summary={
                 "margin": margin,
@@ -653,20 +586,3 @@ def as_stored(table: pd.DataFrame) -> pd.DataFrame:
     if "complied" in table:
         table["complied"] = table["complied"].astype("boolean")
     return table
-
-
-def overview(rates: pd.DataFrame) -> pd.DataFrame:
-    """One row an attribute, the one with the most flips first: more and less (flip rates of edits
-    that speak against liking more or less of it), beyond_q (the smaller of both), n; the placebo at
-    the end."""
-    placebo = rates["attribute"] == PLACEBO
-    along = rates[~placebo]
-    wide = along.pivot_table("flip_rate", "attribute", "liked", aggfunc="first", sort=False)
-    rows = wide.reindex(columns=["more", "less"])
-    by_attribute = along.groupby("attribute")
-    rows = rows.assign(beyond_q=by_attribute["beyond_q"].min(), n=by_attribute["n"].sum())
-    largest = rows[["more", "less"]].max(axis=1)
-    rows = rows.loc[largest.sort_values(ascending=False, kind="stable").index]
-    null = rates[placebo & (rates["n"] > 0)].set_index("attribute")
-    whole = pd.concat([rows, null[["n"]].assign(more=null["flip_rate"])])
-    return whole.rename_axis("attribute").reset_index()

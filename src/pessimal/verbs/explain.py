@@ -10,7 +10,6 @@ import pandas as pd
 from rich.text import Text
 
 from pessimal.api.explain import OPTIONS, PAIR, Explanation, explain
-from pessimal.catalogue import is_named
 from pessimal.config.plain import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
@@ -22,15 +21,10 @@ from pessimal.explaining.judges.language_models import LikelihoodJudge, make_jud
 from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.explaining.outcomes import requests_for
 from pessimal.explaining.perturbers import Request, make_perturber
-from pessimal.explaining.results import (
-    GIVEN,
-    overview,
-    smallest_edits,
-)
+from pessimal.explaining.results import GIVEN, smallest_edits
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
-from pessimal.rewards.named import spec_of
-from pessimal.rewards.obtain import fetch_files, open_reward
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.comparisons import Comparison, choose, load
 from pessimal.texts import significant
@@ -42,16 +36,18 @@ log = logging.getLogger(__name__)
 
 MARKS = {GONE: ("[-", "-]", "red"), NEW: ("{+", "+}", "green"), LEFT_OUT: ("", "", "dim")}
 MAX_ROWS = 9
-"""Attributes printed at the end."""
+"""Rows printed at the end."""
 COLUMNS = {
     "attribute": "attribute",
-    "more": "flip rate of edits against liking more",
-    "less": "against liking less",
+    "liked": "edits against liking",
+    "flip_rate": "flip",
+    "flip_low": "low",
+    "flip_high": "high",
     "beyond_q": "p",
     "n": "edits",
 }
 """Columns of the table that is printed, with their headings; p is beyond placebo edits and prices
-of words, corrected over attributes and directions, the smaller of both ways."""
+of words, corrected over attributes and directions."""
 
 
 def run(config: ExplainConfig) -> None:
@@ -68,11 +64,8 @@ def run(config: ExplainConfig) -> None:
     attributes = read_attributes(plain(config)["contrast"])
     open_model = partial(open_reward, cache=config.paths.cache)
 
-    def find(name: str) -> Path | None:
-        return fetch_files(spec_of(name), cache=config.paths.cache) if is_named(name) else None
-
     answers = cache / "answers"
-    perturber = make_perturber(config.perturber, attributes=attributes, cache=answers, find=find)
+    perturber = make_perturber(config.perturber, attributes=attributes, cache=answers)
     judge = None if pair_given else _judge(config, open_model, answers)
     if config.dry_run:
         requests = _requests(comparisons, attributes, config)
@@ -167,14 +160,15 @@ def _requests(
 def _print(explanation: Explanation) -> None:
     """How often edits along each attribute flip the preference, the most often first."""
     flips, explained = explanation["sensitivity"], explanation.explained
-    rows = overview(flips.table)
+    rows = flips.table.dropna(subset=["flip_rate"])
     placebo = rows["attribute"] == PLACEBO
-    first = pd.concat([rows[~placebo].head(MAX_ROWS), rows[placebo]])
+    along = rows[~placebo].sort_values("flip_rate", ascending=False, kind="stable")
+    first = pd.concat([along.head(MAX_ROWS), rows[placebo]])
     tiny = first["beyond_q"].map("{:.2g}".format, na_action="ignore")  # a tiny p is not 0
     show(Text(f"{explained.model}: {len(explained.decided)} comparisons, attribute by attribute"))
     show(_table(first.assign(beyond_q=tiny)[list(COLUMNS)].rename(columns=COLUMNS)))
-    if more := len(rows) - len(first):
-        show(f"{more} more attributes on the page.")
+    if len(along) > MAX_ROWS:
+        show(f"{len(along) - MAX_ROWS} more rows on the page.")
     for line in (flips.headline, *flips.notes):
         show(Text(line))
 

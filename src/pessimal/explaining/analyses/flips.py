@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from scipy.sparse import csr_array
 
 from pessimal.analyses.regression import taste
@@ -21,7 +20,7 @@ from pessimal.explaining.analyses.intervals import (
     ratio_interval,
     share_interval,
 )
-from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
+from pessimal.explaining.attribute import PLACEBO, Amount
 from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.outcomes import (
     CHOSEN,
@@ -204,12 +203,12 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
 
     Returns:
         `rates` with random_words (share of `DRAWS` random prices under which these edits flip as
-        often), words_within (95 % of them flip at most so much) and beyond_q (the larger of flip_p
-        and random_words, corrected as flip_q is); NaN where flip_p is.
+        often) and beyond_q (the larger of flip_p and random_words, corrected as flip_q is); NaN
+        where flip_p is.
 
     Source: ours.
     """
-    rates = rates.assign(random_words=np.nan, words_within=np.nan)
+    rates = rates.assign(random_words=np.nan)
     for (model, perturber), edits in valid_rows(table).groupby(["model", "perturber"], sort=False):
         family = (rates["model"] == model) & (rates["perturber"] == perturber)
         tested = rates.index[family & rates["flip_p"].notna()]
@@ -230,7 +229,6 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
             shares = flips[arm.to_numpy()].mean(axis=0)
             beyond = (1 + (shares >= row.flip_rate).sum()) / (1 + DRAWS)
             rates.loc[row.Index, "random_words"] = beyond
-            rates.loc[row.Index, "words_within"] = np.quantile(shares, 0.95)
     larger = rates[["flip_p", "random_words"]].max(axis=1, skipna=False)
     return rates.assign(beyond_q=_corrected(rates, larger))
 
@@ -300,38 +298,3 @@ def _shares(
         for key, group in rows.groupby(list(by), sort=False)
     ]
     return pd.DataFrame(lines, columns=[*by, *SHARES])
-
-
-def off_target(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """What one model's edits along one attribute moved in each attribute, by the judge's detectors
-    (columns `moved/NAME`).
-
-    In standard deviations (divisor n − 1) of the detector over the distinct original responses,
-    times −1 where less of the asked attribute was asked for: "as `asked` is raised, `detector`
-    moves by". The placebo has no such direction; its edits count as they are. Each comparison
-    weighs as many edits as it has.
-
-    Args:
-        confidence: of Student t intervals over comparisons, robust to dependence within them.
-
-    Returns:
-        One row a pair, asked × detector: asked, detector, on_target, n, comparisons, mean, low,
-        high. Bounds are NaN with one comparison; the mean too for a detector that gives all
-        originals the same amount.
-    """
-    edits = outcomes[outcomes["edited"].notna()]
-    less = (edits["amount"] == Amount.less.value) & ~edits["attribute"].isin([PLACEBO, OVERALL])
-    moves = edits.filter(like=MOVED).mul(np.where(less, -1.0, 1.0), axis=0)
-    rows = []
-    for target, group in edits.groupby("attribute", sort=False):
-        for column in moves:
-            detector, values = column.removeprefix(MOVED), moves.loc[group.index, column].dropna()
-            deviations = (values - values.mean()).groupby(group["comparison"]).sum()
-            count, mean = len(deviations), float(values.mean())
-            spread = count / max(count - 1, 1) * float((deviations**2).sum())
-            factor = stats.t.ppf((1 + confidence) / 2, count - 1) if count > 1 else np.nan
-            reach = factor * np.sqrt(spread) / max(len(values), 1)
-            ends = (mean - reach, mean + reach)
-            rows.append((target, detector, target == detector, len(values), count, mean, *ends))
-    columns = ["asked", "detector", "on_target", "n", "comparisons", "mean", "low", "high"]
-    return pd.DataFrame(rows, columns=columns)

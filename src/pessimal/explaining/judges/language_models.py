@@ -119,11 +119,8 @@ def make_judge(
     names = {field.name for field in fields(EndpointOptions)}
     options = {name: value for name, value in perturber.items() if name in names}
     options |= {"model": model, "temperature": 0.0} | ({"base_url": base_url} if base_url else {})
-    retries = {name: perturber[name] for name in _CLIENT_OPTIONS if name in perturber}
-    return LlmJudge(Client(Endpoint(EndpointOptions(**options)), cache=cache, **retries))
-
-
-_CLIENT_OPTIONS = ("attempts", "allow_unanswered")
+    asking = {n: perturber[n] for n in ("attempts", "allow_unanswered") if n in perturber}
+    return LlmJudge(Endpoint(EndpointOptions(**options), cache=cache, **asking))
 
 
 def edited_first(prompt: str, original: str, edited: str, attribute: Attribute) -> bool:

@@ -9,7 +9,7 @@ through which response that model prefers, so it is made once and serves all mod
 import importlib
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -19,7 +19,7 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.explaining.attribute import Attribute, Direction
 from pessimal.tables.comparisons import Comparison
 
-HANDED_IN = ("attributes", "cache", "find")
+HANDED_IN = ("attributes", "cache")
 """Arguments of a perturber that are no options: it is given them where it takes them."""
 
 
@@ -99,7 +99,6 @@ def make_perturber(
     *,
     attributes: Sequence[Attribute],
     cache: Path | None,
-    find: Callable[[str], Path | None] | None = None,
 ) -> Perturber:
     """The perturber of a configuration.
 
@@ -107,14 +106,13 @@ def make_perturber(
         spec: `_target_`, the path of a class, and options of its constructor.
         attributes: all that edits will be asked for.
         cache: folder of a language model's answers; None keeps none.
-        find: gives the folder of a model that has a name of its own, None of any other.
 
     Raises:
         ConfigError: see `check_options`; or what the class says of its options.
     """
     perturber = check_options(spec)
     arguments = inspect.signature(perturber).parameters
-    handed_in = {"attributes": attributes, "cache": cache, "find": find}
+    handed_in = {"attributes": attributes, "cache": cache}
     options = {name: value for name, value in spec.items() if name != "_target_"}
     options |= {name: value for name, value in handed_in.items() if name in arguments}
     return perturber(**options)

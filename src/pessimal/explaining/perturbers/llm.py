@@ -7,7 +7,7 @@ Knows what to ask and what to make of the answers. Does not know how a question 
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,6 @@ from pessimal.explaining.chat import (
     Endpoint,
     EndpointOptions,
     Question,
-    Transport,
     digest_of,
 )
 from pessimal.explaining.perturbers import Perturbation, Request, Status
@@ -65,7 +64,7 @@ class TwoSteps:
 
     name = ""
 
-    def begin(self, transport: Transport) -> None:
+    def begin(self, make_client: Callable[..., Client]) -> None:
         """Make the client. ConfigError for options that contradict one another."""
         if self.plain and self.min_locality:
             raise ConfigError(
@@ -73,13 +72,9 @@ class TwoSteps:
                 f"perturber.min_locality={self.min_locality:g} would: leave one of them out"
             )
         self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
-        self.chat = Client(
-            transport,
-            cache=self.cache,
-            attempts=self.attempts,
-            allow_unanswered=self.allow_unanswered,
-        )
-        self.greedy = transport.provenance()["temperature"] == 0
+        names = ("cache", "attempts", "allow_unanswered")
+        self.chat = make_client(self, **{name: getattr(self, name) for name in names})
+        self.greedy = self.chat.sampling()["temperature"] == 0
 
     def provenance(self) -> dict[str, Any]:
         """The model and how it is sampled, the wording of all prompts, the attributes, and the
@@ -213,7 +208,7 @@ class Llm(TwoSteps, EndpointOptions):
 
     def __post_init__(self) -> None:
         """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
-        self.begin(Endpoint(self))
+        self.begin(Endpoint)
 
 
 def _status(answer: Answer) -> Status:
