@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.errors import ModelError, WorkError
 from pessimal.explaining.chat import Question, Shape
 from pessimal.explaining.perturbers import Status
 from pessimal.explaining.perturbers.local import Local
@@ -124,5 +124,3 @@ def test_asked_plainly_a_reply_that_was_cut_off_is_no_text(random_model):
     (made,) = llm.perturb([request(CLARITY)])
     assert (made.status, made.text) == (Status.failed, None)
     assert "cut off" in made.note
-    with pytest.raises(ConfigError, match="min_locality"):
-        perturber(random_model, plain=True, min_locality=0.5)

@@ -75,7 +75,7 @@ def test_a_language_model_is_handed_its_attributes_and_cache(tmp_path):
         ({"temprature": 0.5}, "Did you mean 'temperature'"),
         ({"cache": "x"}, "no such option"),
         ({"temperature": 3.0}, "perturber.temperature=3.0.*2"),
-        ({"min_locality": 2}, "perturber.min_locality=2"),
+        ({"attempts": 0}, "perturber.attempts=0"),
         ({"retries": -1}, "perturber.retries=-1"),
         ({"retries": True}, "perturber.retries=True"),
         ({"max_tokens": None}, None),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from operator import mul
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, cast
@@ -372,8 +373,7 @@ class DryRun:
         """In the currency of the prices; None where one of them is not known."""
         if self.price_in is None or self.price_out is None:
             return None
-        read, write = self.tokens()
-        return (read * self.price_in + write * self.price_out) / 1e6
+        return float(sum(map(mul, self.tokens(), (self.price_in, self.price_out))) / 1e6)
 
     def text(self) -> str:
         """All of it, to be printed, with the first question of each kind in full."""

@@ -157,10 +157,13 @@ def outcomes(
         }
         rows.append(row)
     # From objects, so that a column of texts holds None and not NaN where there is none.
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()}
-    )
-    _check_once(table)
+    table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
+    twice = table.duplicated(KEY)
+    if twice.any():
+        raise TableError(
+            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
+            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}"
+        )
     return table
 
 
@@ -188,16 +191,6 @@ def reward_sign(table: pd.DataFrame) -> np.ndarray:
     """(n,) 1 or −1: a margin falls where the preferred response loses reward, or the other gains
     some."""
     return np.where(table["side"] == CHOSEN, 1.0, -1.0)
-
-
-def _check_once(table: pd.DataFrame) -> None:
-    """TableError for a table that counts a perturbation twice."""
-    twice = table.duplicated(KEY)
-    if twice.any():
-        raise TableError(
-            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
-            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}"
-        )
 
 
 def _check_text(perturbation: Perturbation, new_reward: float | None) -> None:

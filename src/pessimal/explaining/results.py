@@ -21,7 +21,7 @@ from pessimal.explaining.analyses.flips import (
     liked,
     null_makers,
 )
-from pessimal.explaining.analyses.slopes import slopes
+from pessimal.explaining.analyses.slopes import MIN_COMPARISONS, slopes
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.explain import CONTROLS, Explained
@@ -259,7 +259,8 @@ def _slopes_result(
     nothing is named by it."""
     table = slopes(outcomes, confidence=confidence)
     fitted = table.dropna(subset=["slope"])
-    note = f"Slopes of {len(table)} attributes need more than {len(table) + 1} edits."
+    needed = max(MIN_COMPARISONS, len(table) + 2)
+    note = f"Slopes of {len(table)} attributes need {needed} comparisons."
     return Result(
         "slopes",
         table,

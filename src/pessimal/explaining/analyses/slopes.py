@@ -15,12 +15,10 @@ from pessimal.explaining.analyses.flips import MOVED
 from pessimal.explaining.analyses.intervals import cluster_index
 from pessimal.explaining.outcomes import reward_sign, valid_rows
 
-RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "held", "slope", "slope_low"]
+RETURNED = ["model", "perturber", "attribute", "n", "comparisons", "slope", "slope_low"]
 RETURNED += ["slope_high", "inflation", "explained"]
 MIN_COMPARISONS = 4
 """Comparisons that errors need."""
-LENGTH = "verbosity"
-"""The attribute that measures length."""
 
 
 def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -35,20 +33,16 @@ def slopes(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     comparisons − 1: an attribute that the edits of a few comparisons move rests on those. A
     detector without an opinion counts as unmoved; one that no edit moves is left out.
 
-    With no more comparisons than attributes such a line has no errors. Then length comes first: the
-    slope of `LENGTH` is that of a line on it alone, of any other attribute on itself and `LENGTH`.
-
     Args:
         table: of outcomes, with a column `moved/NAME` for each detector.
 
     Returns:
         One row per model, perturber (the placebo's edits are a part of every one's) and attribute:
-        model, perturber, attribute, n (edits), comparisons, held (what is held: the other
-        attributes, `LENGTH`, or nothing), slope (SD of reward per SD of the attribute), slope_low
-        and slope_high (of this attribute alone), inflation (of the slope's variance, by what the
-        attributes have in common; 1: nothing, above 10 hardly separable), explained (R² of the
-        line). Ends are NaN with three comparisons or fewer; slopes too with no more edits than
-        attributes.
+        model, perturber, attribute, n (edits), comparisons, slope (SD of reward per SD of the
+        attribute), slope_low and slope_high (of this attribute alone), inflation (of the slope's
+        variance, by what the attributes have in common; 1: nothing, above 10 hardly separable),
+        explained (R² of the line). NaN with fewer than four comparisons, or with no more of them
+        than attributes and one.
 
     Raises:
         TableError: no column of a detector.
@@ -83,17 +77,10 @@ def _fit(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
     moved = rows[[MOVED + name for name in names]].fillna(0.0).to_numpy(dtype=float)
     change = reward_sign(rows) * rows["change_in_sd"].to_numpy(dtype=float)
     lines = pd.DataFrame({"attribute": names, "n": len(rows), "comparisons": len(clusters)})
-    if len(rows) <= 1 + len(names) or not names:
+    if not MIN_COMPARISONS <= len(clusters) > 1 + len(names) or not names:
         return lines
     index = cluster_index(rows["comparison"], clusters)
-    if len(clusters) > 1 + len(names):
-        lines = lines.assign(held="the other attributes", **fit_line(moved, change, index))
-    else:
-        first = [number for number, name in enumerate(names) if name == LENGTH]
-        designs = [moved[:, [*(c for c in first if c != n), n]] for n in range(len(names))]
-        fits = [{k: v[-1] for k, v in fit_line(d, change, index).items()} for d in designs]
-        held = [LENGTH if design.shape[1] > 1 else "nothing" for design in designs]
-        lines = pd.concat([lines.assign(held=held), pd.DataFrame(fits)], axis=1)
+    lines = lines.assign(**fit_line(moved, change, index))
     reach = stats.t.ppf((1 + confidence) / 2, lines["freedom"]) * lines["error"]
     inflation = np.diag(np.linalg.pinv(np.atleast_2d(np.corrcoef(moved, rowvar=False))))
     ends = {"slope_low": lines["slope"] - reach, "slope_high": lines["slope"] + reach}
@@ -102,8 +89,8 @@ def _fit(rows: pd.DataFrame, confidence: float) -> pd.DataFrame:
 
 def fit_line(moved: np.ndarray, change: np.ndarray, index: np.ndarray) -> dict[str, np.ndarray]:
     """A least-squares line of the change (n,) on a constant and what moved (n, k), its errors the
-    jackknife's over groups (`index`, int (n,)): slope, error, freedom (degrees of it) and explained
-    (R² of the line), each (k,). Errors are NaN with three groups or fewer."""
+    jackknife's over groups (`index`, int (n,)), of which there are more than columns: slope, error,
+    freedom (degrees of it) and explained (R² of the line), each (k,)."""
     design = np.column_stack([np.ones(len(change)), moved])  # (n, 1 + k)
     groups, columns = int(index.max()) + 1, design.shape[1]
     # Products of the columns, by comparison.
@@ -111,15 +98,13 @@ def fit_line(moved: np.ndarray, change: np.ndarray, index: np.ndarray) -> dict[s
     np.add.at(gram, index, design[:, :, None] * design[:, None, :])
     np.add.at(moment, index, design * change[:, None])
     slope = _solve(gram.sum(0), moment.sum(0))
-    error = freedom = np.full(columns, np.nan)
-    if groups > columns and groups >= MIN_COMPARISONS:
-        without = _solve(gram.sum(0) - gram, moment.sum(0) - moment)  # (clusters, 1 + k)
-        error = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))
-        # What each comparison weighs in a slope: that of its part that the others do not explain.
-        inverse = np.linalg.pinv(gram.sum(0))
-        weight = np.einsum("ki,cij,jk->ck", inverse, gram, inverse)
-        squares = np.maximum((weight**2).sum(0), np.finfo(float).tiny)
-        freedom = np.maximum(weight.sum(0) ** 2 / squares - 1, 1.0)
+    without = _solve(gram.sum(0) - gram, moment.sum(0) - moment)  # (groups, 1 + k)
+    error = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))
+    # The weight of each comparison in a slope: that of its part that the others do not explain.
+    inverse = np.linalg.pinv(gram.sum(0))
+    weight = np.einsum("ki,cij,jk->ck", inverse, gram, inverse)
+    squares = np.maximum((weight**2).sum(0), np.finfo(float).tiny)
+    freedom = np.maximum(weight.sum(0) ** 2 / squares - 1, 1.0)
     rest = (change - design @ slope).var()
     explained = np.full(columns, 1 - rest / change.var() if change.var() > 0 else np.nan)
     parts = {"slope": slope, "error": error, "freedom": freedom, "explained": explained}
