@@ -1,4 +1,4 @@
-"""How far models agree on which attributes matter, and the comparisons to show: the one most like a
+"""Agreement of models on which attributes matter, and the comparisons to show: the one most like a
 model as a whole, and the one on which two models differ most.
 
 Knows the table of outcomes. Does not know which attributes matter (see `flips`). The items are a

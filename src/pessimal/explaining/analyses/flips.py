@@ -45,10 +45,9 @@ NULLS = {"rules": "placebo"}
 """Perturbers whose null is made by another name."""
 OTHER = {Amount.more.value: Amount.less.value, Amount.less.value: Amount.more.value}
 MAX_WORDS = 2000
-"""Of more words that edits add or take, their changes in number are projected to so many, by one
-random matrix."""
+"""Changes in number of more words than these are projected to so many, by one random matrix."""
 DRAWS = 1000
-"""Of random prices of words."""
+"""Number of random prices of words."""
 
 
 def null_makers(perturber: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""How good a perturber's explanations of a model are: coverage, brittleness, distances, fluency,
+"""The quality of a perturber's explanations of a model: coverage, brittleness, distances, fluency,
 diversity, and what failed.
 
 Knows the table of outcomes, with distances already in it. Does not know how a distance is measured,
@@ -139,11 +139,11 @@ def _parts(
 def _coverage(group: pd.DataFrame, outcome: str) -> dict[str, pd.DataFrame]:
     """By side: for each comparison and seed asked about, whether it has the outcome there."""
     by = [group["comparison"], group["seed"]]
-    chosen, rejected = (
+    preferred, other = (
         ((group["outcome"] == outcome) & (group["side"] == side)).groupby(by, sort=False).any()
         for side in (CHOSEN, REJECTED)
     )
-    sides = {CHOSEN: chosen, REJECTED: rejected, BOTH: chosen & rejected, ANY: chosen | rejected}
+    sides = {CHOSEN: preferred, REJECTED: other, BOTH: preferred & other, ANY: preferred | other}
     return {side: hits.astype(float).rename("value").reset_index() for side, hits in sides.items()}
 
 
