@@ -419,6 +419,25 @@ def compared(command, *overrides):
     return command("compare", *overrides, "replicates=100", "permutations=100", "tracking=off")
 
 
+def test_an_explanation_of_an_earlier_edition_is_compared_and_shown(command, undrawn):
+    """Made by version 0.3: slopes with p, an off-target matrix, a number for each of these."""
+    frozen = Path(__file__).parents[1] / "frozen" / "explanation"
+    shutil.copytree(frozen, "runs/registry/explanation")
+    code, _, err = compared(command, "explanations=[all]", "name=old")
+    assert code == 0, err
+    [folder] = frozen.glob("*/v0")
+    keys = ["perturber", "attribute", "which_is"]
+    before, after = (
+        table(each, "sensitivity").set_index(keys)[["n", "flip_rate", "flip_low", "change"]]
+        for each in (folder, Path("runs/registry/comparison/old/v0"))
+    )
+    pd.testing.assert_frame_equal(before, after, rtol=0, atol=1e-9)
+    old = "artifacts=[explanation/rewards.loud--asked--rules,comparison/old]"
+    code, out, err = command("report", old, "tracking=off")
+    assert code == 0, err
+    assert "engagement" in Path(out.strip().splitlines()[-1]).read_text()
+
+
 @pytest.mark.slow
 def test_two_perturbers_of_one_model_share_its_placebo(explain, command):
     explain()

@@ -205,14 +205,15 @@ def _flip_rate_result(
     alike = along[(along["attribute"] == top["attribute"]) & (along["liked"] == top["liked"])]
     rest = alike[alike["model"] != top["model"]].sort_values("flip_rate").head(1)
     other = "".join(f"; {r['flip_rate']:.0%} of {names[r['model']]}'s" for _, r in rest.iterrows())
-    flip = f"dits against liking {liking} flip {rate} of {names[top['model']]}'s preferences"
-    headline = f"E{flip}{other}{placebo}."
+    owner = f"{names[top['model']]}'s preferences"
+    flip = f"dits against liking {liking} flip {rate} of {owner}{other}{placebo}."
+    headline = f"E{flip}"
     if not tested:
-        headline = f"Seen, not tested: e{flip}{other}{placebo}."
+        headline = f"Seen, not tested: e{flip}"
     elif holds.empty:
         headline = (
-            "No attribute's edits flip more preferences than placebo edits and prices of words "
-            f"do; most, {rate}, against liking {liking} ({names[top['model']]}){placebo}."
+            "No attribute's edits flip more than placebo edits and prices of words do; edits "
+            f"against liking {liking} flip most, {rate} of {owner}{placebo}."
         )
     notes = ["There are no placebo edits, so nothing is tested."] if null.empty else []
     if len(null) and not tested:
