@@ -69,16 +69,9 @@ class ExplanationProvenance(ModelProvenance):
     def edits_digest(self) -> str:
         """sha256 over what decides the edits and how they are judged, whatever the model:
         explanations of several models can be compared where it is the same."""
-        options = {
-            name: self.options[name] for name in ("both_ways", "seeds", "placebos", "overall")
-        }
-        decides = [
-            self.attributes,
-            self.perturber_identity,
-            self.placebo_identity,
-            self.judge_identity,
-            options,
-        ]
+        names = ("both_ways", "seeds", "placebos", "overall")
+        makers = [self.perturber_identity, self.placebo_identity, self.judge_identity]
+        decides = [self.attributes, *makers, {name: self.options[name] for name in names}]
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -251,22 +251,16 @@ def preference_pairs(
             "chosen": chosen,
             "rejected": rejected,
             **{name: row[name] for name in ("model", "side", *names)},
-            **{new: float(row[old]) for new, old in PAIRED.items()},
+            "reward_original": row["reward"],
+            "reward_edited": row["new_reward"],
+            "margin_before": row["margin"],
+            "margin_after": row["new_margin"],
             "outcome": row["outcome"],
             "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
             "model_agrees": None if gain == 0 else bool(gain > 0),
         }
         pairs.setdefault(json.dumps([turns, chosen, rejected]), pair)
     return list(pairs.values())
-
-
-PAIRED = {
-    "reward_original": "reward",
-    "reward_edited": "new_reward",
-    "margin_before": "margin",
-    "margin_after": "new_margin",
-}
-"""Numbers of a preference pair, and their columns."""
 
 
 def as_lines(pairs: Iterable[Mapping[str, Any]]) -> str:

@@ -102,18 +102,9 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     flips = _flip_rate_result(rates, along, names, METHOD, forest, effect)
     notes = (*_left_out(explained), *flips.notes)
     summary = _summary(along, null, explained)
-    slope_plot = Forest(
-        row="attribute",
-        estimate="slope",
-        low="slope_low",
-        high="slope_high",
-        sort=True,
-        tabs=(),
-        xlabel="reward per SD of the attribute, others held (SD of reward); a description",
-    )
     return [
         replace(flips, notes=notes, summary=summary),
-        _slopes_result(table, confidence, METHOD, slope_plot),
+        _slopes_result(table, confidence, METHOD),
         _representatives(published, explained),
         _coverage_result(published, options, EDITS, diversity=True),
         _compliance(table, confidence),
@@ -151,19 +142,11 @@ def compared_results(
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
     counts = {"models": len(names), "edits": len(once) - placebo, "placebo_edits": placebo}
-    slope_plot = Heatmap(
-        row="attribute",
-        column="model",
-        value="slope",
-        diverging=True,
-        tabs=("perturber",),
-        label="slope (SD per SD)",
-    )
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
     by_judgement = flip_rates(published, confidence=options.confidence)
     return [
         replace(flips, summary=counts),
-        _slopes_result(outcomes, options.confidence, REASONS, slope_plot),
+        _slopes_result(outcomes, options.confidence, REASONS),
         *(_agreement(arms, options, names) if len(names) > 1 else []),
         _coverage_result(published, options, REASONS),
         Result("flip_rates", by_judgement, method=REASONS),
@@ -212,8 +195,8 @@ def _flip_rate_result(
         headline = f"Seen, not tested: e{flip}"
     elif holds.empty:
         headline = (
-            "No attribute's edits flip more than placebo edits and prices of words do; edits "
-            f"against liking {liking} flip most, {rate} of {owner}{placebo}."
+            "No attribute's edits flip more than placebo edits and prices of words do; the most: "
+            f"{rate} of {owner}, against liking {liking}."
         )
     notes = ["There are no placebo edits, so nothing is tested."] if null.empty else []
     if len(null) and not tested:
@@ -253,22 +236,25 @@ def _estimate(label: str, row: pd.Series, column: str, n: str, of: str) -> Estim
     return Estimate(label, float(row[column]), int(row[n]), of, *ends)
 
 
-def _slopes_result(
-    outcomes: pd.DataFrame, confidence: float, method: str, plot: Forest | Heatmap
-) -> Result:
-    """How each model's reward moves with each attribute while the others are held: described, and
-    nothing is named by it."""
+def _slopes_result(outcomes: pd.DataFrame, confidence: float, method: str) -> Result:
+    """Slopes of each model's reward on the attributes: described, and nothing is named by them."""
     table = slopes(outcomes, confidence=confidence)
     fitted = table.dropna(subset=["slope"])
-    needed = max(MIN_COMPARISONS, len(table) + 2)
-    note = f"Slopes of {len(table)} attributes need {needed} comparisons."
-    return Result(
-        "slopes",
-        table,
-        plot=replace(plot, data=fitted) if len(fitted) else None,
-        method=method,
-        notes=() if len(fitted) else (note,),
+    if fitted.empty:
+        needed = max(MIN_COMPARISONS, len(table) + 2)
+        note = f"Slopes of {len(table)} attributes need {needed} comparisons."
+        return Result("slopes", table, method=method, notes=(note,))
+    forest = Forest(
+        data=fitted,
+        row="attribute",
+        estimate="slope",
+        low="slope_low",
+        high="slope_high",
+        group="model" if fitted["model"].nunique() > 1 else None,
+        tabs=("perturber",),
+        xlabel="reward per SD of the attribute, others held (SD of reward); a description",
     )
+    return Result("slopes", table, plot=forest, method=method)
 
 
 def _left_out(explained: Explained) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_array
 
 from pessimal.analyses.regression import taste
 from pessimal.explaining.analyses.intervals import (
@@ -104,51 +103,46 @@ def attribute_flip_rates(
     Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the null are ours.
     """
     rows = []
-    for model, of_model in table.groupby("model", sort=False):
-        clusters = sorted(set(of_model["comparison"]))
+    interval = partial(ratio_interval, confidence=confidence)
+    test = partial(sign_flip, two_sided=False, permutations=permutations, seed=seed)
+    polarity = np.where(against_polarity(table), "better", "worse")
+    for model, edits in table.assign(which_is=polarity).groupby("model", sort=False):
+        clusters = sorted(set(edits["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)  # the same for every model
-        placebos = valid_rows(of_model[of_model["attribute"] == PLACEBO])
-        interval = partial(ratio_interval, confidence=confidence)
-        test = partial(sign_flip, two_sided=False, permutations=permutations, seed=seed)
-        for perturber, edits in of_model.groupby("perturber", sort=False):
-            same_kind = placebos["perturber"].isin(null_makers(perturber))
-            null = _response_rates(placebos[same_kind], clusters)
-            polar = against_polarity(edits)
-            arms = [("better", edits[polar]), ("worse", edits[~polar])]
-            for which_is, arm in arms:
-                for name, requests in arm.groupby("attribute", sort=False):
-                    valid, first = valid_rows(requests), requests.iloc[0]
-                    n, flips, change = (each[:, 0] for each in totals(valid, clusters, [name]))
-                    excess = (_response_rates(valid, clusters) - null).mean(axis=1)
-                    if name == PLACEBO:
-                        excess[:] = np.nan
-                    paired = excess.notna().to_numpy()
-                    values = excess[paired].to_numpy()
-                    ones = np.ones(len(values))
-                    ends = {
-                        "flip": share_interval(flips, n, confidence=confidence),
-                        "change": interval(change, n, weights),
-                        "flip_excess": interval(values, ones, weights[:, paired]),
-                    }
-                    rows.append(
-                        {
-                            **{"model": model, "perturber": perturber, "attribute": name},
-                            "liked": liked(name, first["side"], first.get("amount")),
-                            "which_is": which_is if name != PLACEBO else "",
-                            "asked": len(requests),
-                            "n": int(n.sum()),
-                            "comparisons": np.count_nonzero(n),
-                            "counterfactuals": int(flips.sum()),
-                            "ties": int((requests["outcome"] == TIE).sum()),
-                            "flip_rate": ratio(flips, n),
-                            "change": ratio(change, n),
-                            "pairs": len(values),
-                            "flip_excess": excess.mean(),
-                            "flip_p": test(values),
-                            **{f"{name}_low": low for name, (low, _) in ends.items()},
-                            **{f"{name}_high": high for name, (_, high) in ends.items()},
-                        }
-                    )
+        placebos = valid_rows(edits[edits["attribute"] == PLACEBO])
+        for key, arm in edits.groupby(["perturber", "attribute", "which_is"], sort=False):
+            perturber, name, which_is = key
+            valid, first = valid_rows(arm), arm.iloc[0]
+            n, flips, change = (each[:, 0] for each in totals(valid, clusters, [name]))
+            null = placebos[placebos["perturber"].isin(null_makers(perturber))]
+            rates = [_response_rates(each, clusters) for each in (valid, null)]
+            excess = (rates[0] - rates[1]).mean(axis=1)
+            paired = excess.notna().to_numpy() & (name != PLACEBO)
+            values = excess[paired].to_numpy()
+            ones = np.ones(len(values))
+            ends = {
+                "flip": share_interval(flips, n, confidence=confidence),
+                "change": interval(change, n, weights),
+                "flip_excess": interval(values, ones, weights[:, paired]),
+            }
+            row = {
+                **{"model": model, "perturber": perturber, "attribute": name},
+                "liked": liked(name, first["side"], first.get("amount")),
+                "which_is": which_is if name != PLACEBO else "",
+                "asked": len(arm),
+                "n": int(n.sum()),
+                "comparisons": np.count_nonzero(n),
+                "counterfactuals": int(flips.sum()),
+                "ties": int((arm["outcome"] == TIE).sum()),
+                "flip_rate": ratio(flips, n),
+                "change": ratio(change, n),
+                "pairs": len(values),
+                "flip_excess": values.mean() if len(values) else np.nan,
+                "flip_p": test(values),
+                **{f"{stem}_low": low for stem, (low, _) in ends.items()},
+                **{f"{stem}_high": high for stem, (_, high) in ends.items()},
+            }
+            rows.append(row)
     rates = pd.DataFrame(rows, columns=RETURNED)
     return rates.assign(flip_q=_corrected(rates, rates["flip_p"].astype(float)))
 
@@ -236,22 +230,17 @@ def changed_words(texts: pd.DataFrame) -> np.ndarray:
     """(n, at most MAX_WORDS): by how many each word or mark is more in `edited` than in `original`,
     case apart, of those that some edit adds or takes; of more words than rows, as many columns
     as rows, with the same products."""
-    places: dict[str, int] = {}
-    values, rows, columns = [], [], []
-    for row, (original, edited) in enumerate(texts.itertuples(index=False)):
+    from sklearn.feature_extraction import DictVectorizer  # a second, which not every table needs
+
+    changes = []
+    for original, edited in texts.itertuples(index=False):
         count = Counter(map(str.lower, tokens(edited)))
         count.subtract(map(str.lower, tokens(original)))
-        for word, more in count.items():
-            if more:
-                values.append(float(more))
-                rows.append(row)
-                columns.append(places.setdefault(word, len(places)))
-    sparse = csr_array((values, (rows, columns)), shape=(len(texts), len(places)))
-    if len(places) > MAX_WORDS:
-        projection = np.random.default_rng(0).standard_normal((len(places), MAX_WORDS))
-        moved = sparse @ projection / np.sqrt(MAX_WORDS)
-    else:
-        moved = sparse.toarray()
+        changes.append({word: more for word, more in count.items() if more})
+    sparse = DictVectorizer(sort=False).fit_transform(changes)
+    if (n := sparse.shape[1]) > MAX_WORDS:
+        sparse @= np.random.default_rng(0).standard_normal((n, MAX_WORDS)) / np.sqrt(MAX_WORDS)
+    moved = np.asarray(sparse if n > MAX_WORDS else sparse.toarray())
     if moved.shape[1] > len(moved):
         left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
         moved = left * sizes
