@@ -132,7 +132,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model wrote, before anybody looked whether it is of use."""
+    """A model's reply, before anybody looked whether it is of use."""
 
     text: str | None = None
     refusal: str | None = None  # where the server marks one
@@ -143,7 +143,7 @@ class Reply:
 
 
 class AnswerStatus(Enum):
-    """What became of a question."""
+    """Outcomes of a question."""
 
     answered = "answered"
     refused = "refused"  # by the model, or a filter in front of it
@@ -154,7 +154,7 @@ class AnswerStatus(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a question, after all retries."""
+    """The outcome of a question, after all retries."""
 
     status: AnswerStatus
     content: Any = None  # the object; None unless answered
@@ -423,7 +423,7 @@ _FILTERS = ("content_filter", "content_policy_violation")
 
 @dataclass(kw_only=True)
 class EndpointOptions:
-    """Which endpoint is asked, and how."""
+    """Options of an endpoint."""
 
     model: str
     """The model's name at the endpoint."""

@@ -1,4 +1,4 @@
-"""What explanations report, of one model and of several side by side: how often edits along each
+"""Results of explanations, of one model and of several side by side: how often edits along each
 attribute flip a preference, how well that is known, how alike models are in it, and examples.
 
 Knows what `explain` gives, and tables of outcomes. Does not know models, perturbers or registries.
@@ -60,7 +60,7 @@ massively."""
 
 @dataclass(frozen=True)
 class Resampling:
-    """How intervals and tests are drawn."""
+    """Options of intervals and tests."""
 
     replicates: int = 2000
     permutations: int = 10_000
@@ -92,7 +92,7 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     effect = replace(FLIP_RATE, null=null_rate)
     forest = Forest.of(
         effect,
-        data=_with_taste(pd.concat([rows, null])),
+        data=_add_taste(pd.concat([rows, null])),
         row="attribute",
         group="taste",
         tabs=(),
@@ -171,7 +171,7 @@ def _flip_rate_result(
     plot: Forest | Heatmap,
     effect: Effect,
 ) -> Result:
-    """How often edits along each attribute (`along`, rows of the table) flip each model's
+    """The rate at which edits along each attribute (`along`, rows of the table) flip each model's
     preference; the headline names one whose flips hold, if there is one."""
     if along.empty:
         return Result("sensitivity", table, method=method, notes=("No edit came about.",))
@@ -220,7 +220,7 @@ def _flip_rate_result(
     )
 
 
-def _with_taste(rates: pd.DataFrame) -> pd.DataFrame:
+def _add_taste(rates: pd.DataFrame) -> pd.DataFrame:
     """Flip rates with `taste`, what a model would have to like for these edits to speak against its
     preference; without the bounds 0 and 1 of a single comparison, which say nothing."""
     words = {"more": "edits against liking more", "less": "edits against liking less"}
@@ -258,7 +258,7 @@ def _slopes_result(outcomes: pd.DataFrame, confidence: float, method: str) -> Re
 
 
 def _left_out(explained: Explained) -> tuple[str, ...]:
-    """Which comparisons are not among those explained."""
+    """Notes on the comparisons that are not explained."""
     counts = {
         f"ties (margin up to {significant(explained.tie)})": len(explained.undecided),
         "longer than the model reads": len(explained.too_long),
@@ -313,7 +313,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
 def _coverage_result(
     outcomes: pd.DataFrame, options: Resampling, method: str, *, diversity: bool = False
 ) -> Result:
-    """How many comparisons have an explanation, and how far the edits go."""
+    """Coverage: how many comparisons have an explanation; and how far the edits go."""
     from pessimal.explaining.analyses import metrics as measures  # an encoder comes with it
 
     table = measures.metrics(outcomes, diversity=diversity, **options.bootstrap)
@@ -416,7 +416,7 @@ def _stored(explained: Explained) -> list[Result]:
 def _agreement(
     outcomes: pd.DataFrame, options: Resampling, names: Mapping[str, str]
 ) -> list[Result]:
-    """How alike models are in what moves them; and of the least alike two, where their reasons
+    """Agreement of models in what moves them; and of the least alike two, where their reasons
     differ most."""
     table = model_agreement(outcomes, **options.bootstrap)
     if table.empty:  # no perturber explained two of them
@@ -426,7 +426,7 @@ def _agreement(
         reason = "No τ is defined: that needs two attributes whose changes are not all equal."
         return [Result("model_agreement", table, method=REASONS, notes=(reason,))]
     low, high = taus.loc[taus["tau"].idxmin()], taus.loc[taus["tau"].idxmax()]
-    most = f"; most alike, {_pair(high, names, ' and ')}: {signed(high['tau'])}"
+    closest = f"; most alike, {_pair(high, names, ' and ')}: {signed(high['tau'])}"
     headline = f"What moves {_pair(low, names, ' and ')} is ordered with τ = {signed(low['tau'])}"
     forest = Forest(
         data=table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()]),
@@ -439,7 +439,7 @@ def _agreement(
     agreement = Result(
         "model_agreement",
         table,
-        headline + (most if len(taus) > 1 else "") + ".",
+        headline + (closest if len(taus) > 1 else "") + ".",
         forest,
         REASONS,
         weight_of(1 - low["tau"]) / 2,
@@ -490,7 +490,7 @@ def pair_results(explained: Explained) -> list[Result]:
     description of the edits of this comparison; it says nothing of others."""
     [key] = explained.decided
     edits, margin = explained.edits, float(explained.table["margin"].iloc[0])
-    chosen, rejected = explained.rewards[key]
+    first, second = explained.rewards[key]
     columns = (edits[name] for name in ("attribute", "side", "amount"))
     edits = edits.assign(
         liked=[liked(*row) for row in zip(*columns, strict=True)],
@@ -514,21 +514,21 @@ def pair_results(explained: Explained) -> list[Result]:
         Result(
             PAIR,
             table,
-            f"{explained.model} prefers the response given as {GIVEN[int(rejected > chosen)]}, by "
+            f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
             f"{significant(margin)}; {flips or 'none'} of {len(edits)} edits "
             f"flip{'s' * (flips == 1)} that.",
             method=METHOD,
             weight=2.0,
             estimate=Estimate("margin", margin, len(edits), "edits"),
             notes=(
-                f"Rewards: {significant(chosen)} of chosen, {significant(rejected)} of rejected. "
+                f"Rewards: {significant(first)} of chosen, {significant(second)} of rejected. "
                 f"The lowest mean change of the margin is {signed(top['change'])}, by edits "
                 f"against liking {_liking(top)}.",
             ),
             summary={
                 "margin": margin,
-                "reward/chosen": chosen,
-                "reward/rejected": rejected,
+                "reward/chosen": first,
+                "reward/rejected": second,
                 "flips": flips,
             },
         ),
@@ -564,13 +564,9 @@ def smallest_edits(explained: Explained, *, n: int = MAX_SMALLEST) -> pd.DataFra
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:
     """Texts as parquet can hold them; `complied` as a column that knows missing values."""
-    texts = [name for name in table if table[name].dtype == object and name != "complied"]
-    table = table.assign(
-        **{
-            name: [storable(each) if isinstance(each, str) else each for each in table[name]]
-            for name in texts
-        }
-    )
+    texts = table.select_dtypes(object).drop(columns="complied", errors="ignore")
+    escaped = texts.map(lambda each: storable(each) if isinstance(each, str) else each)
+    table = table.assign(**{name: escaped[name].astype(object) for name in escaped})
     if "complied" in table:
         table["complied"] = table["complied"].astype("boolean")
     return table

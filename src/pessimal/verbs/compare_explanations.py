@@ -18,7 +18,7 @@ from pessimal.tracking.registry import Manifest, Registry, find_artifact
 log = logging.getLogger(__name__)
 
 EXPLANATION = {"n": int, "model": str, "perturber": str, "comparisons_digest": str, "made_by": str}
-"""What is read of an explanation's summary."""
+"""Fields that are read of an explanation's summary."""
 
 EVERY = "all"
 COMPARISONS = "comparisons.jsonl"

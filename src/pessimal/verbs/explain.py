@@ -79,7 +79,7 @@ def run(config: ExplainConfig) -> None:
         return
     # 2. Of which model.
     language = None if config.fluency is None else open_model(config.language_model("fluency"))
-    done = explain(
+    explanation = explain(
         open_model(config.model),
         *(pair_given or ()),
         comparisons=None if pair_given else comparisons,
@@ -97,13 +97,13 @@ def run(config: ExplainConfig) -> None:
         progress=config.progress,
         **{option: getattr(config, option) for option in OPTIONS},
     )
-    assert done.folder is not None
-    if done:
+    assert explanation.folder is not None
+    if explanation:
         for name, asking in ((perturber.name, perturber), (judge and judge.name, judge)):
             if chat := getattr(asking, "chat", None):  # what a language model was asked
                 log.info("%s: %s", name, chat.usage.sentence())
-        _print_pair(done) if pair_given else _print(done)
-    print_path(done.folder)
+        _print_pair(explanation) if pair_given else _print(explanation)
+    print_path(explanation.folder)
 
 
 def _judge(config: ExplainConfig, open_model: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
@@ -145,7 +145,7 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], Mapping[str, 
 def _requests(
     comparisons: Sequence[Comparison], attributes: Sequence[Attribute], config: ExplainConfig
 ) -> list[Request]:
-    """What the perturber will be asked. Which response is preferred is not known yet; either way
+    """Requests to the perturber. Which response is preferred is not known yet; either way
     there are as many calls."""
     rewards = {one.key: (1.0, 0.0) for one in comparisons}
     requests = requests_for(
@@ -158,7 +158,7 @@ def _requests(
 
 
 def _print(explanation: Explanation) -> None:
-    """How often edits along each attribute flip the preference, the most often first."""
+    """Print how often edits along each attribute flip the preference, the most often first."""
     flips, explained = explanation["sensitivity"], explanation.explained
     rows = flips.table.dropna(subset=["flip_rate"])
     placebo = rows["attribute"] == PLACEBO

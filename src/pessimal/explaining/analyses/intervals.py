@@ -86,7 +86,7 @@ def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
 
 
 def draws(clusters: int, *, replicates: int, seed: int) -> np.ndarray:
-    """How often each cluster is drawn, (replicates, clusters) float64: as many as there are, with
+    """Times that each cluster is drawn, (replicates, clusters) float64: as many as there are, with
     replacement."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=replicates).astype(float)

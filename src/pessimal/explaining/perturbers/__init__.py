@@ -24,7 +24,7 @@ HANDED_IN = ("attributes", "cache")
 
 
 class Status(Enum):
-    """What came of a request."""
+    """Outcomes of a request."""
 
     changed = "changed"
     """There is a text, and it differs from the response."""
@@ -60,7 +60,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Perturbation:
-    """What came of a request."""
+    """The outcome of a request."""
 
     request: Request
     status: Status
