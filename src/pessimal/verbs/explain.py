@@ -166,7 +166,8 @@ def _print(explanation: Explanation) -> None:
     first = pd.concat([along.head(MAX_ROWS), rows[placebo]])
     tiny = first["beyond_q"].map("{:.2g}".format, na_action="ignore")  # a tiny p is not 0
     show(Text(f"{explained.model}: {len(explained.decided)} comparisons, attribute by attribute"))
-    show(_table(first.assign(beyond_q=tiny)[list(COLUMNS)].rename(columns=COLUMNS)))
+    first = first.assign(beyond_q=tiny, liked=first["liked"].replace("", None))
+    show(_table(first[list(COLUMNS)].rename(columns=COLUMNS)))
     if len(along) > MAX_ROWS:
         show(f"{len(along) - MAX_ROWS} more rows on the page.")
     for line in (flips.headline, *flips.notes):
