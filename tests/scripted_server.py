@@ -11,9 +11,8 @@ from unittest import mock
 import httpx2
 
 from pessimal.explaining.attribute import Attribute, Direction
-from pessimal.explaining.chat.client import Client
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.perturbation import Request
+from pessimal.explaining.chat import Endpoint, EndpointOptions
+from pessimal.explaining.perturbers import Request
 from pessimal.rewards import server as client
 from pessimal.tables.comparisons import Comparison, Turn
 
@@ -135,12 +134,10 @@ def good(request: dict, _number: int = 0) -> Says:
 
 def chat(
     url: str | None, folder=None, *, attempts: int = 3, allow_unanswered: bool = False, **options
-) -> Client:
+) -> Endpoint:
     """A client of a scripted server."""
     asked = EndpointOptions(**{"model": "m", "base_url": url} | options)
-    return Client(
-        Endpoint(asked), cache=folder, attempts=attempts, allow_unanswered=allow_unanswered
-    )
+    return Endpoint(asked, cache=folder, attempts=attempts, allow_unanswered=allow_unanswered)
 
 
 def comparison(

@@ -9,30 +9,130 @@ for each. Does not know rewards.
         explain model=NAME perturber=blank_filling perturber.model=FacebookAI/roberta-base
 """
 
+import re
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 from annotated_types import Ge, Interval
 
-from pessimal.errors import ModelError
-from pessimal.explaining.chat.client import digest_of
+from pessimal.errors import ConfigError, ModelError
+from pessimal.explaining.chat import digest_of
 from pessimal.explaining.edits.language import generator
-from pessimal.explaining.perturbation import Perturbation, Request, Status
-from pessimal.explaining.perturbers.checkpoint import Checkpoint
-from pessimal.explaining.perturbers.placebo import OneByOne
+from pessimal.explaining.perturbers import Perturbation, Request, Status
+from pessimal.explaining.perturbers.rules import OneByOne
 from pessimal.tables.files import sha256_of
 from pessimal.texts import WORD
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from pessimal.rewards.spec import ModelSpec
 
 _STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
 _CONTINUES = "##"  # how WordPiece marks one that does not
 # Characters at either side of a gap that are looked at: more than 512 tokens take, and a long text
 # is not read again and again for each of its gaps.
 _NEAR = 8_000
+
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(kw_only=True)
+class Checkpoint:
+    """Options of a perturber that is a network. Importing and making it loads no torch."""
+
+    model: str
+    """Hub repository (`org/name`), or local folder."""
+    revision: str | None = None
+    """Commit, tag or branch of the repository."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N, mps; auto is cuda where there is one."""
+
+    def __post_init__(self) -> None:
+        """ConfigError where the name can be neither a folder nor a repository."""
+        folder = Path(self.model).expanduser().is_dir()
+        if folder and self.revision is not None:
+            raise ConfigError(
+                f"perturber.revision={self.revision!r} was given for the local folder "
+                f"{self.model!r}, which has none: leave it out"
+            )
+        if not folder and not _HUB_ID.fullmatch(self.model):
+            raise ConfigError(
+                f"perturber.model={self.model!r} is neither a folder on this machine nor a Hub "
+                "repository of the form org/name"
+            )
+
+    @cached_property
+    def folder(self) -> Path:
+        """The files, fetched from the Hub where they are not here; ModelError where they cannot be
+        had."""
+        from pessimal.rewards.hub import local_folder
+
+        return local_folder(self.model, self.revision, local="perturber.model=DIR")
+
+    @cached_property
+    def spec(self) -> "ModelSpec":
+        """The same checkpoint as rewards are opened by."""
+        from pessimal.rewards.spec import Kind, ModelSpec
+
+        return ModelSpec(name=self.model, path=str(self.folder), kind=Kind.log_probability)
+
+    @cached_property
+    def weights(self) -> str:
+        """Digest of the weights."""
+        from pessimal.rewards.digests import weights_digest
+
+        return weights_digest(self.folder)
+
+    @cached_property
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
+        """Its tokenizer."""
+        from pessimal.rewards.checkpoint_files import load_tokenizer
+
+        return load_tokenizer(self.spec, self.folder)
+
+    def load(self, task: str, wanted: str, *, dtype: str) -> "PreTrainedModel":
+        """The network, in evaluation mode.
+
+        Args:
+            task: in the names of transformers, such as CausalLM.
+            wanted: what it is to be, and what to give instead, for the error.
+            dtype: auto, float32, bfloat16 or float16.
+
+        Raises:
+            ModelError: it is of another kind, cannot be read, or lacks weights.
+        """
+        import torch
+        import transformers
+
+        from pessimal.rewards.checkpoint_files import load_checkpoint, read_checkpoint
+        from pessimal.rewards.language import has_reward_head
+        from pessimal.rewards.spec import Dtype
+
+        config, shapes = read_checkpoint(self.spec, self.folder)
+        of_task = {"CausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
+        of_task["MaskedLM"] = transformers.MODEL_FOR_MASKED_LM_MAPPING
+        if type(config) not in of_task[task] or has_reward_head(shapes):
+            raise ModelError(f"{self.model!r} ({type(config).__name__}) is no {wanted}")
+        make = partial(getattr(transformers, f"AutoModelFor{task}").from_pretrained, self.folder)
+        if dtype == "auto":
+            dtype = str(config.dtype or torch.float32).removeprefix("torch.")
+        network = load_checkpoint(
+            self.spec,
+            self.folder,
+            lambda config, **options: make(config=config, **options),
+            dtype=Dtype(dtype),
+            what="model",
+            advice=", and so would what it writes",
+        )
+        device = self.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cast("PreTrainedModel", network.to(device))
 
 
 @dataclass(kw_only=True)

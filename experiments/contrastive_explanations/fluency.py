@@ -11,13 +11,18 @@ the same edits again here.
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pessimal.config.compose import configuration, plain
-from pessimal.explaining.analyses.flips import clustered_share
-from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
-from pessimal.explaining.attribute import PLACEBO, Direction
-from pessimal.explaining.contrast import read_attributes
+from pessimal.explaining.analyses.intervals import (
+    cluster_index,
+    clustered_share,
+    draws,
+    median_interval,
+)
+from pessimal.explaining.analyses.metrics import MAX_FLUENT_RATIO, RATIO
+from pessimal.explaining.attribute import PLACEBO, Direction, read_attributes
 from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry
@@ -40,10 +45,10 @@ def share(hits: pd.Series, rows: pd.DataFrame) -> str:
     known = hits.notna()
     if not known.any():
         return "–"
-    found = clustered_share(
+    n, _, value, low, high = clustered_share(
         hits[known].astype(bool), rows.loc[known, "comparison"], confidence=0.95
     )
-    return f"{found['share']:.0%} ({found['low']:.0%}–{found['high']:.0%}), n = {found['n']}"
+    return f"{value:.0%} ({low:.0%}–{high:.0%}), n = {n}"
 
 
 def line(name: str, rows: pd.DataFrame) -> str:
@@ -52,14 +57,14 @@ def line(name: str, rows: pd.DataFrame) -> str:
     cells = [name, len(rows), share(rows["edited"].notna(), rows)]
     if made.empty:
         return "| " + " | ".join(map(str, [*cells, *["–"] * (len(HEAD) - len(cells))])) + " |"
-    median = fluency(made, by=["perturber"]).iloc[0]
-    fluent = made[RATIO] <= FLUENT
+    clusters = sorted(set(made["comparison"]))
+    weights = draws(len(clusters), replicates=1000, seed=0)
+    index, ratios = cluster_index(made["comparison"], clusters), made[RATIO].to_numpy(dtype=float)
+    low, high = median_interval(ratios, index, weights, confidence=0.95)
+    fluent = made[RATIO] <= MAX_FLUENT_RATIO
     both = (fluent & made["detected"].eq(True)).where(made["detected"].notna())
     cells += [f"{made['syntactic'].mean():.2f}"]
-    cells += [
-        f"{median['median']:.2f} ({median['median_low']:.2f}–{median['median_high']:.2f})",
-        share(fluent, made),
-    ]
+    cells += [f"{np.median(ratios):.2f} ({low:.2f}–{high:.2f})"]
     cells += [
         share(hits, made)
         for hits in (made["detected"], made["complied"], made["outcome"] == "CF", both)

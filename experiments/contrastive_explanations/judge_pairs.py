@@ -16,9 +16,8 @@ import pandas as pd
 import torch
 
 from pessimal.config.compose import configuration, plain
-from pessimal.explaining.analyses.flips import clustered_share
-from pessimal.explaining.attribute import Amount
-from pessimal.explaining.contrast import read_attributes
+from pessimal.explaining.analyses.intervals import clustered_share
+from pessimal.explaining.attribute import Amount, read_attributes
 from pessimal.explaining.judges.language_models import LikelihoodJudge
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files, open_model
@@ -43,13 +42,9 @@ def main(name: str = "smollm2", n: str | None = None) -> None:
     right = pd.Series([said is True for said in judge.judge(asked)])
     for attribute, own in right.groupby([pair["attribute"] for pair in pairs]):
         print(f"{attribute}: {own.sum()}/{len(own)}")
-    found = clustered_share(
-        right, pd.Series(range(len(pairs))), confidence=0.95
-    )  # every pair for itself
-    print(
-        f"all: {right.sum()}/{len(pairs)}, {found['share']:.0%} "
-        f"({found['low']:.0%}–{found['high']:.0%})"
-    )
+    every = pd.Series(range(len(pairs)))  # every pair for itself
+    n, _, share, low, high = clustered_share(right, every, confidence=0.95)
+    print(f"all: {right.sum()}/{n}, {share:.0%} ({low:.0%}–{high:.0%})")
 
 
 if __name__ == "__main__":

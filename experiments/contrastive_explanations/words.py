@@ -6,9 +6,8 @@ are read, and rewarded anew):
 
     python experiments/contrastive_explanations/words.py FOLDER/tables/outcomes.parquet [RUNS]
 
-Prints the share of rewards that name something by p for other comparisons (`slope_q`), and by p beyond
-prices of words too (`beyond_q`), and by flip rates, beyond placebo edits (`flip_q`) and beyond prices of
-words too: of a hash of the text, of the mean price of its words, and of three attributes drawn at
+Prints the share of rewards that name something by flip rates, beyond placebo edits (`flip_q`) and
+beyond prices of words too (`beyond_q`): of a hash of the text, of the mean price of its words, and of three attributes drawn at
 random, planted beside these prices. One standard deviation of the attribute is worth so many of the
 rewards of all responses. Flips are of the comparisons in which the reward prefers the same response.
 """
@@ -20,12 +19,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.flips import attribute_flip_rates
-from pessimal.explaining.analyses.slopes import detectors, flips_beyond_words, slopes
+from pessimal.explaining.analyses.flips import attribute_flip_rates, flips_beyond_words
+from pessimal.explaining.analyses.slopes import detectors
 from pessimal.explaining.outcomes import CHOSEN, COUNTERFACTUAL, SEMIFACTUAL, valid_rows
 
 SIZES, SEED = (0.3, 0.6, 1.0), 20261124
-SLOPES, FLIPS = ("slope_q", "beyond_q"), ("flip_q", "beyond_q")
+FLIPS = ("flip_q", "beyond_q")
 
 
 def drawn(seed: int, text: str) -> float:
@@ -51,7 +50,7 @@ def prices(seed: int) -> Callable[[str], float]:
 
 
 def tested(edits: pd.DataFrame, reward: Callable[[str], float], size: float, attribute: str):
-    """Slopes, and flip rates, of a made-up reward, to which an attribute adds so much an SD."""
+    """Flip rates of a made-up reward, to which an attribute adds so much an SD."""
     table = rewarded(edits, reward)
     if size:
         moved = _sign(edits) * edits[f"moved/{attribute}"].fillna(0.0)
@@ -65,7 +64,7 @@ def tested(edits: pd.DataFrame, reward: Callable[[str], float], size: float, att
     flips = table.assign(margin=margin, change=table["change_in_sd"], outcome=outcome)
     flips = flips[margin > 0]
     rates = attribute_flip_rates(flips, replicates=100, permutations=2000)
-    return slopes(table), flips_beyond_words(rates, flips)
+    return flips_beyond_words(rates, flips)
 
 
 def named(table: pd.DataFrame, p: str) -> set[str]:
@@ -80,25 +79,23 @@ def main() -> None:
         ("mean price of words", prices),
     ):
         found = [tested(edits, reward(seed), 0, "") for seed in range(runs)]
-        shares = [np.mean([bool(named(one, p)) for one, _ in found]) for p in SLOPES]
-        shares += [np.mean([bool(named(one, p)) for _, one in found]) for p in FLIPS]
+        shares = [np.mean([bool(named(rates, p)) for rates in found]) for p in FLIPS]
         print(
-            f"{name}: names something by slopes {shares[0]:.3f}, beyond words {shares[1]:.3f}; by "
-            f"flips {shares[2]:.3f}, beyond words {shares[3]:.3f} (n = {runs})",
+            f"{name}: names something by flips {shares[0]:.3f}, beyond words {shares[1]:.3f} "
+            f"(n = {runs})",
             flush=True,
         )
     few = max(runs // 4, 5)
     for attribute in np.random.default_rng(SEED).choice(detectors(edits), 3, replace=False):
         for size in SIZES:
             found = [tested(edits, prices(seed), size, attribute) for seed in range(few)]
-            for which, tables in zip(("slopes", "flips"), zip(*found, strict=True), strict=True):
-                hits = [named(one, "beyond_q") for one in tables]
-                print(
-                    f"{attribute}, {size}, {which}: named "
-                    f"{np.mean([attribute in one for one in hits]):.2f}, something else "
-                    f"{np.mean([bool(one - {attribute}) for one in hits]):.2f} (n = {few})",
-                    flush=True,
-                )
+            hits = [named(rates, "beyond_q") for rates in found]
+            print(
+                f"{attribute}, {size}: named {np.mean([attribute in each for each in hits]):.2f}, "
+                f"something else {np.mean([bool(each - {attribute}) for each in hits]):.2f} "
+                f"(n = {few})",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -19,9 +19,8 @@ from pessimal.analyses.checks import align
 from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
-from pessimal.tables.extremes import extremes
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import ScoreTable
+from pessimal.tables.score_table import ScoreTable, extremes
 from pessimal.tables.table_set import TableSet, labels_of
 from pessimal.texts import literal, signed
 

@@ -13,8 +13,7 @@ import yaml
 
 from experiments.contrastive_explanations.blank_filling import BlankFilling, draw_blanks
 from pessimal.errors import ModelError
-from pessimal.explaining.perturbation import Status
-from pessimal.explaining.perturbers import check_options, kinds_of
+from pessimal.explaining.perturbers import Status, check_options, kinds_of
 from scripted_server import CLARITY, HOSTILE, VERBOSITY, request
 
 TEXT = "Peace is a good thing; war (says Anna, 42) isn't.\n\n  - Love, and be  loved!"

@@ -9,7 +9,7 @@ import pytest
 
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explaining.attribute import Amount
-from pessimal.explaining.chat.client import AnswerStatus, Cache, Question, Reply, Shape
+from pessimal.explaining.chat import AnswerStatus, Cache, Question, Reply, Shape
 from pessimal.explaining.judges.language_models import LlmJudge, edited_first, make_judge
 from pessimal.rewards.server import STOP_AFTER
 from scripted_server import CLARITY, HOSTILE, VERBOSITY, Says, case, chat, serving
@@ -220,8 +220,8 @@ def test_the_key_travels_is_in_no_provenance_and_is_missed_before_anything_is_as
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="export OPENAI_API_KEY="):
         chat(None)
-    assert chat(None, api_key_variable=None).transport.server.key == ""
-    assert chat("http://localhost:8000/v1").transport.server.key == ""
+    assert chat(None, api_key_variable=None).server.key == ""
+    assert chat("http://localhost:8000/v1").server.key == ""
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from artifacts import OUTCOME
 from pessimal.errors import InputError
-from pessimal.explaining.edits.differences import (
+from pessimal.explaining.edits.views import (
     GONE,
     LEFT_OUT,
     NEW,
     SAME,
     Piece,
     condensed,
-    described,
     diff,
+    from_json,
+    to_json,
+    views,
 )
-from pessimal.explaining.edits.views import from_json, to_json, views
 from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.texts import readable
 
@@ -202,13 +203,3 @@ def test_a_model_that_prefers_neither_is_said_to(render):
     (tied,) = views(table, {"first": COMPARISON})
     assert "prefers neither" in render(tied)
     assert "▲" not in render(tied)
-
-
-def test_an_edit_is_described_by_what_it_did():
-    """A word taken out here and one put in there is no replacement."""
-    said = described("The old cotton shirt is wet.", "The cotton shirt is wet today.")
-    assert said == "removes “old”, adds “today”"
-    assert described("It is good.", "It is bad.") == "replaces “good” by “bad”"
-    assert described("a b c d e", "a x c y e").startswith("replaces “")
-    many = described("one two three four five six", "ONE two three FOUR five six SEVEN")
-    assert many.endswith("and makes 1 more change")

@@ -11,12 +11,16 @@ import pytest
 from pessimal.explaining.analyses import metrics as metrics_module
 from pessimal.explaining.analyses.agreement import examples, representative
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.compare import compared_results, shown_contested
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import Explained
 from pessimal.explaining.outcomes import outcomes, requests_for
-from pessimal.explaining.perturbation import Perturbation, Status
-from pessimal.explaining.results import Resampling, explained_results
+from pessimal.explaining.perturbers import Perturbation, Status
+from pessimal.explaining.results import (
+    Resampling,
+    compared_results,
+    contested_outcomes,
+    explained_results,
+)
 from pessimal.plots.draw import save_figures
 from pessimal.tables.comparisons import Comparison, Turn
 
@@ -191,16 +195,17 @@ def test_the_summary_is_strict_json_and_names_both_kinds_of_edits():
     assert summary["decided"] == 4
 
 
-def test_slopes_say_why_they_have_no_interval_or_no_number():
-    few = report(table(3), 3)["slopes"]
-    assert few.estimate.low is None
-    assert few.notes
-    enough = report(table(9), 9)["slopes"]
-    assert enough.estimate.low < enough.estimate.value < enough.estimate.high
-    assert math.isfinite(enough.summary["slope/length"])
+def test_slopes_are_a_table_and_a_figure_and_name_nothing():
+    for results in (report(table(9), 9), compared(table(9), table(9, model="n"))):
+        slopes = results["slopes"]
+        assert (slopes.headline, slopes.estimate, slopes.effect) == ("", None, None)
+        assert slopes.plot is not None
+        assert (slopes.table["slope_low"] < slopes.table["slope_high"]).all()
+        assert not [column for column in slopes.table if column.endswith(("_p", "_q"))]
+    assert report(table(3), 3)["slopes"].table["slope_low"].isna().all()
     unknown = report(table(1, placebos=1, names=NAMES[:2]).iloc[:2], 1)["slopes"]
-    assert unknown.estimate is None
     assert unknown.plot is None
+    assert unknown.notes
 
 
 def test_compliance_is_of_the_edits_that_were_judged():
@@ -239,26 +244,12 @@ def test_two_models_by_different_perturbers_have_no_agreement_and_no_strange_col
         "rules": ["m"],
         "other": ["n"],
     }
-    assert (drawn.groupby("perturber")["attribute"].last() == "placebo").all()
-
-
-def test_each_perturber_is_drawn_beside_its_own_placebo(tmp_path):
-    """A language model paraphrases itself; edits by rule and random words have the placebo by
-    rule."""
-    own = table(4, who="local").replace({"perturber": {"placebo": "local"}})
-    results = compared(table(4), table(4, who="random", placebos=0), own)
-    assert "sensitivity" in save_figures([results["sensitivity"]], tmp_path)
-    drawn = results["sensitivity"].plot.data
-    placebo = drawn[drawn["attribute"] == "placebo"]
-    assert placebo["perturber"].tolist() == ["rules", "random", "local"]
-    made_by = results["sensitivity"].table.loc[placebo.index, "perturber"]
-    assert made_by.tolist() == ["placebo", "placebo", "local"]
 
 
 def test_the_contested_comparison_is_shown_with_both_models_edits():
     rows = pd.concat([table(4), table(4, model="n")], ignore_index=True)
     ranking = compared(table(4), table(4, model="n"))["contested"].table
-    to_read = shown_contested(rows, ranking)
+    to_read = contested_outcomes(rows, ranking)
     assert set(to_read["model"]) == {"m", "n"}
     assert set(to_read["comparison"]) == {ranking["comparison"].iloc[0]}
     assert (to_read["attribute"] != "placebo").all()

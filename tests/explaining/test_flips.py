@@ -12,12 +12,10 @@ from test_outcomes import made
 
 from pessimal.explaining.analyses.flips import (
     attribute_flip_rates,
-    clustered_share,
     compliance,
     flip_rates,
-    off_target,
 )
-from pessimal.explaining.analyses.intervals import draws, share_interval
+from pessimal.explaining.analyses.intervals import clustered_share, share_interval
 from pessimal.explaining.outcomes import against_polarity
 
 
@@ -80,36 +78,27 @@ def test_ties_are_in_the_denominator_and_texts_that_failed_are_not():
     assert row[["asked", "n", "comparisons", "counterfactuals", "ties"]].tolist() == [4, 3, 2, 1, 1]
     assert row["flip_rate"] == pytest.approx(1 / 3)
     assert row["change"] == pytest.approx((-3 - 1 + 0.5) / 3)
-    assert row["size"] == pytest.approx((3 + 1 + 0.5) / 3)
     nothing = of(table, "y")
     assert nothing[["asked", "n", "comparisons"]].tolist() == [1, 0, 0]
-    assert (
-        nothing[["flip_rate", "flip_low", "change", "flip_rank", "flip_first", "flip_p"]]
-        .isna()
-        .all()
-    )
-    assert row[["flip_rank", "flip_first", "change_rank", "change_first"]].tolist() == [1, 1, 1, 1]
+    assert nothing[["flip_rate", "flip_low", "change", "change_low", "flip_p"]].isna().all()
 
 
-def test_a_planted_attribute_comes_first_and_beats_the_placebo_and_nothing_else_does():
+def test_a_planted_attribute_beats_the_placebo_and_nothing_else_does():
     table = attribute_flip_rates(simulated({"a": 0.0, "planted": -1.0, "b": 0.0, "placebo": 0.0}))
     planted = of(table, "planted")
-    assert planted["flip_rank"] == planted["change_rank"] == 1
-    assert planted["flip_first"] > 0.99
     assert planted["flip_q"] < 0.01
-    assert planted["change_q"] < 0.01
     assert planted["change_high"] < -0.7
-    assert of(table, "a")["change_q"] > 0.05
+    assert planted["flip_excess_low"] > 0.2
     assert of(table, "a")["flip_q"] > 0.05
     placebo = of(table, "placebo")
     assert placebo["n"] == 80
     assert placebo["flip_low"] <= placebo["flip_rate"] <= placebo["flip_high"]
-    assert placebo[["flip_p", "flip_q", "change_p", "flip_rank", "change_first"]].isna().all()
+    assert placebo[["flip_p", "flip_q", "flip_excess"]].isna().all()
 
 
 def test_what_raises_margins_is_no_flip_but_is_a_change():
     row = of(attribute_flip_rates(simulated({"turned": 1.0, "placebo": 0.0})), "turned")
-    assert row["change_p"] < 0.01
+    assert row["change_low"] > 0
     assert row["flip_p"] > 0.5
 
 
@@ -133,12 +122,10 @@ def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
     )
     row = of(attribute_flip_rates(table), "x")
     assert row["pairs"] == 2
-    assert row["change_excess"] == pytest.approx(((-3 + 1) + (1 + 2)) / 2)
     assert row["flip_excess"] == pytest.approx((1 - 1) / 2)
     assert row["flip_p"] == pytest.approx(
         3 / 4
     )  # differences 1 and −1: of four patterns, one gives less
-    assert row["change_p"] == pytest.approx(1.0)
 
 
 def test_the_family_is_one_model_and_perturber():
@@ -151,44 +138,9 @@ def test_the_family_is_one_model_and_perturber():
             mine.drop(columns="model"), alone.drop(columns="model"), check_exact=True
         )
     rules = alone[alone["perturber"] == "rules"]
-    assert rules["change_q"].to_numpy() == pytest.approx(
-        stats.false_discovery_control(rules["change_p"])
+    assert rules["flip_q"].to_numpy() == pytest.approx(
+        stats.false_discovery_control(rules["flip_p"])
     )
-
-
-def test_ranks_and_their_certainty_are_those_of_a_plain_joint_bootstrap():
-    rows = simulated({"a": -0.35, "b": -0.3, "c": 0.0}, comparisons=20)
-    table = attribute_flip_rates(rows, replicates=300, seed=9)
-    keys = sorted(set(rows["comparison"]))
-    weights = draws(20, replicates=300, seed=9)
-    by_key = {key: rows[rows["comparison"] == key] for key in keys}
-    first = {"flip": dict.fromkeys("abc", 0.0), "change": dict.fromkeys("abc", 0.0)}
-    for draw in weights:
-        drawn = pd.concat(
-            [by_key[key] for key, times in zip(keys, draw, strict=True) for _ in range(int(times))]
-        )
-        rates = (drawn["outcome"] == "CF").groupby(drawn["attribute"].to_numpy()).mean()
-        changes = drawn["change"].astype(float).groupby(drawn["attribute"].to_numpy()).mean().abs()
-        for stem, values in (("flip", rates), ("change", changes)):
-            best = values[np.isclose(values, values.max(), rtol=1e-12)].index
-            for name in best:
-                first[stem][name] += 1 / len(best) / 300
-    for name in "abc":
-        assert of(table, name)["flip_first"] == pytest.approx(first["flip"][name])
-        assert of(table, name)["change_first"] == pytest.approx(first["change"][name])
-    assert 0.05 < of(table, "b")["change_first"] < 0.95
-    assert sorted(table["change_rank"]) == [1, 2, 3]
-
-
-def test_tied_attributes_share_rank_and_first_place():
-    same = [
-        {"comparison": f"k{number}", "attribute": name, "change": -2.0 if number % 2 else -0.5}
-        for number in range(6)
-        for name in "ab"
-    ]
-    table = attribute_flip_rates(made(same))
-    assert table["flip_rank"].tolist() == [1.5, 1.5]
-    assert table["flip_first"].tolist() == [0.5, 0.5]
 
 
 def test_a_model_that_likes_what_polarity_calls_worse_is_found_out():
@@ -291,25 +243,20 @@ def test_the_flip_rate_is_given_for_all_and_by_compliance():
         "not complied": 0,
         "not judged": 1,
     }
-    assert found.loc[("m", "complied"), "ties"] == 0.5
     assert found.loc[("other", "all"), "share"] == 0
 
 
 def test_a_share_has_its_interval_over_clusters():
     hits = pd.Series([True] * 30 + [False] * 70)
     apart = clustered_share(hits, pd.Series(range(100)), confidence=0.95)
-    assert {name: apart[name] for name in ("n", "comparisons", "share")} == {
-        "n": 100,
-        "comparisons": 100,
-        "share": 0.3,
-    }
+    assert apart[:3] == (100, 100, 0.3)
     exact = binomtest(30, 100).proportion_ci(method="exact")
-    assert [apart["low"], apart["high"]] == pytest.approx([exact.low, exact.high], abs=2e-3)
+    assert apart[3:] == pytest.approx([exact.low, exact.high], abs=2e-3)
     together = clustered_share(hits, pd.Series(range(100)) // 10, confidence=0.95)
-    assert together["comparisons"] == 10
+    assert together[1] == 10
     wanted = share_interval(np.array([10] * 3 + [0] * 7), np.full(10, 10), confidence=0.95)
-    assert (together["low"], together["high"]) == wanted
-    assert together["high"] - together["low"] > 2.5 * (apart["high"] - apart["low"])
+    assert together[3:] == wanted
+    assert np.ptp(together[3:]) > 2.5 * np.ptp(apart[3:])
 
 
 def test_rows_of_one_comparison_may_stand_apart_and_its_rate_takes_them_together():
@@ -327,50 +274,8 @@ def test_rows_of_one_comparison_may_stand_apart_and_its_rate_takes_them_together
 
 def test_compliance_is_of_what_was_judged():
     rows = shared_by_two_models().query("model == 'm'")
-    for by in (["attribute", "side", "perturber"], []):
+    for by in (["attribute", "side", "perturber"], ["perturber"]):
         [row] = compliance(rows, by=by).to_dict("records")
-        assert (row["asked"], row["texts"], row["n"], row["comparisons"]) == (5, 4, 3, 3)
+        assert (row["n"], row["comparisons"]) == (3, 3)
         assert row["share"] == pytest.approx(2 / 3)
         assert 0 < row["low"] < 2 / 3 < row["high"] < 1
-
-
-def test_moves_are_towards_what_was_asked():
-    """Chosen made worse: clarity less by 2, verbosity more by 3; a placebo; one request without a
-    text."""
-    amounts = {"clarity": "less", "verbosity": "more", "placebo": "less"}
-    keys = [
-        ("c0", "clarity"),
-        ("c1", "clarity"),
-        ("c0", "verbosity"),
-        ("c1", "verbosity"),
-        ("c0", "placebo"),
-    ]
-    outcomes = table(
-        *({"comparison": key, "attribute": name, "amount": amounts[name]} for key, name in keys),
-        {"comparison": "c1", "attribute": "verbosity", "amount": "more", "seed": 1, "edited": None},
-    ).assign(
-        **{
-            "moved/clarity": [-2.0, -2, -1, 1, 0.5, np.nan],
-            "moved/verbosity": [1.0, 1, 3, 5, 0, np.nan],
-            "moved/flat": np.nan,
-        }
-    )
-    found = off_target(outcomes).set_index(["asked", "detector"])
-    assert found["mean"].dropna().to_dict() == {
-        ("clarity", "clarity"): 2,
-        ("clarity", "verbosity"): -1,
-        ("verbosity", "clarity"): 0,
-        ("verbosity", "verbosity"): 4,
-        ("placebo", "clarity"): 0.5,
-        ("placebo", "verbosity"): 0,
-    }
-    half = (
-        stats.t.ppf(0.975, 1) * np.sqrt(2 / 1 * 2) / 2
-    )  # deviations of 1 in each of two comparisons
-    assert found.loc[("verbosity", "clarity"), ["low", "high"]].tolist() == pytest.approx(
-        [-half, half]
-    )
-    assert found.query("on_target").index.tolist() == [
-        ("clarity", "clarity"),
-        ("verbosity", "verbosity"),
-    ]

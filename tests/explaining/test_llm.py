@@ -6,7 +6,7 @@ import pytest
 
 from pessimal.errors import WorkError
 from pessimal.explaining.attribute import Attribute, Direction
-from pessimal.explaining.perturbation import Request, Status
+from pessimal.explaining.perturbers import Request, Status
 from pessimal.explaining.perturbers.llm import Llm, find
 from scripted_server import (
     CLARITY,
@@ -137,36 +137,6 @@ def test_what_came_of_no_text_is_a_status_with_a_reason(script, status):
     assert made.note
 
 
-INSIDE, OUTSIDE = "Calm is a good thing.", "Peace is a bad idea."
-
-
-def test_a_change_elsewhere_is_asked_for_once_more_with_that_said():
-    with serving(rewrites(OUTSIDE, INSIDE)) as server:
-        llm = perturber(server, min_locality=0.5)
-        (made,) = llm.perturb([request()])
-    said = [
-        "earlier attempt changed words other than" in asked["messages"][0]["content"]
-        for asked in server.of_kind("rewrite")
-    ]
-    assert said == [False, True]
-    assert made.text == INSIDE
-    assert "below" not in made.note
-    assert llm.chat.usage["changes asked for once more"] == 1
-
-
-def test_the_more_local_of_two_is_kept_and_said_to_fall_short():
-    half = "Calm is a bad thing."
-    for texts in ((half, OUTSIDE), (OUTSIDE, half)):
-        with serving(rewrites(*texts)) as server:
-            (made,) = perturber(server, min_locality=0.9).perturb([request()])
-        assert made.text == half
-        assert "below 0.9" in made.note
-    for script, options in ((rewrites(half), {}), (rewrites(INSIDE), {"min_locality": 1.0})):
-        with serving(script) as server:
-            perturber(server, **options).perturb([request()])
-        assert len(server.of_kind("rewrite")) == 1
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_responses_are_data(text):
     def script(asked, _):
@@ -190,7 +160,6 @@ def test_its_provenance_is_all_that_decides_its_texts():
             own == perturber(server, api_key_variable=None, retries=9, concurrency=1).provenance()
         )
         others = [
-            perturber(server, min_locality=0.1),
             perturber(server, temperature=0.0),
             perturber(server, model="n"),
             perturber(server, attempts=2),
@@ -219,7 +188,7 @@ def test_the_null_is_made_by_the_same_model_and_keeps_the_length():
     with serving(rewrites("Peace is so very much a truly good thing.", "Calm is good.")) as server:
         (made,) = perturber(server).perturb([request(PLACEBO)])
     assert made.text == "Calm is good."  # of two of another length the closer one
-    assert "below 0.8" in made.note
+    assert "0.60" in made.note  # three words for five
 
 
 def test_without_sampling_a_second_seed_is_declined_and_not_paid_for():

@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from pessimal.explaining.perturbation import Status
+from pessimal.explaining.perturbers import Status
 from pessimal.explaining.perturbers.llm import Llm
 from scripted_server import CLARITY, OVERALL, request, scripted_model
 

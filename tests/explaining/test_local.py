@@ -1,13 +1,11 @@
 """A causal language model on this machine as the perturber."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.explaining.chat.client import Question, Shape
-from pessimal.explaining.perturbation import Status
+from pessimal.errors import ModelError, WorkError
+from pessimal.explaining.chat import Question, Shape
+from pessimal.explaining.perturbers import Status
 from pessimal.explaining.perturbers.local import Local
 from scripted_server import CLARITY, OVERALL, PLACEBO, request, scripted_model
 
@@ -34,10 +32,10 @@ def perturber(model, cache=None, **options) -> Local:
 
 def replies(model, seeds, **options) -> list[str]:
     """What is written with these seeds, as it is."""
-    transport, written = perturber(model, max_tokens=12, **options).chat.transport, {}
+    client, written = perturber(model, max_tokens=12, **options).chat, {}
     asked = {"role": "system", "content": "Reply."}, {"role": "user", "content": "Well?"}
     questions = [Question(asked, SHAPE, seed) for seed in seeds]
-    transport.send(questions, lambda index, reply: written.update({index: reply}))
+    client.send(questions, lambda index, reply: written.update({index: reply}))
     return [written[index].text for index in range(len(questions))]
 
 
@@ -49,7 +47,7 @@ def test_it_rewrites_and_keeps_what_it_wrote(scripted, tmp_path):
     again = perturber(scripted, tmp_path)
     assert again.perturb([made.request]) == [made]
     assert again.chat.usage["calls"] == 0
-    assert "network" not in vars(again.chat.transport)  # not even loaded
+    assert "network" not in vars(again.chat)  # not even loaded
 
 
 def test_gibberish_that_never_ends_is_cut_off_and_not_paid_for_again(random_model):
@@ -126,11 +124,3 @@ def test_asked_plainly_a_reply_that_was_cut_off_is_no_text(random_model):
     (made,) = llm.perturb([request(CLARITY)])
     assert (made.status, made.text) == (Status.failed, None)
     assert "cut off" in made.note
-    with pytest.raises(ConfigError, match="min_locality"):
-        perturber(random_model, plain=True, min_locality=0.5)
-
-
-def test_a_model_with_a_name_of_its_own_is_found_by_whoever_knows_the_names(scripted):
-    named = perturber("known", find={"known": Path(scripted)}.get)
-    assert str(named.folder) == scripted
-    assert named.chat.provenance()["model"] == "known"

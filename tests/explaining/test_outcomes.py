@@ -20,7 +20,7 @@ from pessimal.explaining.outcomes import (
     preference_pairs,
     requests_for,
 )
-from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers import Perturbation, Request, Status
 from pessimal.tables.comparisons import Comparison, Turn, read_jsonl
 
 LENGTH = Attribute("length", "It is long.", 1)

@@ -7,8 +7,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from pessimal.errors import ConfigError
-from pessimal.explaining.perturbation import Perturbation, Status
-from pessimal.explaining.perturbers import HANDED_IN, check_options, make_perturber
+from pessimal.explaining.perturbers import (
+    HANDED_IN,
+    Perturbation,
+    Status,
+    check_options,
+    make_perturber,
+)
 from scripted_server import CLARITY, VERBOSITY
 
 FILES = sorted((Path(__file__).parents[2] / "conf" / "perturber").glob("*.yaml"))
@@ -61,7 +66,7 @@ def test_a_language_model_is_handed_its_attributes_and_cache(tmp_path):
     made = make_perturber({**LLM, "retries": 0}, attributes=[CLARITY, VERBOSITY], cache=tmp_path)
     assert made.attributes == (CLARITY, VERBOSITY)
     assert made.chat.cache.folder == tmp_path
-    assert made.chat.transport.options.retries == 0
+    assert made.chat.options.retries == 0
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_a_language_model_is_handed_its_attributes_and_cache(tmp_path):
         ({"temprature": 0.5}, "Did you mean 'temperature'"),
         ({"cache": "x"}, "no such option"),
         ({"temperature": 3.0}, "perturber.temperature=3.0.*2"),
-        ({"min_locality": 2}, "perturber.min_locality=2"),
+        ({"attempts": 0}, "perturber.attempts=0"),
         ({"retries": -1}, "perturber.retries=-1"),
         ({"retries": True}, "perturber.retries=True"),
         ({"max_tokens": None}, None),

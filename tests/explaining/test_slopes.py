@@ -48,8 +48,8 @@ def test_attributes_that_move_together_are_separated():
     found = slopes(edits(truth=(0.9, 0.0))).set_index("attribute")
     assert found.loc["a", "slope"] == pytest.approx(0.9, abs=0.1)
     assert found.loc["b", "slope"] == pytest.approx(0.0, abs=0.1)
-    assert found.loc["a", "slope_q"] < 1e-6
-    assert found.loc["b", "slope_q"] > 0.01
+    assert found.loc["a", "slope_low"] > 0.8
+    assert found.loc["b", "slope_low"] < 0.05
     assert found.loc["a", "inflation"] == pytest.approx(1 / (1 - 0.8**2), rel=0.3)
     assert found.loc["a", "explained"] > 0.9
 
@@ -85,33 +85,11 @@ def test_what_nothing_moves_and_what_has_no_opinion():
 
 
 def test_too_few_give_no_numbers_and_none_is_an_error():
-    few = slopes(edits(1, truth=(1, 0)))
-    assert few["slope"].isna().all()
-    assert slopes(edits(3, truth=(1, 0)))["slope_low"].isna().all()
+    for n in (1, 3):
+        assert slopes(edits(n, truth=(1, 0)))[["slope", "slope_low"]].isna().all(axis=None)
+    assert slopes(edits(4, truth=(1, 0)))[["slope", "slope_low"]].notna().all(axis=None)
     with pytest.raises(TableError, match="moved/NAME"):
         slopes(edits(3, truth=(1, 0)).drop(columns=["moved/a", "moved/b"]))
-
-
-def test_the_corrected_interval_holds_zero_exactly_where_the_corrected_p_does_not_hold():
-    for seed in range(30):
-        rows = slopes(edits(12, truth=(0.15, 0.0), noise=0.3, seed=seed))
-        without_zero = (rows["slope_q_low"] > 0) | (rows["slope_q_high"] < 0)
-        assert (without_zero == (rows["slope_q"] <= 0.05)).all()
-        assert (rows["slope_q_high"] >= rows["slope_high"]).all()
-
-
-def test_of_few_comparisons_length_comes_first():
-    """With fifteen detectors and ten comparisons a line on all has no errors; length is held."""
-    table = edits(10, truth=(0.9, 0.0)).rename(columns={"moved/a": "moved/verbosity"})
-    random = np.random.default_rng(0)
-    for i in range(13):
-        table[f"moved/c{i}"] = random.normal(size=len(table))
-    rows = slopes(table).set_index("attribute")
-    assert rows.loc["verbosity", "slope"] == pytest.approx(0.9, abs=0.1)
-    assert rows.index[rows["slope_q"] <= 0.05].tolist() == ["verbosity"]  # and not b, beside it
-    assert rows["held"].to_dict() == {
-        name: "nothing" if name == "verbosity" else "verbosity" for name in rows.index
-    }
 
 
 def test_an_attribute_that_few_comparisons_move_has_few_degrees_of_freedom():

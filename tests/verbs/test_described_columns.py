@@ -126,14 +126,14 @@ def test_columns_of_a_census_of_a_grader_are_described(tmp_path):
 
 def test_columns_that_explain_lists_are_described():
     from pessimal.explaining import explain, outcomes
-    from pessimal.explaining.analyses import flips, fluency, metrics, slopes
+    from pessimal.explaining.analyses import flips, metrics, slopes
     from pessimal.explaining.edits import smallest
 
     shrunk, grown = (
         [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)
     )
     listed = {
-        "sensitivity": flips.RETURNED,
+        "sensitivity": [*flips.RETURNED, "random_words", "beyond_q"],
         "slopes": slopes.RETURNED,
         "metrics": metrics.RETURNED,
         "outcomes": [
@@ -143,9 +143,9 @@ def test_columns_that_explain_lists_are_described():
             "locality",
             "complied",
             "moved/length",
-            fluency.RATIO,
+            metrics.RATIO,
         ],
-        "fluency": ["perturber", "attribute", *fluency.MEDIANS, *flips.SHARES],
+        "compliance": ["attribute", "side", "perturber", *flips.SHARES],
         "smallest_flips": [*explain.EDIT, *shrunk],
         "largest_holds": [*explain.EDIT, *grown],
     }

@@ -21,7 +21,7 @@ from scipy.stats import t as student
 
 from pessimal.analyses.analysis import Meanings
 from pessimal.errors import MissingExtraError
-from pessimal.tables.words import spelled, stems
+from pessimal.tables.word_lists import spelled, stems
 
 LEAST, SMALL = 10, 100
 """Independent items. Below the first there is no interval. Below the second a statistic at its

@@ -33,7 +33,7 @@ from pessimal.statistics import holm
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet, runs_of
-from pessimal.tables.words import by_word
+from pessimal.tables.word_lists import by_word
 from pessimal.texts import literal
 
 PROMPT, MODE, PRECISION, STEP = "prompt", "mode", "precision", "step"

@@ -1,9 +1,11 @@
 """`pessimal.explain`: why a model prefers one response to another."""
 
 import contextlib
+import hashlib
+import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,38 +18,67 @@ from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
 from pessimal.explaining.analyses.agreement import examples as choose_examples
-from pessimal.explaining.analyses.fluency import perplexities
-from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.contrast import read_attributes
+from pessimal.explaining.attribute import Attribute, read_attributes
 from pessimal.explaining.edits.views import to_json, views
-from pessimal.explaining.explain import CONTROLS, Explained, explain_pair, pair
+from pessimal.explaining.explain import CONTROLS, METHOD_VERSION, Explained, pair, perplexities
 from pessimal.explaining.explain import explain as explain_comparisons
 from pessimal.explaining.judges import Judge
 from pessimal.explaining.judges.language_models import LikelihoodJudge
 from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.explaining.outcomes import as_lines, preference_pairs
-from pessimal.explaining.perturbation import Perturber
-from pessimal.explaining.perturbers import make_perturber
-from pessimal.explaining.provenance import ExplanationProvenance
-from pessimal.explaining.results import (
-    Resampling,
-    explained_results,
-    pair_results,
-    smallest_edits,
-)
+from pessimal.explaining.perturbers import Perturber, make_perturber
+from pessimal.explaining.results import Resampling, explained_results, pair_results, smallest_edits
 from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.scoring.texts import Scorers
 from pessimal.tables.comparisons import Comparison, digest
 from pessimal.tables.result import Result, Results
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.tracking.mirror import Mirror
 
 log = logging.getLogger(__name__)
 
 PREFERENCES, COMPARISONS, PAIR = "preferences.jsonl", "comparisons.jsonl", "pair"
-HOW = ("both_ways", "placebos", "overall", "exact_hunks")
-"""Options that say which edits are made."""
+OPTIONS = (
+    *("both_ways", "seeds", "placebos", "overall", "tie", "shrink", "exact_hunks"),
+    *("replicates", "permutations", "confidence", "examples"),
+)
+"""Those that decide an explanation's numbers."""
+Attributes = Mapping[str, Mapping[str, Any]] | Sequence[Attribute]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplanationProvenance(ModelProvenance):
+    """Two results with one key are the same explanation, but for the last bits that another device
+    or batch size may change, and for what an endpoint answers today that it did not yesterday."""
+
+    comparisons: str
+    comparisons_digest: str
+    n: int
+    attributes: dict[str, dict]  # description, polarity and rules of each, by name
+    perturber: str
+    perturber_identity: dict  # what decides its texts
+    placebo_identity: dict
+    judge_identity: dict
+    method_version: int = METHOD_VERSION
+    options: dict = field(default_factory=dict)
+    seed: int = 0
+
+    def edits_digest(self) -> str:
+        """sha256 over what decides the edits and how they are judged, whatever the model:
+        explanations of several models can be compared where it is the same."""
+        names = ("both_ways", "seeds", "placebos", "overall")
+        makers = [self.perturber_identity, self.placebo_identity, self.judge_identity]
+        decides = [self.attributes, *makers, {name: self.options[name] for name in names}]
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """Name of the artifact: what distinguishes explanations in a list; the key covers
+        everything."""
+        parts = [self.model, self.comparisons, self.perturber]
+        return "--".join([*parts, *([self.dtype] if self.dtype not in (None, "float32") else [])])
 
 
 class Explanation(Results):
@@ -65,7 +96,7 @@ def explain(
     rejected: str | None = None,
     *,
     comparisons: Sequence[Comparison] | None = None,
-    attributes: Mapping[str, Mapping[str, Any]] | None = None,
+    attributes: Attributes | None = None,
     perturber: str | Perturber = "rules",
     judge: Judge | None = None,
     fluency: Reward | None = None,
@@ -97,7 +128,7 @@ def explain(
         prompt, chosen, rejected: texts of one pair; which of the two the model prefers need not be
             the one called chosen.
         comparisons: a set of them, in place of one pair.
-        attributes: what conf/contrast says of each, by name; by default its own.
+        attributes: what conf/contrast says of each, by name, or as objects; by default its own.
         perturber: what changes responses, or a file of conf/perturber, such as `rules`, `random`,
             `llm`.
         judge: says whether an edit did what was asked; by default pessimal's detectors.
@@ -126,20 +157,13 @@ def explain(
         InputError: no comparison is short enough for the model, or all are ties.
     """
     quiet_libraries()
-    of_pair = comparisons is None
+    is_pair = comparisons is None
     if comparisons is None:
         if prompt is None or chosen is None or rejected is None:
             raise ConfigError("give prompt, chosen and rejected of one pair, or comparisons")
         comparisons, name = [pair(prompt, chosen, rejected)], PAIR
-    answers = Path(cache) / "answers"
-    if attributes is None or isinstance(perturber, str):
-        groups = {"perturber": perturber} if isinstance(perturber, str) else None
-        config = configuration("explain", groups=groups)
-        assert isinstance(config, ExplainConfig)
-        attributes = plain(config)["contrast"] if attributes is None else attributes
-        if isinstance(perturber, str):
-            along = read_attributes(attributes)
-            perturber = make_perturber(config.perturber, attributes=along, cache=answers)
+        placebos = overall = 0
+    along, perturber = _read(attributes, perturber, Path(cache) / "answers")
     model = to_reward(model)
     options = {
         **{"both_ways": both_ways, "seeds": seeds, "placebos": placebos, "overall": overall},
@@ -147,18 +171,19 @@ def explain(
         **{"permutations": permutations, "confidence": confidence, "examples": examples},
     }
     judged_by = {}
-    if not of_pair:
+    if not is_pair:
         judge = judge or RuleJudge()
         judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
     if fluency is not None:
         judged_by["fluency"] = of_model(fluency)
-    null = perturber.placebo() if placebos and not of_pair else None
+    null = perturber.placebo() if placebos else None
+    described = [asdict(each) for each in along]
     provenance = ExplanationProvenance(
         model=model.name,
         comparisons=name,
         comparisons_digest=digest(comparisons),
         n=len(comparisons),
-        attributes={one: dict(about) for one, about in attributes.items()},
+        attributes={each.pop("name"): each for each in described},
         perturber=perturber.name,
         perturber_identity=perturber.provenance(),
         placebo_identity=null.provenance() if null else {},
@@ -167,14 +192,13 @@ def explain(
         seed=seed,
         **of_model(model),
     )
-    done = Explanation()
+    results = Explanation()
     if store is not None and (published := store.find("explanation", provenance.key())):
         log.info("this is explained already: %s (force=true explains it again)", published[0])
-        done.folder = published[0]
-        return done
+        results.folder = published[0]
+        return results
     with contextlib.ExitStack() as stack:
-        mirror = Mirror()
-        inputs: list[str] = []
+        mirror, inputs = Mirror(), list[str]()
         source: dict[str, str] = {}
         if store is not None:
             inputs, source = reward_inputs(store.registry, model)
@@ -188,26 +212,55 @@ def explain(
                 None if store is None else Path(cache) / "rewards",
                 counter,
             )
-            done.explained = _score_edits(
-                *(scorers, model, fluency, comparisons, read_attributes(attributes)),
-                *(perturber, None if of_pair else judge),
-                options,
-                of_pair=of_pair,
+            texts, scorer = scorers.make_scorer(model, sample=32)
+            ratios = None
+            if fluency is not None:
+                _, likelihoods = scorers.make_scorer(fluency)
+                encode = require_network(fluency, "fluency").parts[0].conversations.encode
+                ratios = partial(perplexities, likelihoods, encode)
+            if isinstance(judge, LikelihoodJudge):
+                _, judge.scorer = scorers.make_scorer(judge.model)
+
+            def begin(part: str, total: int | None) -> None:
+                counter.total = None  # how many rewards the searches will ask for, nobody knows
+                counter.begin(part, total=total)
+
+            explained = explain_comparisons(
+                scorer,
+                comparisons,
+                along,
+                perturber,
+                model=model.name,
+                judge=judge,
+                perplexities=ratios,
+                measured=not is_pair,
+                both_ways=both_ways,
+                seeds=seeds,
+                placebos=placebos,
+                overall=overall,
+                tie=2 * texts.noise if tie is None else tie,  # a margin is a difference of rewards
+                smallest=shrink,
+                exact_hunks=exact_hunks,
+                begin=begin,
             )
-            done.explained = replace(done.explained, left_out=left_out or {})
+            if explained.too_long:
+                reason = "%d comparisons are left out: they are longer than the %d tokens of %s"
+                log.warning(reason, len(explained.too_long), texts.longest, model.name)
+            log.debug("%d conversations: %s (%s)", scorer.n_scored, model.name, texts.path)
+            row = _model_row(model, texts, fluency)
+            explained = replace(explained, left_out=left_out or {}, provenance=row)
             counter.begin("intervals and tests")
             resampling = Resampling(replicates, permutations, confidence, seed)
-            done += (
-                pair_results(done.explained)
-                if of_pair
-                else explained_results(done.explained, resampling)
+            results.explained = explained
+            results += (
+                pair_results(explained) if is_pair else explained_results(explained, resampling)
             )
         if store is None:
-            return done
+            return results
         names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-        summary = {one: getattr(provenance, one) for one in names} | source
+        summary = {each: getattr(provenance, each) for each in names} | source
         summary["made_by"] = provenance.edits_digest()
-        for result in done:
+        for result in results:
             summary |= result.summary
         artifact = Artifact(
             "explanation",
@@ -216,94 +269,61 @@ def explain(
             inputs=inputs,
             summary=summary,
             labels={model.name: model.description.label or model.name},
-            files=_files(done.explained, done, of_pair=of_pair, shown=examples),
+            files=_files(explained, results, is_pair=is_pair, n_examples=examples),
         )
-        done.folder, _ = publish(store.registry, mirror, artifact, done, progress=progress)
-    return done
+        results.folder, _ = publish(store.registry, mirror, artifact, results, progress=progress)
+    return results
 
 
-def _score_edits(
-    scorers: Scorers,
-    model: Reward,
-    language: Reward | None,
-    comparisons: Sequence[Comparison],
-    attributes: Sequence[Attribute],
-    perturber: Perturber,
-    judge: Judge | None,
-    options: Mapping[str, Any],
-    *,
-    of_pair: bool,
-) -> Explained:
-    """What changes of the responses do to this model's preferences."""
-    texts, scorer = scorers.make_scorer(model, sample=32)
-    # A margin is a difference of two rewards.
-    tie = 2 * texts.noise if options["tie"] is None else options["tie"]
+def _read(
+    attributes: Attributes | None, perturber: str | Perturber, cache: Path
+) -> tuple[Sequence[Attribute], Perturber]:
+    """The attributes and the perturber as objects, those of the default configuration where none
+    are given."""
+    spec: Mapping[str, Any] = {}
+    if attributes is None or isinstance(perturber, str):
+        groups = {"perturber": perturber} if isinstance(perturber, str) else None
+        config = configuration("explain", groups=groups)
+        assert isinstance(config, ExplainConfig)
+        spec = config.perturber
+        attributes = plain(config)["contrast"] if attributes is None else attributes
+    along = read_attributes(attributes) if isinstance(attributes, Mapping) else attributes
+    if isinstance(perturber, str):
+        perturber = make_perturber(spec, attributes=along, cache=cache)
+    return along, perturber
 
-    def begin(part: str, total: int | None) -> None:
-        scorers.counter.total = None  # how many rewards the searches will ask for, nobody knows
-        scorers.counter.begin(part, total=total)
 
-    about: dict[str, Any] = {"model": model.name, "tie": tie, "seeds": options["seeds"]}
-    if of_pair:
-        [one] = comparisons
-        texts_of_pair = (one.turns[-1].content, *one.responses)
-        explained = explain_pair(scorer, *texts_of_pair, attributes, perturber, **about)
-    else:
-        fluency = None
-        if language is not None:
-            _, likelihoods = scorers.make_scorer(language)
-            encode = require_network(language, "fluency").parts[0].conversations.encode
-            fluency = partial(perplexities, likelihoods, encode)
-        if isinstance(judge, LikelihoodJudge):
-            _, judge.scorer = scorers.make_scorer(judge.model)
-        explained = explain_comparisons(
-            scorer,
-            comparisons,
-            attributes,
-            perturber,
-            perplexities=fluency,
-            judge=judge,
-            smallest=options["shrink"],
-            begin=begin,
-            **about,
-            **{name: options[name] for name in HOW},
-        )
-    if explained.too_long:
-        what = "%d comparisons are longer than the %d tokens that %s is made for, and are left out"
-        log.warning(what, len(explained.too_long), texts.longest, model.name)
-    log.debug("%d conversations went through %s (%s)", scorer.n_scored, model.name, texts.path)
+def _model_row(model: Reward, texts: Any, fluency: Reward | None) -> dict[str, object]:
+    """The row of the table `provenance`: what pins the model and its path down."""
     description = asdict(model.description) | of_model(model)
-    row = {
+    return {
         "model": model.name,
         "path": texts.path,
         "largest_difference": texts.trust.largest_difference if texts.trust else None,
         "checked": texts.trust.n if texts.trust else None,
         "noise": texts.noise,
-        **({} if language is None else {"fluency": language.name}),
+        **({} if fluency is None else {"fluency": fluency.name}),
         **{name: value for name, value in description.items() if not isinstance(value, dict)},
     }
-    return replace(explained, provenance=row)
 
 
 def _files(
-    explained: Explained, results: Sequence[Result], *, of_pair: bool, shown: int
+    explained: Explained, results: Sequence[Result], *, is_pair: bool, n_examples: int
 ) -> dict[str, str]:
-    """What others read on: the comparisons, preference pairs that go against the reward, and
+    """Files that others read on: the comparisons, preference pairs that go against the reward, and
     examples word by word."""
-    comparisons = explained.comparisons
-    table = explained.table
+    comparisons, table = explained.comparisons, explained.table
     table = table if "complied" in table else table.assign(complied=None)
+    along = table[table["attribute"] != CONTROLS[1]]
     files = {
-        COMPARISONS: "".join(one.as_line() + "\n" for one in comparisons.values()),
-        PREFERENCES: as_lines(
-            preference_pairs(table[table["attribute"] != CONTROLS[1]], comparisons)
-        ),
+        COMPARISONS: "".join(each.as_line() + "\n" for each in comparisons.values()),
+        PREFERENCES: as_lines(preference_pairs(along, comparisons)),
     }
-    if of_pair:
+    if is_pair:
         flips = views(smallest_edits(explained), comparisons)
         return files | {f"views/{PAIR}.json": to_json(flips)}
     ranking = next(result.table for result in results if result.name == "representatives")
-    chosen = choose_examples(explained.table, ranking, perturber=explained.perturber, n=shown)
-    if len(chosen):
-        files["views/representatives.json"] = to_json(views(chosen, comparisons))
+    rows = choose_examples(explained.table, ranking, perturber=explained.perturber, n=n_examples)
+    if len(rows):
+        files["views/representatives.json"] = to_json(views(rows, comparisons))
     return files

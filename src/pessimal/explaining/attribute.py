@@ -145,6 +145,16 @@ class Attribute:
     english: bool = False
     """Its rules are for English: a response that does not read as English is left alone."""
 
+    def __post_init__(self) -> None:
+        """ConfigError where `detect` is no regular expression."""
+        try:
+            re.compile(self.detect or "")
+        except re.error as error:
+            raise ConfigError(
+                f"detect={self.detect!r} is no regular expression ({error}). Correct it, or leave "
+                "it out."
+            ) from error
+
     @classmethod
     def of(cls, name: str, options: Mapping[str, Any]) -> "Attribute":
         """From what its file says. Raises ConfigError where a rule cannot be carried out."""
@@ -157,6 +167,21 @@ class Attribute:
         """Whether a response needs more or less of it to become better or worse."""
         more = (direction is Direction.better) == (self.polarity > 0)
         return Amount.more if more else Amount.less
+
+
+def read_attributes(contrast: Mapping[str, Mapping[str, Any]]) -> list[Attribute]:
+    """The attributes of conf/contrast, by name, as objects.
+
+    Raises:
+        ConfigError: the rules or the detector of one, which is named, cannot be read.
+    """
+    attributes = []
+    for name, options in contrast.items():
+        try:
+            attributes.append(Attribute.of(name, options))
+        except ConfigError as error:
+            raise ConfigError(f"contrast.{name}: {error}") from error
+    return attributes
 
 
 ANY_WAY = Attribute(OVERALL, "It is the better response, in whatever way.", 1)

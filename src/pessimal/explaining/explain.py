@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pessimal.conversation import Turn
+from pessimal.conversation import Conversation, Turn
 from pessimal.errors import InputError, WorkError
 from pessimal.explaining.analyses.flips import MOVED
-from pessimal.explaining.analyses.fluency import RATIO, Perplexities
+from pessimal.explaining.analyses.metrics import RATIO
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
 from pessimal.explaining.edits.distances import locality, semantic, syntactic
 from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
@@ -36,11 +36,12 @@ from pessimal.explaining.outcomes import (
     requests_for,
     reward_sd,
 )
-from pessimal.explaining.perturbation import Perturber, Request, Status
+from pessimal.explaining.perturbers import Perturber, Request, Status
+from pessimal.rewards.frame import Encoded
 from pessimal.tables.comparisons import Comparison
 from pessimal.tables.score_table import storable
 
-METHOD_VERSION = 2
+METHOD_VERSION = 3
 """A part of every explanation's key: raise it where the same rewards, perturbations and judgements
 would give other outcomes, statistics, or smallest and largest edits."""
 CONTROLS = (PLACEBO, OVERALL)
@@ -54,6 +55,9 @@ NEUTRAL = Attribute(
 EDIT = ["model", "perturber", "comparison", "response", "side", "attribute", "direction", "amount"]
 EDIT += ["seed", "original", "margin"]
 """Columns that name an edit in the tables of smallest and largest changes."""
+Perplexities = Callable[[Sequence[Conversation]], np.ndarray]
+"""Perplexities float64 (n,) of the responses of conversations, each after its prompt; NaN for what
+is too long."""
 Begin = Callable[[str, int | None], None]
 """Called before each part of the work, with its name and how many rewards there will be in all,
 where that is known."""
@@ -186,34 +190,6 @@ def explain(
         smallest=least,
         largest=most,
         too_long=too_long,
-        tie=tie,
-    )
-
-
-def explain_pair(
-    scorer: Scorer,
-    prompt: str,
-    chosen: str,
-    rejected: str,
-    attributes: Sequence[Attribute],
-    perturber: Perturber,
-    *,
-    model: str = "model",
-    tie: float = 0.0,
-    seeds: int = 1,
-) -> Explained:
-    """One preference explained, in as little time as it takes: edits, flips and the smallest of
-    them, nothing that needs more than one comparison. Which of the two the model prefers need not
-    be the one that is called chosen. See `explain`."""
-    return explain(
-        scorer,
-        [pair(prompt, chosen, rejected)],
-        attributes,
-        perturber,
-        model=model,
-        measured=False,
-        placebos=0,
-        seeds=seeds,
         tie=tie,
     )
 
@@ -373,6 +349,22 @@ def _measured(
     moved = ((after - before) / spread.where(spread > 0)).add_prefix(MOVED)
     measured = pd.DataFrame(columns, index=rows.index).assign(complied=complied)
     return table.join(measured).join(moved)
+
+
+def perplexities(
+    scorer: Scorer, encode: Callable[[Conversation], Encoded], conversations: Sequence[Conversation]
+) -> np.ndarray:
+    """exp(−log p(response | prompt) / tokens of the response), float64 (n,); NaN for what is longer
+    than the model reads.
+
+    Args:
+        scorer: gives log p(response | prompt), in nats, as rewards.
+        encode: the ids of a conversation, with how many of them are the response's.
+
+    Source: Nguyen et al. 2024 (CEval), who report the perplexity of the edited text under GPT-2.
+    """
+    counts = np.array([encode(each).n_response for each in conversations], dtype=float)
+    return np.exp(-scorer.rewards(conversations) / counts)
 
 
 def _perplexity_ratios(

@@ -18,7 +18,7 @@ import pandas as pd
 from pessimal.conversation import Conversation
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Attribute, Direction
-from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers import Perturbation, Request, Status
 from pessimal.tables.comparisons import Comparison
 
 CHOSEN, REJECTED = "chosen", "rejected"
@@ -157,10 +157,13 @@ def outcomes(
         }
         rows.append(row)
     # From objects, so that a column of texts holds None and not NaN where there is none.
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in COLUMNS.items()}
-    )
-    _check_once(table)
+    table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
+    twice = table.duplicated(KEY)
+    if twice.any():
+        raise TableError(
+            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
+            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}"
+        )
     return table
 
 
@@ -184,14 +187,10 @@ def valid_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["status"] == Status.changed.value].sort_values(KEY, kind="stable")
 
 
-def _check_once(table: pd.DataFrame) -> None:
-    """TableError for a table that counts a perturbation twice."""
-    twice = table.duplicated(KEY)
-    if twice.any():
-        raise TableError(
-            f"The table of outcomes holds a perturbation more than once ({int(twice.sum())} rows "
-            f"too many), such as {table.loc[twice, KEY].iloc[0].to_dict()}"
-        )
+def reward_sign(table: pd.DataFrame) -> np.ndarray:
+    """(n,) 1 or −1: a margin falls where the preferred response loses reward, or the other gains
+    some."""
+    return np.where(table["side"] == CHOSEN, 1.0, -1.0)
 
 
 def _check_text(perturbation: Perturbation, new_reward: float | None) -> None:
@@ -252,22 +251,16 @@ def preference_pairs(
             "chosen": chosen,
             "rejected": rejected,
             **{name: row[name] for name in ("model", "side", *names)},
-            **{new: float(row[old]) for new, old in PAIRED.items()},
+            "reward_original": row["reward"],
+            "reward_edited": row["new_reward"],
+            "margin_before": row["margin"],
+            "margin_after": row["new_margin"],
             "outcome": row["outcome"],
             "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
             "model_agrees": None if gain == 0 else bool(gain > 0),
         }
         pairs.setdefault(json.dumps([turns, chosen, rejected]), pair)
     return list(pairs.values())
-
-
-PAIRED = {
-    "reward_original": "reward",
-    "reward_edited": "new_reward",
-    "margin_before": "margin",
-    "margin_after": "new_margin",
-}
-"""Numbers of a preference pair, and their columns."""
 
 
 def as_lines(pairs: Iterable[Mapping[str, Any]]) -> str:

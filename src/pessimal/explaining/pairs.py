@@ -131,10 +131,7 @@ def wrong_pairs(scored: pd.DataFrame, pairs: Sequence[Comparison]) -> Result:
     better = [one.responses[one.preferred or 0] for one in pairs]
     worse = [one.responses[1 - (one.preferred or 0)] for one in pairs]
     table = scored[["model", "key", "category"]].assign(
-        margin=margins.to_numpy(),
-        prompt=[one.prompt for one in pairs],
-        better=better,
-        worse=worse,
+        margin=margins.to_numpy(), prompt=[one.prompt for one in pairs], better=better, worse=worse
     )
     table = table[table["margin"] <= 0].sort_values("margin", kind="stable", ignore_index=True)
     return Result("preference_pairs", table.head(MAX_ROWS), method="preferences")

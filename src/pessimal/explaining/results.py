@@ -1,36 +1,29 @@
-"""What the explanations of one model report: which attributes move its preferences, how well that
-is known, and examples.
+"""Results of explanations, of one model and of several side by side: how often edits along each
+attribute flip a preference, how well that is known, how alike models are in it, and examples.
 
-Knows what `explain` found. Does not know models, perturbers or registries.
+Knows what `explain` gives, and tables of outcomes. Does not know models, perturbers or registries.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from pessimal.explaining.analyses.agreement import representative
+from pessimal.explaining.analyses.agreement import contested, model_agreement, representative
 from pessimal.explaining.analyses.flips import (
     attribute_flip_rates,
+    clustered_share,
     compliance,
     flip_rates,
+    flips_beyond_words,
     liked,
     null_makers,
-    off_target,
 )
-from pessimal.explaining.analyses.fluency import FLUENT, RATIO, fluency
-from pessimal.explaining.analyses.single import n_words, single_slopes
-from pessimal.explaining.analyses.slopes import (
-    LEAST,
-    LENGTH,
-    OTHERS,
-    flips_beyond_words,
-    slopes,
-)
+from pessimal.explaining.analyses.slopes import MIN_COMPARISONS, slopes
 from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.edits.differences import described
+from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.plots import Forest, Heatmap
@@ -39,36 +32,35 @@ from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.score_table import storable
 from pessimal.texts import literal, signed, significant
 
-METHOD, EDITS, PAIR = "explain", "edits", "pair"
-_OF_EDITS: dict[str, Any] = {"null": 0.0, "of": "edits"}
-SLOPE = Effect(
-    "slope",
-    "slope, SD per SD",
-    "slope_q_low",
-    "slope_q_high",
-    "beyond_q",
-    symbol="slope",
-    **_OF_EDITS,
-)
+METHOD, REASONS, EDITS, PAIR = "explain", "reasons", "edits", "pair"
 FLIP_RATE = Effect(
-    "flip_rate", "flip rate", "flip_low", "flip_high", "beyond_q", symbol="flip rate", **_OF_EDITS
+    "flip_rate",
+    "flip rate",
+    "flip_low",
+    "flip_high",
+    "beyond_q",
+    null=0.0,
+    of="edits",
+    symbol="flip rate",
 )
 """Beside the rate of placebo edits, where there are any."""
-DISTANCES = ("syntactic", "semantic")
 ENDS = ["low", "high"]
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
 """Outcomes, as figures name them."""
 GIVEN = ("chosen", "rejected")
-"""What the two responses of a pair are called by whoever gives them."""
-SMALLEST = 5
+"""Names of the two responses of a pair, as whoever gives them calls them."""
+MAX_SMALLEST = 5
 """Edits of a pair that are shown word by word."""
 MINOR = weight_of(0.1)
 """Weight of what describes the edits and not the model."""
+CHANGE = "change"
+"""The measure of agreement that is spoken of: mean changes of the margin, since flips tie
+massively."""
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How intervals and tests are drawn."""
+    """Options of intervals and tests."""
 
     replicates: int = 2000
     permutations: int = 10_000
@@ -77,53 +69,158 @@ class Resampling:
 
     @property
     def bootstrap(self) -> dict[str, Any]:
-        """What a bootstrap needs."""
+        """Options of a bootstrap."""
         return {"replicates": self.replicates, "confidence": self.confidence, "seed": self.seed}
 
 
 def explained_results(explained: Explained, options: Resampling) -> list[Result]:
-    """The Results of one model's explanations: slopes, which separate the attributes, before flip
-    rates, which do not.
+    """The Results of one model's explanations.
 
     Metrics, representative comparisons and flip rates by judgement are of edits against polarity,
     as published.
     """
-    from pessimal.explaining.analyses.metrics import metrics  # an encoder comes with it
-
     table, confidence = explained.table, options.confidence
     published = table[against_polarity(table)]
-    rates = attribute_flip_rates(table, permutations=options.permutations, **options.bootstrap)
-    rates = flips_beyond_words(rates, table)
-    fitted = slopes(table, confidence=confidence)
+    rates = _rates(table, options)
+    along = rates[(rates["perturber"] == explained.perturber) & (rates["n"] > 0)]
+    along = along[~along["attribute"].isin(CONTROLS)]
+    null = rates[(rates["attribute"] == PLACEBO) & (rates["n"] > 0)]
+    null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
+    largest = along.groupby("attribute")["flip_rate"].max()
+    order = largest.sort_values(ascending=False, kind="stable").index
+    rows = along.sort_values("attribute", key=order.get_indexer, kind="stable")
+    effect = replace(FLIP_RATE, null=null_rate)
     forest = Forest.of(
-        SLOPE,
+        effect,
+        data=_add_taste(pd.concat([rows, null])),
         row="attribute",
-        sort=True,
+        group="taste",
         tabs=(),
-        xlabel="reward gained per SD of the attribute, others held (SD of reward)",
+        xlabel="share of edits that flip the preference (line: placebo edits)",
     )
-    first = slopes_result(fitted, {explained.model: explained.model}, method=METHOD, plot=forest)
-    top = _strongest(fitted)["attribute"] if (fitted["beyond_q"] <= LEVEL).any() else None
-    second = _flip_rates(rates, explained, top)
-    if first.headline:
-        gains = fitted.dropna(subset=["slope"]).itertuples()
-        first = replace(first, summary={f"slope/{r.attribute}": float(r.slope) for r in gains})
-        second = replace(second, weight=min(second.weight, first.weight))
+    names = {explained.model: explained.model}
+    flips = _flip_rate_result(rates, along, names, METHOD, forest, effect)
+    notes = (*_left_out(explained), *flips.notes)
+    summary = _summary(along, null, explained)
     return [
-        first,
-        second,
+        replace(flips, notes=notes, summary=summary),
+        _slopes_result(table, confidence, METHOD),
         _representatives(published, explained),
-        coverage_result(metrics(published, diversity=True, **options.bootstrap), EDITS),
+        _coverage_result(published, options, EDITS, diversity=True),
         _compliance(table, confidence),
-        *fluency_results(table, options, method=EDITS),
         Result("flip_rates", flip_rates(published, confidence=confidence), method=EDITS),
-        _off_target(table, confidence),
         *_smallest_and_largest(explained),
         *_stored(explained),
     ]
 
 
-def with_taste(rates: pd.DataFrame) -> pd.DataFrame:
+def compared_results(
+    outcomes: pd.DataFrame,
+    provenance: pd.DataFrame,
+    options: Resampling,
+    *,
+    labels: Mapping[str, str],
+) -> list[Result]:
+    """The Results over the outcomes of one or several models on one set of comparisons; `labels`:
+    their names for people."""
+    names = {model: labels.get(model, model) for model in dict.fromkeys(outcomes["model"])}
+    published = outcomes[against_polarity(outcomes)]
+    rates = _rates(outcomes, options)
+    along = rates[~rates["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
+    tastes = zip(along["liked"], along["attribute"], strict=True)
+    along = along.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
+    order = along.groupby("row")["flip_rate"].mean().sort_values(ascending=False).index
+    heatmap = Heatmap(
+        data=along.sort_values("row", key=order.get_indexer, kind="stable"),
+        row="row",
+        column="model",
+        value="flip_rate",
+        tabs=("perturber",),
+        label="flip rate",
+    )
+    flips = _flip_rate_result(rates, along, names, REASONS, heatmap, FLIP_RATE)
+    once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
+    placebo = int((once["attribute"] == PLACEBO).sum())
+    counts = {"models": len(names), "edits": len(once) - placebo, "placebo_edits": placebo}
+    arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
+    by_judgement = flip_rates(published, confidence=options.confidence)
+    return [
+        replace(flips, summary=counts),
+        _slopes_result(outcomes, options.confidence, REASONS),
+        *(_agreement(arms, options, names) if len(names) > 1 else []),
+        _coverage_result(published, options, REASONS),
+        Result("flip_rates", by_judgement, method=REASONS),
+        Result("provenance", provenance),
+    ]
+
+
+def _rates(table: pd.DataFrame, options: Resampling) -> pd.DataFrame:
+    rates = attribute_flip_rates(table, permutations=options.permutations, **options.bootstrap)
+    return flips_beyond_words(rates, table)
+
+
+def _liking(row: pd.Series) -> str:
+    return f"{row['liked'] or 'better'} {row['attribute']}"
+
+
+def _flip_rate_result(
+    table: pd.DataFrame,
+    along: pd.DataFrame,
+    names: Mapping[str, str],
+    method: str,
+    plot: Forest | Heatmap,
+    effect: Effect,
+) -> Result:
+    """The rate at which edits along each attribute (`along`, rows of the table) flip each model's
+    preference; the headline names one whose flips hold, if there is one."""
+    if along.empty:
+        return Result("sensitivity", table, method=method, notes=("No edit came about.",))
+    holds, tested = along[along["beyond_q"] <= LEVEL], along["beyond_q"].notna().any()
+    rows = (holds if len(holds) else along).sort_values(
+        ["flip_rate", "change"], ascending=[False, True], kind="stable"
+    )
+    top = rows.iloc[0]
+    rate, liking = f"{top['flip_rate']:.0%}", _liking(top)
+    makers = null_makers(top["perturber"])
+    null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
+    same_kind = null[null["perturber"].isin(makers) & (null["model"] == top["model"])]
+    placebo = "".join(f"; placebo edits {share:.0%}" for share in same_kind["flip_rate"].head(1))
+    alike = along[(along["attribute"] == top["attribute"]) & (along["liked"] == top["liked"])]
+    rest = alike[alike["model"] != top["model"]].sort_values("flip_rate").head(1)
+    other = "".join(f"; {r['flip_rate']:.0%} of {names[r['model']]}'s" for _, r in rest.iterrows())
+    owner = f"{names[top['model']]}'s preferences"
+    flip = f"dits against liking {liking} flip {rate} of {owner}{other}{placebo}."
+    headline = f"E{flip}"
+    if not tested:
+        headline = f"Seen, not tested: e{flip}"
+    elif holds.empty:
+        headline = (
+            "No attribute's edits flip more than placebo edits and prices of words do; the most: "
+            f"{rate} of {owner}, against liking {liking}."
+        )
+    notes = ["There are no placebo edits, so nothing is tested."] if null.empty else []
+    if len(null) and not tested:
+        notes = [
+            f"Placebo edits are by {', '.join(sorted(set(null['perturber'])))}, of another kind "
+            f"than those of {top['perturber']}: nothing is tested."
+        ]
+    estimate = effect.at(top)
+    if top["comparisons"] < 2:  # bounds of 0 and 1, which say nothing
+        estimate = replace(estimate, low=None, high=None)
+    return Result(
+        "sensitivity",
+        table,
+        headline,
+        plot,
+        method,
+        weight_of(top["flip_rate"], estimate.p),
+        estimate,
+        tuple(notes),
+        effect=effect,
+    )
+
+
+def _add_taste(rates: pd.DataFrame) -> pd.DataFrame:
     """Flip rates with `taste`, what a model would have to like for these edits to speak against its
     preference; without the bounds 0 and 1 of a single comparison, which say nothing."""
     words = {"more": "edits against liking more", "less": "edits against liking less"}
@@ -133,215 +230,115 @@ def with_taste(rates: pd.DataFrame) -> pd.DataFrame:
     return rates.assign(taste=taste.fillna("edits against liking better"), **ends)
 
 
-def estimated(
-    label: str, value: float, n: int, of: str, ends: Iterable[float | None] = ()
-) -> Estimate:
-    """An estimate of numbers as tables have them; `ends`: low, high and p, where what is missing is
-    None in the estimate."""
-    given = [None if x is None or pd.isna(x) else float(x) for x in ends]
-    return Estimate(label, float(value), int(n), of, *given)
+def _estimate(label: str, row: pd.Series, column: str, n: str, of: str) -> Estimate:
+    """An estimate of a row of a table, with the bounds `low` and `high` that it has."""
+    ends = (float(row[end]) if end in row and pd.notna(row[end]) else None for end in ENDS)
+    return Estimate(label, float(row[column]), int(row[n]), of, *ends)
 
 
-def slopes_result(
-    table: pd.DataFrame, labels: Mapping[str, str], *, method: str, plot: Forest | Heatmap
-) -> Result:
-    """What each model's reward gains with each attribute while the others are held; `plot` is of
-    the slopes that could be fitted."""
+def _slopes_result(outcomes: pd.DataFrame, confidence: float, method: str) -> Result:
+    """Slopes of each model's reward on the attributes: described, and nothing is named by them."""
+    table = slopes(outcomes, confidence=confidence)
     fitted = table.dropna(subset=["slope"])
     if fitted.empty:
-        why = (
-            f"Slopes are not known: no detector saw an edit move, or {len(table)} attributes need "
-            f"more than {len(table) + 1} edits."
-        )
-        return Result("slopes", table, method=method, notes=(why,))
-    top = _strongest(fitted)
-    estimate = SLOPE.at(top)
-    interval = _interval(top["slope_q_low"], top["slope_q_high"])
-    few = f"Slopes have no intervals: {int(top['comparisons'])} of the {LEAST} comparisons needed."
-    likes = "more" if top["slope"] > 0 else "less"
-    number = f"{signed(top['slope'], '+.2f')} SD of reward per SD"
-    if estimate.p is None:
-        headline = (
-            f"What moves {labels[top['model']]}'s reward was not tested: that needs {LEAST} "
-            f"comparisons, and are {int(top['comparisons'])}."
-        )
-    elif estimate.p > LEVEL:
-        headline = (
-            f"No attribute found that moves {labels[top['model']]}'s reward beyond prices of "
-            f"words; strongest, {top['attribute']}: {number} {interval}."
-        )
-    else:
-        headline = (
-            f"{labels[top['model']]} likes {likes} {top['attribute']}: {number} "
-            f"{interval}, {top['held']} held."
-        )
-    return Result.of_row(
-        top,
-        "slopes",
-        table,
-        SLOPE,
-        headline,
-        plot=replace(plot, data=fitted),
-        method=method,
-        notes=() if pd.notna(top["beyond_q"]) else (few,),
+        needed = max(MIN_COMPARISONS, len(table) + 2)
+        note = f"Slopes of {len(table)} attributes need {needed} comparisons."
+        return Result("slopes", table, method=method, notes=(note,))
+    forest = Forest(
+        data=fitted,
+        row="attribute",
+        estimate="slope",
+        low="slope_low",
+        high="slope_high",
+        group="model" if fitted["model"].nunique() > 1 else None,
+        tabs=("perturber",),
+        xlabel="reward per SD of the attribute, others held (SD of reward); a description",
     )
-
-
-def _strongest(fitted: pd.DataFrame) -> pd.Series:
-    """The slope to speak of: of those that hold, or of all where none does, the one that explains
-    most, and of lines with all attributes the steepest."""
-    holds = fitted[fitted["beyond_q"] <= LEVEL]
-    rows = (holds if len(holds) else fitted).assign(size=lambda each: each["slope"].abs())
-    alone = rows["explained"].where(rows["held"] != OTHERS, 0.0)
-    return rows.assign(alone=alone).sort_values(["alone", "size"], kind="stable").iloc[-1]
-
-
-def _flip_rates(table: pd.DataFrame, explained: Explained, named: str | None) -> Result:
-    """How often edits along each attribute flip the preference, in either direction; of the
-    attribute that slopes name in the headline, where there is one."""
-    rates = table[(table["perturber"] == explained.perturber) & ~table["attribute"].isin(CONTROLS)]
-    rates = rates.dropna(subset=["flip_rate"])
-    null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    holds, tested = rates[rates["beyond_q"] <= LEVEL], rates["beyond_q"].notna().any()
-    among = holds if len(holds) else rates
-    about = among[among["attribute"] == named] if named in set(among["attribute"]) else among
-    top = about.sort_values(["flip_rate", "change"], ascending=[False, True], kind="stable").iloc[0]
-    same = rates["attribute"] == top["attribute"]
-    liking = f"liking {top['liked'] or 'better'} {top['attribute']}"
-    clauses = [
-        f"Edits against {liking} flip {top['flip_rate']:.0%} of preferences",
-        *(
-            f"against liking {other.liked}, {other.flip_rate:.0%}"
-            for other in rates[same & (rates["which_is"] != top["which_is"])].itertuples()
-        ),
-        *(f"placebo edits {placebo:.0%}" for placebo in null["flip_rate"].head(1)),
-    ]
-    null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
-    ends = (top["flip_low"], top["flip_high"]) if top["comparisons"] > 1 else (None, None)
-    estimate = estimated("flip rate", top["flip_rate"], top["n"], "edits", [*ends, top["beyond_q"]])
-    if not tested:
-        clauses[0] = f"Seen, not tested: e{clauses[0][1:]}"
-    elif holds.empty:
-        clauses = [
-            f"No attribute found whose edits flip more than placebo edits ({null_rate:.0%}) and "
-            f"prices of words (up to {top['words_within']:.0%})",
-            f"most, against {liking}: {top['flip_rate']:.0%}",
-        ]
-    largest = rates.groupby("attribute")["flip_rate"].max()
-    order = largest.sort_values(ascending=False, kind="stable").index
-    drawn = rates.sort_values("attribute", key=order.get_indexer, kind="stable")
-    effect = replace(FLIP_RATE, null=null_rate)
-    return Result(
-        "sensitivity",
-        table,
-        headline="; ".join(clauses) + ".",
-        plot=Forest.of(
-            effect,
-            data=with_taste(pd.concat([drawn, null])),
-            row="attribute",
-            group="taste",
-            tabs=(),
-            xlabel="share of edits that flip the preference (line: placebo edits)",
-        ),
-        method=METHOD,
-        weight=weight_of(top["flip_rate"], estimate.p),
-        estimate=estimate,
-        effect=effect,
-        notes=(*_left_out(explained), *_untested(null, explained.perturber)),
-        summary=_summary(rates, null, explained),
-    )
-
-
-def _untested(null: pd.DataFrame, perturber: str) -> tuple[str, ...]:
-    """Why flip rates have no p, where they have none."""
-    if null.empty:
-        return ("There are no placebo edits, so nothing is tested.",)
-    makers = sorted(set(null["perturber"]))
-    if null_makers(perturber) & set(makers):
-        return ()
-    return (
-        f"Placebo edits are by {', '.join(makers)}, of another kind than those of {perturber}: "
-        "nothing is tested.",
-    )
+    return Result("slopes", table, plot=forest, method=method)
 
 
 def _left_out(explained: Explained) -> tuple[str, ...]:
-    """Which comparisons are not among those explained."""
+    """Notes on the comparisons that are not explained."""
     counts = {
         f"ties (margin up to {significant(explained.tie)})": len(explained.undecided),
         "longer than the model reads": len(explained.too_long),
         **explained.left_out,
     }
-    left_out = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+    left_out = ", ".join(f"{n:,} {reason}" for reason, n in counts.items() if n)
     return (f"Comparisons left out: {left_out}.",) if left_out else ()
 
 
 def _summary(rates: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dict[str, float]:
     """The numbers by which explanations are listed; unknown ones are left out, as JSON has no
     NaN."""
-    placebo = explained.table["edited"].notna() & (explained.table["attribute"] == PLACEBO)
     numbers = {
         "decided": len(explained.decided),
         "undecided": len(explained.undecided),
         "edits": len(explained.edits),
-        "placebo_edits": int(placebo.sum()),
+        "placebo_edits": int(null["n"].sum()),
         "reward_sd": explained.reward_sd,
         "tie": explained.tie,
     }
     if len(null):
         numbers["placebo_flip_rate"] = float(null["flip_rate"].iloc[0])
     for row in rates.itertuples():
-        which = row.attribute if row.which_is == "better" else f"{row.attribute}/reversed"
-        numbers[f"flip_rate/{which}"] = float(row.flip_rate)
-        numbers[f"change/{which}"] = float(row.change)
+        name = row.attribute if row.which_is == "better" else f"{row.attribute}/reversed"
+        numbers[f"flip_rate/{name}"] = float(row.flip_rate)
+        numbers[f"change/{name}"] = float(row.change)
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     """The comparisons whose own ranking of attributes is most like the model's."""
-    of_attributes = table[~table["attribute"].isin(CONTROLS)]
-    ranking = representative(of_attributes, explained.model, perturber=explained.perturber)
-    best = ranking.dropna(subset=["tau"])
-    if best.empty:
-        reasons = "; ".join(dict.fromkeys(reason for reason in ranking["reason"] if reason))
-        why = (f"Comparisons are not ranked: {reasons}.",)
-        return Result("representatives", ranking, method=METHOD, notes=why)
-    top = best.iloc[0]
+    rows = table[~table["attribute"].isin(CONTROLS)]
+    ranking = representative(rows, explained.model, perturber=explained.perturber)
+    top = ranking.iloc[0]
+    if pd.isna(top["tau"]):
+        reason = (
+            "Comparisons are not ranked: that needs two of them, and five attributes with edits "
+            "whose changes are not all equal."
+        )
+        return Result("representatives", ranking, method=METHOD, notes=(reason,))
     return Result(
         "representatives",
         ranking,
-        headline="The comparison whose ranking of attributes is most like the model's: "
+        "The comparison whose ranking of attributes is most like the model's: "
         f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])}).",
         method=METHOD,
         weight=MINOR,
-        estimate=estimated("τ", top["tau"], top["attributes"], "attributes"),
+        estimate=_estimate("τ", top, "tau", "attributes", "attributes"),
     )
 
 
-def coverage_result(metrics: pd.DataFrame, method: str) -> Result:
-    """How many comparisons have an explanation, and how far the edits go."""
-    rows = metrics[~metrics["placebo"].astype(bool) & metrics["value"].notna()]
-    any_side, coverage = rows["side"] == "any", rows["metric"] == "coverage"
-    drawn = rows[rows["metric"].isin(["coverage", *DISTANCES, "fluent"]) & any_side]
-    drawn = drawn.assign(
-        among=drawn["among"].map(SUBSET_LABELS), who=drawn["model"] + " · " + drawn["perturber"]
-    )
-    flips = rows[coverage & (rows["among"] == COUNTERFACTUAL) & any_side & (rows["n"] > 0)]
-    if flips.empty or not (rows["metric"].isin(DISTANCES) & (rows["n"] > 0)).any():
-        why = ("No edit came about, so no comparison was tried.",)
-        return Result("metrics", metrics, method=method, notes=why)
+def _coverage_result(
+    outcomes: pd.DataFrame, options: Resampling, method: str, *, diversity: bool = False
+) -> Result:
+    """Coverage: how many comparisons have an explanation; and how far the edits go."""
+    from pessimal.explaining.analyses import metrics as measures  # an encoder comes with it
+
+    table = measures.metrics(outcomes, diversity=diversity, **options.bootstrap)
+    rows = table[~table["placebo"].astype(bool) & table["value"].notna()]
+    sides, coverage = rows["side"] == measures.ANY, rows["metric"] == "coverage"
+    panels = rows[rows["metric"].isin(["coverage", *measures.DISTANCES, "fluent"]) & sides]
+    labels = panels["among"].map(SUBSET_LABELS)
+    panels = panels.assign(among=labels, who=panels["model"] + " · " + panels["perturber"])
+    flips = rows[coverage & (rows["among"] == COUNTERFACTUAL) & sides & (rows["n"] > 0)]
+    if flips.empty or not rows["metric"].isin(measures.DISTANCES).any():
+        reason = "No edit came about, so no comparison was tried."
+        return Result("metrics", table, method=method, notes=(reason,))
     low, high = flips.loc[flips["value"].idxmin()], flips.loc[flips["value"].idxmax()]
-    share = f"{high['value']:.0%}"
-    share = share if len(flips) == 1 else f"{low['value']:.0%} to {share}"
-    ends = (high["low"], high["high"]) if high["comparisons"] > 1 else ()
-    listed = rows[coverage] if metrics["model"].nunique() == 1 else rows.head(0)
+    share = "" if len(flips) == 1 else f"{low['value']:.0%} to "
+    estimate = _estimate("coverage", high, "value", "comparisons", "comparisons")
+    if high["comparisons"] < 2:
+        estimate = replace(estimate, low=None, high=None)
+    listed = rows[coverage] if table["model"].nunique() == 1 else rows.head(0)
     return Result(
         "metrics",
-        metrics,
-        headline=f"{share} of {int(high['comparisons'])} comparisons have at least one edit that "
-        "flips the preference.",
-        plot=Forest(
-            data=drawn,
+        table,
+        f"{share}{high['value']:.0%} of {int(high['comparisons'])} comparisons have at least one "
+        "edit that flips the preference.",
+        Forest(
+            data=panels,
             row="who",
             estimate="value",
             group="among",
@@ -350,104 +347,29 @@ def coverage_result(metrics: pd.DataFrame, method: str) -> Result:
             reference=None,
             xlabel="share, or distance",
         ),
-        method=method,
-        weight=MINOR,
-        estimate=estimated("coverage", high["value"], high["comparisons"], "comparisons", ends),
+        method,
+        MINOR,
+        estimate,
         summary={f"coverage/{r.among}/{r.side}": float(r.value) for r in listed.itertuples()},
     )
-
-
-def fluency_results(outcomes: pd.DataFrame, options: Resampling, *, method: str) -> list[Result]:
-    """How fluent the edits along each attribute are, each edit once, whichever models were asked
-    about it; none where fluency was not measured."""
-    if RATIO not in outcomes or outcomes[RATIO].isna().all():
-        return []
-    once = outcomes.dropna(subset=[RATIO]).drop_duplicates(KEY[1:])
-    table = fluency(once, **options.bootstrap)
-    of_attributes = once[~once["attribute"].isin(CONTROLS)]
-    by_perturber = fluency(of_attributes, by=["perturber"], **options.bootstrap)
-    if by_perturber.empty:
-        why = ("No edit along an attribute has a ratio.",)
-        return [Result("fluency", table, method=method, notes=why)]
-    shares = by_perturber["share"]
-    low, high = by_perturber.loc[shares.idxmin()], by_perturber.loc[shares.idxmax()]
-    span = f" by {high['perturber']}, {low['share']:.0%} by {low['perturber']},"
-    return [
-        Result(
-            "fluency",
-            table,
-            headline=f"{high['share']:.0%} of {int(high['n']):,} edits"
-            f"{span if len(by_perturber) > 1 else ''} are fluent: perplexity at most {FLUENT:g} "
-            f"times the response's (median {high['median']:.2f} times).",
-            plot=Forest(
-                row="attribute",
-                estimate="median",
-                low="median_low",
-                high="median_high",
-                group="perturber",
-                tabs=(),
-                reference=1.0,
-                xlabel="perplexity of the edited response over that of the response (median)",
-            ),
-            method=method,
-            weight=MINOR,
-            estimate=estimated("fluent edits", high["share"], high["n"], "edits", high[ENDS]),
-            summary={f"fluent/{r.perturber}": float(r.share) for r in by_perturber.itertuples()},
-        )
-    ]
 
 
 def _compliance(outcomes: pd.DataFrame, confidence: float) -> Result:
     """Whether the edits did what was asked."""
     table = compliance(outcomes, confidence=confidence)
-    of_attributes = outcomes[~outcomes["attribute"].isin(CONTROLS)]
-    whole = compliance(of_attributes, by=[], confidence=confidence).iloc[0]
-    if not whole["n"]:
+    along = outcomes[~outcomes["attribute"].isin(CONTROLS)].dropna(subset=["complied"])
+    if along.empty:
         return Result("compliance", table, method=EDITS, notes=("No edit was judged.",))
+    hits = along["complied"].astype(bool)
+    n, _, share, *ends = clustered_share(hits, along["comparison"], confidence=confidence)
     return Result(
         "compliance",
         table,
-        headline=f"{whole['share']:.0%} of {int(whole['n']):,} edits moved what the judge measures "
-        "the asked way; by detectors this is a smoke test.",
-        plot=Forest(
-            data=table.dropna(subset=["share"]),
-            row="attribute",
-            estimate="share",
-            group="side",
-            tabs=(),
-            reference=None,
-            xlabel="share of edits that moved their attribute the asked way",
-        ),
+        f"{share:.0%} of {n:,} edits moved what the judge measures the asked way; by detectors "
+        "this is a smoke test.",
         method=EDITS,
         weight=MINOR,
-        estimate=estimated("share of edits", whole["share"], whole["n"], "edits", whole[ENDS]),
-    )
-
-
-def _off_target(outcomes: pd.DataFrame, confidence: float) -> Result:
-    """What else the edits changed."""
-    table = off_target(outcomes, confidence=confidence)
-    others = table[~table["on_target"].astype(bool) & ~table["asked"].isin(CONTROLS)]
-    others = others.dropna(subset=["mean"])
-    if others.empty:
-        return Result("off_target", table, method=EDITS)
-    top = others.loc[others["mean"].abs().idxmax()]
-    return Result(
-        "off_target",
-        table,
-        headline=f"Off target, edits that raise {top['asked']} move {top['detector']} most: "
-        f"{signed(top['mean'], '+.2f')} SD.",
-        plot=Heatmap(
-            row="asked",
-            column="detector",
-            value="mean",
-            diverging=True,
-            tabs=(),
-            label="change of the detector (SD), asked for more of the row",
-        ),
-        method=EDITS,
-        weight=MINOR,
-        estimate=estimated("change, SD", top["mean"], top["n"], "edits", top[ENDS]),
+        estimate=Estimate("share of edits", share, n, "edits", *ends),
     )
 
 
@@ -474,7 +396,7 @@ def _smallest_and_largest(explained: Explained) -> list[Result]:
         result = Result(
             name,
             as_stored(table),
-            headline=headline.format(n=n, before=table["tokens_before"].median(), after=after),
+            headline.format(n=n, before=table["tokens_before"].median(), after=after),
             method=EDITS,
             weight=MINOR,
             estimate=Estimate("changed tokens", after, n, of),
@@ -491,20 +413,90 @@ def _stored(explained: Explained) -> list[Result]:
     return [outcomes, Result("provenance", provenance)]
 
 
+def _agreement(
+    outcomes: pd.DataFrame, options: Resampling, names: Mapping[str, str]
+) -> list[Result]:
+    """Agreement of models in what moves them; and of the least alike two, where their reasons
+    differ most."""
+    table = model_agreement(outcomes, **options.bootstrap)
+    if table.empty:  # no perturber explained two of them
+        return []
+    taus = table[table["measure"] == CHANGE].dropna(subset=["tau"])
+    if taus.empty:
+        reason = "No τ is defined: that needs two attributes whose changes are not all equal."
+        return [Result("model_agreement", table, method=REASONS, notes=(reason,))]
+    low, high = taus.loc[taus["tau"].idxmin()], taus.loc[taus["tau"].idxmax()]
+    closest = f"; most alike, {_pair(high, names, ' and ')}: {signed(high['tau'])}"
+    headline = f"What moves {_pair(low, names, ' and ')} is ordered with τ = {signed(low['tau'])}"
+    forest = Forest(
+        data=table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()]),
+        row="pair",
+        estimate="tau",
+        group="measure",
+        tabs=("perturber",),
+        xlabel="Kendall's τ-b of attributes",
+    )
+    agreement = Result(
+        "model_agreement",
+        table,
+        headline + (closest if len(taus) > 1 else "") + ".",
+        forest,
+        REASONS,
+        weight_of(1 - low["tau"]) / 2,
+        _estimate("τ", low, "tau", "attributes", "attributes"),
+    )
+    rankings = []
+    for perturber, rows in taus.groupby("perturber", sort=False):
+        pair = rows.loc[rows["tau"].idxmin()]
+        ranking = contested(outcomes, pair["model_a"], pair["model_b"], perturber=perturber)
+        if len(ranking) and math.isfinite(ranking["tau"].iloc[0]):
+            rankings.append(ranking.assign(perturber=perturber, **pair[["model_a", "model_b"]]))
+    if not rankings:
+        return [agreement]
+    ranking = pd.concat(rankings, ignore_index=True)
+    first = ranking.iloc[0]
+    disagreement = Result(
+        "contested",
+        ranking,
+        f"{_pair(first, names, ' and ')} prefer the same response to "
+        f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
+        f"{signed(first['tau'])}).",
+        method=REASONS,
+        weight=weight_of(0.2),
+        estimate=_estimate("τ", first, "tau", "attributes", "attributes"),
+    )
+    return [agreement, disagreement]
+
+
+def _pair(pair: pd.Series, names: Mapping[str, str], between: str) -> str:
+    return f"{names[pair['model_a']]}{between}{names[pair['model_b']]}"
+
+
+def contested_outcomes(outcomes: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Outcomes of the most contested comparison of each perturber, to be read in full: by model,
+    nearest to a flip first."""
+    edits = outcomes[outcomes["edited"].notna() & (outcomes["attribute"] != PLACEBO)]
+    rows = []
+    for perturber, ranking in table.groupby("perturber", sort=False):
+        first = ranking.iloc[0]
+        pair = edits["model"].isin([first["model_a"], first["model_b"]])
+        pair &= (edits["perturber"] == perturber) & (edits["comparison"] == first["comparison"])
+        rows.append(edits[pair].sort_values(["model", "new_margin"], kind="stable"))
+    return pd.concat(rows)
+
+
 def pair_results(explained: Explained) -> list[Result]:
-    """One preference in words and tables: why this response, in this model. Intervals are over the
-    edits of this comparison, and say nothing of others."""
+    """One preference in words and tables: rewards, and the changes of the margin by attribute. A
+    description of the edits of this comparison; it says nothing of others."""
     [key] = explained.decided
     edits, margin = explained.edits, float(explained.table["margin"].iloc[0])
-    rewards = explained.rewards[key]
-    preferred = GIVEN[int(rewards[1] > rewards[0])]
+    first, second = explained.rewards[key]
     columns = (edits[name] for name in ("attribute", "side", "amount"))
     edits = edits.assign(
         liked=[liked(*row) for row in zip(*columns, strict=True)],
         flips=edits["outcome"] == COUNTERFACTUAL,
-        words=[n_words(b) - n_words(a) for a, b in edits[["original", "edited"]].to_numpy()],
+        words=[_n_words(b) - _n_words(a) for a, b in edits[["original", "edited"]].to_numpy()],
     )
-    by_attribute = single_slopes(edits).drop(columns="n")
     table = (
         edits.groupby(["attribute", "liked"], sort=False)
         .agg(
@@ -515,55 +507,42 @@ def pair_results(explained: Explained) -> list[Result]:
             words=("words", "mean"),
         )
         .reset_index()
-        .merge(by_attribute, on="attribute", how="outer")
-        .fillna({"liked": "", "edits": 0, "flips": 0})
-        .astype({"edits": int, "flips": int})
-        .sort_values(["slope_p", "change"], kind="stable", ignore_index=True)
+        .sort_values("change", kind="stable", ignore_index=True)
     )
-    top, flips = table.iloc[0], int(table["flips"].sum())
-    length = by_attribute.iloc[0]
-    ends = ["slope_low", "slope_high"]
-    if top["slope_p"] <= LEVEL:
-        unit = "for twice the words" if top["attribute"] == LENGTH else "an edit, length held"
-        why = (
-            f"it likes {'more' if top['slope'] > 0 else 'less'} {top['attribute']}: "
-            f"{signed(top['slope'], '+.2f')} {_interval(*top[ends])} {unit}"
-        )
-    elif math.isfinite(length["slope_p"]):
-        number = f"{signed(length['slope'], '+.2f')} {_interval(*length[ends])}"
-        why = f"no attribute found that moves it; twice the words: {number}"
-    else:
-        why = "what moves it was not tested: that needs four edits that change its length"
-    worst = edits.loc[edits["change"].idxmin()]
-    costliest = (
-        f"The costliest edit, {worst['amount']} {worst['attribute']} in "
-        f"{GIVEN[worst['response']]}=, {described(worst['original'], worst['edited'])}: margin "
-        f"{significant(margin)} → {significant(worst['new_margin'])}."
-    )
-    both = {"reward/chosen": rewards[0], "reward/rejected": rewards[1]}
+    flips, top = int(table["flips"].sum()), table.iloc[0]
     return [
         Result(
             PAIR,
             table,
-            headline=f"{explained.model} prefers the response given as {preferred}, by "
-            f"{significant(margin)}; {why}.",
+            f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
+            f"{significant(margin)}; {flips or 'none'} of {len(edits)} edits "
+            f"flip{'s' * (flips == 1)} that.",
             method=METHOD,
             weight=2.0,
             estimate=Estimate("margin", margin, len(edits), "edits"),
             notes=(
-                f"Rewards: {significant(rewards[0])} of chosen, {significant(rewards[1])} of "
-                "rejected. "
-                f"{flips or 'None'} of {len(edits)} edits flip{'s' * (flips == 1)} the preference.",
-                *([costliest] if worst["change"] < 0 else []),
+                f"Rewards: {significant(first)} of chosen, {significant(second)} of rejected. "
+                f"The lowest mean change of the margin is {signed(top['change'])}, by edits "
+                f"against liking {_liking(top)}.",
             ),
-            summary={"margin": margin, **both, "flips": flips},
+            summary={
+                "margin": margin,
+                "reward/chosen": first,
+                "reward/rejected": second,
+                "flips": flips,
+            },
         ),
         *_smallest_and_largest(explained),
         *_stored(explained),
     ]
 
 
-def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
+def _n_words(text: str) -> int:
+    """Words of a text; a Chinese or Japanese character is one."""
+    return sum(any(map(str.isalnum, token)) for token in tokens(text))
+
+
+def smallest_edits(explained: Explained, *, n: int = MAX_SMALLEST) -> pd.DataFrame:
     """The smallest different edits that flip a preference, as rows of outcomes, the fewest changed
     tokens first; where none flips, those that come nearest."""
     flips = explained.smallest
@@ -583,38 +562,11 @@ def smallest_edits(explained: Explained, *, n: int = SMALLEST) -> pd.DataFrame:
     )
 
 
-def _interval(low: float, high: float) -> str:
-    return f"[{signed(low)}, {signed(high)}]"
-
-
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:
     """Texts as parquet can hold them; `complied` as a column that knows missing values."""
-    texts = [name for name in table if table[name].dtype == object and name != "complied"]
-    table = table.assign(
-        **{
-            name: [storable(each) if isinstance(each, str) else each for each in table[name]]
-            for name in texts
-        }
-    )
+    texts = table.select_dtypes(object).drop(columns="complied", errors="ignore")
+    escaped = texts.map(lambda each: storable(each) if isinstance(each, str) else each)
+    table = table.assign(**{name: escaped[name].astype(object) for name in escaped})
     if "complied" in table:
         table["complied"] = table["complied"].astype("boolean")
     return table
-
-
-def overview(results: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row an attribute, the strongest slope first: slope, slope_q_low, slope_q_high, beyond_q,
-    more and less (flip rates of edits that speak against liking more or less of it), n; the placebo
-    last."""
-    rates, fitted = results["sensitivity"], results["slopes"]
-    placebo = rates["attribute"] == PLACEBO
-    numbers = ["slope", "slope_q_low", "slope_q_high", "beyond_q"]
-    rows = fitted.set_index("attribute")[numbers]
-    for taste in ("more", "less"):
-        of_taste = rates[~placebo & (rates["liked"] == taste)].set_index("attribute")
-        rows = rows.join(of_taste["flip_rate"].rename(taste), how="outer")
-    rows = rows.join(rates[~placebo].groupby("attribute")["n"].sum())
-    strongest = {"key": lambda values: -values.abs(), "kind": "stable", "na_position": "last"}
-    rows = rows.sort_values("slope", **strongest)
-    null = rates[placebo & (rates["n"] > 0)].set_index("attribute")
-    whole = pd.concat([rows, null[["n"]].assign(more=null["flip_rate"])])
-    return whole.rename_axis("attribute").reset_index()

@@ -7,22 +7,20 @@ import pandas as pd
 
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import InputError, TableError
-from pessimal.explaining.compare import compared_results, shown_contested
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
-from pessimal.explaining.results import Resampling
+from pessimal.explaining.results import Resampling, compared_results, contested_outcomes
 from pessimal.rewards.named import answering_to
-from pessimal.tables.comparisons import Comparison, read_jsonl
+from pessimal.tables.comparisons import read_jsonl
 from pessimal.tables.result import Result
 from pessimal.tracking.registry import Manifest, Registry, find_artifact
 
 log = logging.getLogger(__name__)
 
 EXPLANATION = {"n": int, "model": str, "perturber": str, "comparisons_digest": str, "made_by": str}
-"""What is read of an explanation's summary."""
+"""Fields that are read of an explanation's summary."""
 
 EVERY = "all"
-OUTCOMES = Path("tables") / "outcomes.parquet"
 COMPARISONS = "comparisons.jsonl"
 
 
@@ -31,27 +29,23 @@ def compare_explanations(
 ) -> tuple[list[Result], dict[str, str], dict[str, str]]:
     """The Results of a comparison of explanations; names of models for people; and the artifact's
     other files: the most contested comparisons, to be read word by word."""
-    tables = [pd.read_parquet(folder / OUTCOMES) for folder, _ in chosen]
+    folders = [folder for folder, _ in chosen]
+    tables = [pd.read_parquet(folder / "tables" / "outcomes.parquet") for folder in folders]
     outcomes = _without_repeats(pd.concat(tables, ignore_index=True))
-    comparisons: dict[str, Comparison] = {}
-    for folder, _ in chosen:
-        comparisons |= {
-            comparison.key: comparison for comparison in read_jsonl(folder / COMPARISONS)
-        }
-    pieces = [pd.read_parquet(folder / "tables" / "provenance.parquet") for folder, _ in chosen]
+    lines = [each for folder in folders for each in read_jsonl(folder / COMPARISONS)]
+    comparisons = {comparison.key: comparison for comparison in lines}
+    pieces = [pd.read_parquet(folder / "tables" / "provenance.parquet") for folder in folders]
     provenance = pd.concat(pieces).reset_index(drop=True)
     labels = {row.model: row.label or row.model for row in provenance.itertuples()}
     if len(set(labels.values())) < len(labels):
         labels = {model: model for model in labels}
     options = Resampling(config.replicates, config.permutations, config.confidence, config.seed)
     results = compared_results(outcomes, provenance, options, labels=labels)
-    files = {
-        f"views/{result.name}.json": to_json(
-            views(shown_contested(outcomes, result.table), comparisons)
-        )
-        for result in results
-        if result.name == "contested"
-    }
+    files = {}
+    table = next((each.table for each in results if each.name == "contested"), None)
+    if table is not None:
+        rows = contested_outcomes(outcomes, table)
+        files["views/contested.json"] = to_json(views(rows, comparisons))
     return results, labels, files
 
 

@@ -9,34 +9,24 @@ from pathlib import Path
 import pandas as pd
 from rich.text import Text
 
-from pessimal.api.explain import PAIR, explain
-from pessimal.catalogue import is_named
+from pessimal.api.explain import OPTIONS, PAIR, Explanation, explain
 from pessimal.config.compose import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
-from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute
-from pessimal.explaining.contrast import read_attributes
-from pessimal.explaining.edits.differences import GONE, LEFT_OUT, NEW, condensed, diff
-from pessimal.explaining.explain import CONTROLS, NEUTRAL, Explained, pair
+from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute, read_attributes
+from pessimal.explaining.edits.views import GONE, LEFT_OUT, NEW, condensed, diff
+from pessimal.explaining.explain import CONTROLS, NEUTRAL, pair
 from pessimal.explaining.judges import Judge
 from pessimal.explaining.judges.language_models import LikelihoodJudge, make_judge
 from pessimal.explaining.judges.rules import RuleJudge
 from pessimal.explaining.outcomes import requests_for
-from pessimal.explaining.perturbation import Request
-from pessimal.explaining.perturbers import make_perturber
-from pessimal.explaining.provenance import OPTIONS
-from pessimal.explaining.results import (
-    GIVEN,
-    overview,
-    smallest_edits,
-)
+from pessimal.explaining.perturbers import Request, make_perturber
+from pessimal.explaining.results import GIVEN, smallest_edits
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
-from pessimal.rewards.named import spec_of
-from pessimal.rewards.obtain import fetch_files, open_reward
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.comparisons import Comparison, choose, load
-from pessimal.tables.result import Result
 from pessimal.texts import significant
 from pessimal.verbs.common import device_of, store_of
 from pessimal.verbs.printing import print_path, show, table_text, write_out
@@ -44,20 +34,19 @@ from pessimal.verbs.printing import print_path, show, table_text, write_out
 log = logging.getLogger(__name__)
 
 MARKS = {GONE: ("[-", "-]", "red"), NEW: ("{+", "+}", "green"), LEFT_OUT: ("", "", "dim")}
-SHOWN = 9
-"""Attributes printed at the end."""
+MAX_ROWS = 9
+"""Rows printed at the end."""
 COLUMNS = {
     "attribute": "attribute",
-    "slope": "slope (SD/SD)",
-    "slope_q_low": "low",
-    "slope_q_high": "high",
+    "liked": "edits against liking",
+    "flip_rate": "flip",
+    "flip_low": "low",
+    "flip_high": "high",
     "beyond_q": "p",
-    "more": "flip rate of edits against liking more",
-    "less": "against liking less",
     "n": "edits",
 }
-"""Of the table that is printed, with their headings; intervals and p are corrected alike, and p is
-that beyond prices of words too."""
+"""Columns of the table that is printed, with their headings; p is beyond placebo edits and prices
+of words, corrected over attributes and directions."""
 
 
 def run(config: ExplainConfig) -> None:
@@ -71,20 +60,12 @@ def run(config: ExplainConfig) -> None:
         comparisons = [pair(*pair_given)]
     else:
         comparisons, left_out = _comparisons(config)
-    contrast = plain(config)["contrast"]
-    attributes = read_attributes(contrast)
-    open_one = partial(open_reward, cache=config.paths.cache)
+    attributes = read_attributes(plain(config)["contrast"])
+    open_model = partial(open_reward, cache=config.paths.cache)
 
-    def find(name: str) -> Path | None:
-        return fetch_files(spec_of(name), cache=config.paths.cache) if is_named(name) else None
-
-    perturber = make_perturber(
-        config.perturber,
-        attributes=attributes,
-        cache=cache / "answers",
-        find=find,
-    )
-    judge = None if pair_given else _judge(config, open_one, cache / "answers")
+    answers = cache / "answers"
+    perturber = make_perturber(config.perturber, attributes=attributes, cache=answers)
+    judge = None if pair_given else _judge(config, open_model, answers)
     if config.dry_run:
         requests = _requests(comparisons, attributes, config)
         write_out(perturber.dry_run(requests).text())  # type: ignore[attr-defined] # checked: llm's
@@ -96,12 +77,12 @@ def run(config: ExplainConfig) -> None:
             )
         return
     # 2. Of which model.
-    language = None if config.fluency is None else open_one(config.language_model("fluency"))
-    done = explain(
-        open_one(config.model),
+    language = None if config.fluency is None else open_model(config.language_model("fluency"))
+    explanation = explain(
+        open_model(config.model),
         *(pair_given or ()),
         comparisons=None if pair_given else comparisons,
-        attributes=contrast,
+        attributes=attributes,
         perturber=perturber,
         judge=judge,
         fluency=language,
@@ -115,13 +96,13 @@ def run(config: ExplainConfig) -> None:
         progress=config.progress,
         **{option: getattr(config, option) for option in OPTIONS},
     )
-    assert done.folder is not None
-    if done:
+    assert explanation.folder is not None
+    if explanation:
         for name, asking in ((perturber.name, perturber), (judge and judge.name, judge)):
             if chat := getattr(asking, "chat", None):  # what a language model was asked
                 log.info("%s: %s", name, chat.usage.sentence())
-        _print_pair(done, done.explained) if pair_given else _print(done, done.explained)
-    print_path(done.folder)
+        _print_pair(explanation) if pair_given else _print(explanation)
+    print_path(explanation.folder)
 
 
 def _judge(config: ExplainConfig, open_model: Callable[[ModelSpec], Reward], cache: Path) -> Judge:
@@ -163,7 +144,7 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], Mapping[str, 
 def _requests(
     comparisons: Sequence[Comparison], attributes: Sequence[Attribute], config: ExplainConfig
 ) -> list[Request]:
-    """What the perturber will be asked. Which response is preferred is not known yet; either way
+    """Requests to the perturber. Which response is preferred is not known yet; either way
     there are as many calls."""
     rewards = {one.key: (1.0, 0.0) for one in comparisons}
     requests = requests_for(
@@ -175,42 +156,40 @@ def _requests(
     return requests
 
 
-def _print(results: Sequence[Result], found: Explained) -> None:
-    """Which attributes move the reward, the strongest slope first, and how often edits along them
-    flip the preference."""
-    by_name = {result.name: result for result in results}
-    rows = overview({name: by_name[name].table for name in ("slopes", "sensitivity")})
+def _print(explanation: Explanation) -> None:
+    """Print how often edits along each attribute flip the preference, the most often first."""
+    flips, explained = explanation["sensitivity"], explanation.explained
+    rows = flips.table.dropna(subset=["flip_rate"])
     placebo = rows["attribute"] == PLACEBO
-    shown = pd.concat([rows[~placebo].head(SHOWN), rows[placebo]])
-    shown = shown.assign(
-        beyond_q=shown["beyond_q"].map("{:.2g}".format, na_action="ignore")
-    )  # a tiny p is not 0
-    show(Text(f"{found.model}: {len(found.decided)} comparisons, attribute by attribute"))
-    show(_table(shown[list(COLUMNS)].rename(columns=COLUMNS)))
-    if more := len(rows) - len(shown):
-        show(f"{more} more attributes on the page.")
-    for name in ("slopes", "sensitivity"):
-        for line in (by_name[name].headline, *by_name[name].notes):
-            show(Text(line))
-
-
-def _print_pair(results: Sequence[Result], found: Explained) -> None:
-    """Why this response, in this model: rewards, one sentence, what counts, and the smallest edits
-    that flip it."""
-    by_name = {result.name: result for result in results}
-    for line in (by_name[PAIR].headline, *by_name[PAIR].notes):
+    along = rows[~placebo].sort_values("flip_rate", ascending=False, kind="stable")
+    first = pd.concat([along.head(MAX_ROWS), rows[placebo]])
+    tiny = first["beyond_q"].map("{:.2g}".format, na_action="ignore")  # a tiny p is not 0
+    show(Text(f"{explained.model}: {len(explained.decided)} comparisons, attribute by attribute"))
+    first = first.assign(beyond_q=tiny, liked=first["liked"].replace("", None))
+    show(_table(first[list(COLUMNS)].rename(columns=COLUMNS)))
+    if len(along) > MAX_ROWS:
+        show(f"{len(along) - MAX_ROWS} more rows on the page.")
+    for line in (flips.headline, *flips.notes):
         show(Text(line))
-    show(_table(by_name[PAIR].table.head(SHOWN // 2 + 1)))
-    flips = "smallest_flips" in by_name
+
+
+def _print_pair(explanation: Explanation) -> None:
+    """Both rewards, the changes of the margin by attribute, and the smallest edits that flip the
+    preference."""
+    pair_result, explained = explanation[PAIR], explanation.explained
+    for line in (pair_result.headline, *pair_result.notes):
+        show(Text(line))
+    show(_table(pair_result.table.head(MAX_ROWS // 2 + 1)))
+    flips = any(result.name == "smallest_flips" for result in explanation)
     show("smallest edits that flip it:" if flips else "edits that come nearest to a flip:")
-    for row in smallest_edits(found).itertuples():
+    for row in smallest_edits(explained).itertuples():
         text = Text(
             f"  {row.amount} {row.attribute} in {GIVEN[row.response]}=, margin "
             f"{significant(row.margin)} → {significant(row.new_margin)}: "
         )
         for piece in condensed(diff(row.original, row.edited), context=40):
-            before, behind, style = MARKS.get(piece.kind, ("", "", ""))
-            text.append(f"{before}{piece.text}{behind}", style=style)
+            opening, closing, style = MARKS.get(piece.kind, ("", "", ""))
+            text.append(f"{opening}{piece.text}{closing}", style=style)
         show(text)
 
 

@@ -1,4 +1,4 @@
-"""How far models agree on which attributes matter, and the comparisons to show: the one most like a
+"""Agreement of models on which attributes matter, and the comparisons to show: the one most like a
 model as a whole, and the one on which two models differ most.
 
 Knows the table of outcomes. Does not know which attributes matter (see `flips`). The items are a
@@ -6,20 +6,19 @@ handful of attributes, each estimated from comparisons, so it is the comparisons
 Rankings within a comparison rest on Δm, since flips tie massively.
 """
 
-from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.flips import Sums, sums
-from pessimal.explaining.analyses.intervals import draws, percentiles
+from pessimal.explaining.analyses.flips import totals
+from pessimal.explaining.analyses.intervals import draws, percentiles, replicated
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.outcomes import CHOSEN, valid_rows
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes"]
-RETURNED += ["comparisons", "defined", "reason"]
-LEAST_ATTRIBUTES = 5
+RETURNED += ["comparisons"]
+MIN_ATTRIBUTES = 5
 """Fewer than these with a valid perturbation give no tau between two rankings of them."""
 
 
@@ -33,44 +32,49 @@ def model_agreement(
     both have a valid perturbation there; the placebo is none. Mean changes keep their sign, as −1
     and +1 standard deviations are opposite tastes. The models may prefer different responses, so
     the edited texts differ where they do. Ties, which flip rates have many of, are corrected for;
-    where a vector is constant no tau is defined, and it is NaN with the reason, not 0.
+    with fewer than two attributes, or where a vector is constant, no tau is defined, and it is NaN.
 
     Intervals are percentile bootstraps: these comparisons are drawn with all of their rows of both
     models, and both vectors and tau are computed anew; draws in which tau is not defined are left
-    out (`defined` says how many are not). A draw adds noise to vectors that have some already, so
-    replicates lie nearer to 0 than the estimate, and with few comparisons the interval may not hold
-    it. The attributes are taken as given: nothing is said about others.
+    out. A draw adds noise to vectors that have some already, so replicates lie nearer to 0 than the
+    estimate, and with few comparisons the interval may not hold it. The attributes are taken as
+    given: nothing is said about others.
 
     Returns:
         One row per perturber, unordered pair of models in the order of the table, and measure:
         perturber, model_a, model_b, measure ("flip rate", "change"), tau, low, high, attributes,
-        comparisons (that both decided), defined (share of draws in which tau is), reason (why there
-        is no tau; empty otherwise).
+        comparisons (that both decided).
 
     Source: Jiang et al. 2025 (tau between models); Kendall 1945 (ties).
     """
     rows = []
-    of_attributes = table[table["attribute"] != PLACEBO]
-    for perturber, edits in of_attributes.groupby("perturber", sort=False):
-        by_model = dict(iter(edits.groupby("model", sort=False)))
-        for a, b in combinations(by_model, 2):
-            x, y, clusters = _shared(by_model[a], by_model[b])
-            weights = np.empty((0, 0))
-            if clusters:
-                weights = draws(len(clusters), replicates=replicates, seed=seed)
-            measures = {"flip rate": (x.flips, y.flips), "change": (x.change, y.change)}
-            for measure, (of_x, of_y) in measures.items():
-                one, other = x.of(of_x), y.of(of_y)
-                tau = float(tau_b(one, other))
-                drawn, low, high = np.empty(0), np.nan, np.nan
-                if len(clusters) > 1 and len(x.attributes) > 1:
-                    drawn = tau_b(x.replicated(of_x, weights), y.replicated(of_y, weights))
-                if not np.isnan(tau):
-                    low, high = percentiles(drawn, confidence=confidence)
-                defined = float(np.mean(~np.isnan(drawn))) if len(drawn) else np.nan
-                reason = no_tau({a: one, b: other}) if np.isnan(tau) else ""
-                counts = len(x.attributes), len(clusters)
-                rows.append((perturber, a, b, measure, tau, low, high, *counts, defined, reason))
+    for perturber, edits in table[table["attribute"] != PLACEBO].groupby("perturber", sort=False):
+        for a, b in combinations(dict.fromkeys(edits["model"]), 2):
+            pair = [edits[edits["model"] == model] for model in (a, b)]
+            valid = [valid_rows(each) for each in pair]
+            clusters = sorted(set.intersection(*(set(each["comparison"]) for each in pair)))
+            decided = [each[each["comparison"].isin(clusters)] for each in valid]
+            common = set.intersection(*(set(each["attribute"]) for each in decided))
+            names = sorted(common)
+            weights = draws(max(len(clusters), 1), replicates=replicates, seed=seed)
+            sums = [totals(each, clusters, names) for each in decided]
+            for number, measure in ((1, "flip rate"), (2, "change")):
+                tau = float(tau_b(*(each[number].sum(0) / each[0].sum(0) for each in sums)))
+                low, high = np.nan, np.nan
+                if len(clusters) > 1 and not np.isnan(tau):
+                    vectors = [
+                        np.stack(
+                            [
+                                replicated(*columns, weights)
+                                for columns in zip(each[number].T, each[0].T, strict=True)
+                            ],
+                            axis=1,
+                        )
+                        for each in sums
+                    ]
+                    low, high = percentiles(tau_b(*vectors), confidence=confidence)
+                counts = len(names), len(clusters)
+                rows.append((perturber, a, b, measure, tau, low, high, *counts))
     return pd.DataFrame(rows, columns=RETURNED)
 
 
@@ -83,39 +87,12 @@ def tau_b(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     x, y = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
     first, second = np.triu_indices(x.shape[-1], k=1)
-    of_x = np.sign(x[..., first] - x[..., second])  # (…, pairs)
-    of_y = np.sign(y[..., first] - y[..., second])
-    missing = np.isnan(of_x) | np.isnan(of_y)
-    of_x, of_y = np.where(missing, 0, of_x), np.where(missing, 0, of_y)
-    untied = np.sqrt((of_x**2).sum(axis=-1) * (of_y**2).sum(axis=-1))
-    net = (of_x * of_y).sum(axis=-1)
+    signs = [np.sign(each[..., first] - each[..., second]) for each in (x, y)]  # (…, pairs)
+    missing = np.isnan(signs[0]) | np.isnan(signs[1])
+    signs_x, signs_y = (np.where(missing, 0, each) for each in signs)
+    untied = np.sqrt((signs_x**2).sum(axis=-1) * (signs_y**2).sum(axis=-1))
+    net = (signs_x * signs_y).sum(axis=-1)
     return np.divide(net, untied, out=np.full(np.shape(net), np.nan), where=untied > 0)
-
-
-def no_tau(vectors: dict[str, np.ndarray]) -> str:
-    """Why there is no tau between two named vectors."""
-    shared = ~np.any([np.isnan(values) for values in vectors.values()], axis=0)
-    if shared.sum() < 2:
-        return f"{int(shared.sum())} attributes in common; two are needed"
-    constant = [name for name, values in vectors.items() if np.ptp(values[shared]) == 0]
-    return f"the same value for every attribute: {', '.join(constant)}"
-
-
-def shared_attributes(one: pd.DataFrame, other: pd.DataFrame) -> list[str]:
-    """Attributes that both tables ask about, without the placebo, in the order of the first."""
-    both = set(other["attribute"]) - {PLACEBO}
-    return [name for name in dict.fromkeys(one["attribute"]) if name in both]
-
-
-def _shared(a: pd.DataFrame, b: pd.DataFrame) -> tuple[Sums, Sums, Sequence[str]]:
-    """Sums of two models over the comparisons that both decided, and attributes of which both have
-    something valid."""
-    clusters = sorted(set(a["comparison"]) & set(b["comparison"]))
-    names = shared_attributes(a, b)
-    x, y = sums(a, clusters, names), sums(b, clusters, names)
-    both = (x.valid.sum(axis=0) > 0) & (y.valid.sum(axis=0) > 0)
-    valid = [name for name, has in zip(names, both, strict=True) if has]
-    return sums(a, clusters, valid), sums(b, clusters, valid), clusters
 
 
 def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.DataFrame:
@@ -126,30 +103,23 @@ def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.Dat
     Global: its mean Δm over all valid perturbations, as in `flip_rate`, this comparison's own among
     them. Agreement is Kendall's tau-b over the attributes that the comparison has; the placebo is
     none. Equal tau: more attributes first, then the larger margin (the clearer preference), then
-    the key in order. Comparisons with fewer than `LEAST_ATTRIBUTES`, or no tau, come last; a single
+    the key in order. Comparisons with fewer than `MIN_ATTRIBUTES`, or no tau, come last; a single
     comparison with edits would be compared with itself, which says nothing, so that it has no tau.
 
     Returns:
         One row a comparison, best first: comparison, tau (NaN where there is none), attributes (how
-        many), margin, reason (why there is no tau; empty otherwise). The first is representative if
-        its tau is a number.
+        many), margin. The first is representative if its tau is a number.
 
     Source: Jiang et al. 2025 (representative examples); tau-b on Δm is ours.
     """
-    rows = _of(table, model, perturber)
-    names = shared_attributes(rows, rows)
-    clusters = sorted(set(rows["comparison"]))
-    totals = sums(rows, clusters, names)
-    ranking = _ranking(local_changes(rows, clusters, names), totals.of(totals.change))
+    rows = _select(table, model, perturber)
+    changes = local_changes(rows)
+    means = valid_rows(rows).groupby("attribute")["change_in_sd"].mean()
+    ranking = _ranking(changes, means.reindex(changes.columns).to_frame().T)
     if (ranking["attributes"] > 0).sum() < 2:
-        alone = "only one comparison has edits, and the whole ranking is its own"
-        ranking["reason"] = ranking["reason"].where(ranking["tau"].isna(), alone)
         ranking["tau"] = float("nan")
-    keys = pd.Series(clusters, dtype=object)
-    ranking = ranking.assign(comparison=keys, margin=_margins(rows, clusters))
-    columns = ["comparison", "tau", "attributes", "margin", "reason"]
-    by = ["tau", "attributes", "margin"]  # equal ones stay in the order of their keys
-    return _ordered(ranking, by, ascending=[False, False, False])[columns]
+    ranking["margin"] = rows.groupby("comparison")["margin"].first()
+    return _order(ranking, ["tau", "attributes", "margin"], ascending=False)
 
 
 def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: int) -> pd.DataFrame:
@@ -178,31 +148,23 @@ def contested(table: pd.DataFrame, model_a: str, model_b: str, *, perturber: str
     (margins of two models are on two scales). Comparisons without a tau come last.
 
     Returns:
-        One row a comparison, most different first: comparison, tau, attributes, margin_a, margin_b,
-        reason. Empty where the models share no preference.
+        One row a comparison, most different first: comparison, tau, attributes, margin_a, margin_b.
+        Empty where the models share no preference.
 
     Source: Jiang et al. 2025 (representative examples for two models).
     """
-    a, b = (_of(table, model, perturber) for model in (model_a, model_b))
+    a, b = (_select(table, model, perturber) for model in (model_a, model_b))
     preferred_a, preferred_b = _preferred(a), _preferred(b)
-    agreed = (key for key, response in preferred_a.items() if preferred_b.get(key) == response)
-    clusters, names = sorted(agreed), shared_attributes(a, b)
-    ranking = _ranking(local_changes(a, clusters, names), local_changes(b, clusters, names))
-    margins = {"margin_a": _margins(a, clusters), "margin_b": _margins(b, clusters)}
-    ranking = ranking.assign(comparison=pd.Series(clusters, dtype=object), **margins)
-    columns = ["comparison", "tau", "attributes", "margin_a", "margin_b", "reason"]
-    return _ordered(ranking, ["tau", "attributes"], ascending=[True, False])[columns]
+    agreed = [key for key, response in preferred_a.items() if preferred_b.get(key) == response]
+    a, b = (rows[rows["comparison"].isin(agreed)] for rows in (a, b))
+    changes = local_changes(a)
+    ranking = _ranking(changes, local_changes(b).reindex(columns=changes.columns))
+    for name, rows in (("margin_a", a), ("margin_b", b)):
+        ranking[name] = rows.groupby("comparison")["margin"].first()
+    return _order(ranking, ["tau", "attributes"], ascending=[True, False])
 
 
-def _ordered(ranking: pd.DataFrame, by: list[str], *, ascending: list[bool]) -> pd.DataFrame:
-    """Rows in order, those without a tau last."""
-    keys = [
-        ranking[name] * (1 if rising else -1) for name, rising in zip(by, ascending, strict=True)
-    ]
-    return ranking.iloc[np.lexsort(keys[::-1])].reset_index(drop=True)
-
-
-def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[str]) -> np.ndarray:
+def local_changes(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean Δm in standard deviations, (comparisons, attributes): over seeds, then over responses;
     NaN without a valid one.
 
@@ -211,38 +173,31 @@ def local_changes(rows: pd.DataFrame, comparisons: list[str], attributes: list[s
     by = ["comparison", "attribute", "response"]
     changes = valid_rows(rows).groupby(by)["change_in_sd"].mean()
     means = changes.groupby(level=[0, 1]).mean().unstack()
-    return means.reindex(index=comparisons, columns=attributes).to_numpy(dtype=float)
+    return means.reindex(sorted(set(rows["comparison"]))).astype(float)
 
 
-def _of(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
+def _select(table: pd.DataFrame, model: str, perturber: str) -> pd.DataFrame:
     """Rows of one model and perturber, without the placebo."""
-    chosen = (table["model"] == model) & (table["perturber"] == perturber)
-    return table[chosen & (table["attribute"] != PLACEBO)]
-
-
-def _margins(rows: pd.DataFrame, comparisons: list[str]) -> list[float]:
-    """The margin of each comparison."""
-    first = rows.drop_duplicates("comparison").set_index("comparison")
-    return first["margin"].loc[comparisons].tolist()
+    rows = table[(table["model"] == model) & (table["perturber"] == perturber)]
+    return rows[rows["attribute"] != PLACEBO].astype({"comparison": object, "attribute": object})
 
 
 def _preferred(rows: pd.DataFrame) -> dict[str, int]:
     """The response that the model scores higher, by comparison."""
-    chosen = rows["response"].where(rows["side"] == CHOSEN, 1 - rows["response"])
-    return dict(zip(rows["comparison"], chosen.tolist(), strict=True))
+    responses = rows["response"].where(rows["side"] == CHOSEN, 1 - rows["response"])
+    return dict(zip(rows["comparison"], responses.tolist(), strict=True))
 
 
-def _ranking(one: np.ndarray, other: np.ndarray) -> pd.DataFrame:
-    """tau, attributes and reason of each row (comparisons, attributes) of two arrays; the second
-    may be one row for all."""
-    one, other = np.broadcast_arrays(one, other)
-    attributes = (~np.isnan(one) & ~np.isnan(other)).sum(axis=1)
-    tau = np.where(attributes >= LEAST_ATTRIBUTES, tau_b(one, other), np.nan)
-    reasons = [
-        f"{n} attributes; {LEAST_ATTRIBUTES} are needed"
-        if n < LEAST_ATTRIBUTES
-        else no_tau({"one ranking": a, "the other": b})
-        for n, a, b in zip(attributes, one, other, strict=True)
-    ]
-    reason = np.where(np.isnan(tau), np.array(reasons, dtype=object), "")
-    return pd.DataFrame({"tau": tau, "attributes": attributes, "reason": reason})
+def _ranking(changes: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """tau and attributes of each comparison between two tables of changes; the second may be one
+    row for all."""
+    x, y = np.broadcast_arrays(changes.to_numpy(), other.to_numpy(dtype=float))
+    attributes = (~np.isnan(x) & ~np.isnan(y)).sum(axis=1)
+    tau = np.where(attributes >= MIN_ATTRIBUTES, tau_b(x, y), np.nan)
+    return pd.DataFrame({"tau": tau, "attributes": attributes}, index=changes.index)
+
+
+def _order(ranking: pd.DataFrame, by: list[str], *, ascending: bool | list[bool]) -> pd.DataFrame:
+    """Rows in order, equal ones by their keys and those without a tau last."""
+    ordered = ranking.sort_values(by, ascending=ascending, kind="stable")
+    return ordered.rename_axis("comparison").reset_index()

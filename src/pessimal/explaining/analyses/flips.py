@@ -1,31 +1,32 @@
-"""Flip rates: how much each attribute moves a model's preferences, whether more than a placebo
-does, and whether the edits did what was asked.
+"""Flip rates: how much each attribute moves a model's preferences, whether more than a placebo and
+more than prices of words do, and whether the edits did what was asked.
 
-Knows the table of outcomes, and amounts that a judge measured. Does not know texts, detectors or
-models.
+Knows the table of outcomes, and amounts that a judge measured. Does not know detectors or models.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from pessimal.analyses.regression import taste
 from pessimal.explaining.analyses.intervals import (
     cluster_index,
+    clustered_share,
     draws,
     ratio_interval,
-    replicated,
     share_interval,
 )
-from pessimal.explaining.attribute import OVERALL, PLACEBO, Amount
+from pessimal.explaining.attribute import PLACEBO, Amount
+from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
     TIE,
     against_polarity,
+    reward_sign,
     valid_rows,
 )
 from pessimal.statistics import benjamini_hochberg, sign_flip
@@ -35,19 +36,21 @@ MOVED = "moved/"
 responses as they stand, an edit moved an attribute; NaN without a text or an opinion."""
 RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n", "comparisons"]
 RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high"]
-RETURNED += ["change", "change_low", "change_high", "size", "size_low", "size_high"]
-RETURNED += ["flip_rank", "flip_first", "change_rank", "change_first"]
+RETURNED += ["change", "change_low", "change_high"]
 RETURNED += ["pairs", "flip_excess", "flip_excess_low", "flip_excess_high", "flip_p", "flip_q"]
-RETURNED += ["change_excess", "change_p", "change_q"]
 SHARES = ["n", "comparisons", "share", "low", "high"]
-EDITS = ("all", "complied", "not complied", "not judged")
+JUDGED = {True: "complied", False: "not complied"}
 NULLS = {"rules": "placebo"}
 """Perturbers whose null is made by another name."""
 OTHER = {Amount.more.value: Amount.less.value, Amount.less.value: Amount.more.value}
+MAX_WORDS = 2000
+"""Changes in number of more words than these are projected to so many, by one random matrix."""
+DRAWS = 1000
+"""Number of random prices of words."""
 
 
 def null_makers(perturber: str) -> set[str]:
-    """Whose placebo edits are of the same kind as the edits of a perturber: its own, or its
+    """Perturbers whose placebo edits are of the same kind as the edits of one: its own, or its
     counterpart's. Rewrites by a language model are not held against one-word edits by rule."""
     return {perturber, NULLS.get(perturber, perturber)}
 
@@ -78,24 +81,17 @@ def attribute_flip_rates(
 
     *Flip rate*: CFs over valid perturbations, those with a changed text; ties are in the
     denominator. *Change*: mean Δm over the same, in standard deviations of the model's rewards;
-    negative where edits speak against the preference. *Size*: the mean of |Δm|; noise alone makes
-    it positive. Intervals are over comparisons: of flip rates exact binomial (see
-    `share_interval`), of the others bootstraps, in which one draw of comparisons serves all
-    attributes.
+    negative where edits speak against the preference. Intervals are over comparisons: of flip rates
+    exact binomial (see `share_interval`), of changes bootstraps.
 
-    *Against the placebo*: within each response in which both have valid edits, the attribute's mean
-    less the placebo's; averaged over the responses of a comparison, then over comparisons: the
-    excess. Its p flips the sign of each comparison: one-sided for flips, two-sided for the change;
-    exact up to `permutations` patterns, else (k + 1) / (permutations + 1). The excess of flips has
-    a bootstrap interval. Assumed: without an
-    effect a comparison's difference is as likely to have the other sign. q: Benjamini and Hochberg
-    over all rows of one model and perturber (tests share the placebo, which ties them together
-    positively; the procedure holds for that). Placebos of another kind than the edits test nothing
-    (see `null_makers`).
-
-    *Ranks* (1: most sensitive, ties share their mean) are by flip rate and by |change|, over the
-    attributes of one model, perturber and taste; `first` is the share of bootstrap draws in which
-    an attribute is first, split among ties.
+    *Against the placebo*: within each response in which both have valid edits, the attribute's flip
+    rate less the placebo's; averaged over the responses of a comparison, then over comparisons: the
+    excess, with a bootstrap interval. Its p, one-sided, flips the sign of each comparison; exact up
+    to `permutations` patterns, else (k + 1) / (permutations + 1). Assumed: without an effect a
+    comparison's difference is as likely to have the other sign. q: Benjamini and Hochberg over all
+    rows of one model and perturber (tests share the placebo, which ties them together positively;
+    the procedure holds for that). Placebos of another kind than the edits test nothing (see
+    `null_makers`).
 
     Returns:
         One row per model, perturber, attribute and taste: liked (more, less; empty for the placebo
@@ -103,185 +99,152 @@ def attribute_flip_rates(
         n (valid perturbations), comparisons, and the columns of `RETURNED`. NaN where nothing is
         valid or nothing is tested.
 
-    Source: Jiang et al. 2025 (flip rate, ranks); Phipson & Smyth 2010 (the p of drawn
-    permutations); Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the
-    null are ours.
+    Source: Jiang et al. 2025 (flip rate); Phipson & Smyth 2010 (the p of drawn permutations);
+    Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the null are ours.
     """
-    pieces = []
-    for _, of_model in table.groupby("model", sort=False):
-        clusters = sorted(set(of_model["comparison"]))
+    rows = []
+    interval = partial(ratio_interval, confidence=confidence)
+    test = partial(sign_flip, two_sided=False, permutations=permutations, seed=seed)
+    polarity = np.where(against_polarity(table), "better", "worse")
+    for model, edits in table.assign(which_is=polarity).groupby("model", sort=False):
+        clusters = sorted(set(edits["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)  # the same for every model
-        placebos = valid_rows(of_model[of_model["attribute"] == PLACEBO])
-        for perturber, edits in of_model.groupby("perturber", sort=False):
-            same_kind = placebos["perturber"].isin(null_makers(perturber))
-            test = partial(
-                _tested,
-                null=_by_response(placebos[same_kind], clusters),
-                clusters=clusters,
-                permutations=permutations,
-                seed=seed,
-                weights=weights,
-                confidence=confidence,
-            )
-            polar = against_polarity(edits)
-            piece = pd.concat(
-                [
-                    _arm(rows, clusters, weights, test, confidence).assign(which_is=which_is)
-                    for which_is, rows in (("better", edits[polar]), ("worse", edits[~polar]))
-                    if len(rows)
-                ],
-                ignore_index=True,
-            )
-            piece["which_is"] = piece["which_is"].where(piece["attribute"] != PLACEBO, "")
-            for stem in ("flip", "change"):
-                piece[f"{stem}_q"] = benjamini_hochberg(piece[f"{stem}_p"].to_numpy(dtype=float))
-            pieces.append(piece[RETURNED])
-    return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=RETURNED)
+        placebos = valid_rows(edits[edits["attribute"] == PLACEBO])
+        for key, arm in edits.groupby(["perturber", "attribute", "which_is"], sort=False):
+            perturber, name, which_is = key
+            valid, first = valid_rows(arm), arm.iloc[0]
+            n, flips, change = (each[:, 0] for each in totals(valid, clusters, [name]))
+            null = placebos[placebos["perturber"].isin(null_makers(perturber))]
+            rates = [_response_rates(each, clusters) for each in (valid, null)]
+            excess = (rates[0] - rates[1]).mean(axis=1)
+            paired = excess.notna().to_numpy() & (name != PLACEBO)
+            values = excess[paired].to_numpy()
+            ones = np.ones(len(values))
+            ends = {
+                "flip": share_interval(flips, n, confidence=confidence),
+                "change": interval(change, n, weights),
+                "flip_excess": interval(values, ones, weights[:, paired]),
+            }
+            row = {
+                **{"model": model, "perturber": perturber, "attribute": name},
+                "liked": liked(name, first["side"], first.get("amount")),
+                "which_is": which_is if name != PLACEBO else "",
+                "asked": len(arm),
+                "n": int(n.sum()),
+                "comparisons": np.count_nonzero(n),
+                "counterfactuals": int(flips.sum()),
+                "ties": int((arm["outcome"] == TIE).sum()),
+                "flip_rate": ratio(flips, n),
+                "change": ratio(change, n),
+                "pairs": len(values),
+                "flip_excess": values.mean() if len(values) else np.nan,
+                "flip_p": test(values),
+                **{f"{stem}_low": low for stem, (low, _) in ends.items()},
+                **{f"{stem}_high": high for stem, (_, high) in ends.items()},
+            }
+            rows.append(row)
+    rates = pd.DataFrame(rows, columns=RETURNED)
+    return rates.assign(flip_q=_corrected(rates, rates["flip_p"].astype(float)))
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Valid perturbations by comparison and attribute: what ratios of sums are made of. Arrays
-    (clusters, attributes)."""
-
-    attributes: tuple[str, ...]
-    valid: np.ndarray  # how many
-    flips: np.ndarray  # how many are counterfactuals
-    change: np.ndarray  # sum of Δm, in standard deviations of the reward
-    size: np.ndarray  # sum of |Δm|, in the same unit
-
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """Mean of one of the sums over valid perturbations, (attributes,); NaN where there is
-        none."""
-        below = self.valid.sum(axis=0)
-        return np.divide(
-            values.sum(axis=0), below, out=np.full(len(below), np.nan), where=below > 0
-        )
-
-    def replicated(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The same in every draw of clusters, (replicates, attributes)."""
-        pairs = zip(values.T, self.valid.T, strict=True)
-        columns = [replicated(column, valid, weights) for column, valid in pairs]
-        return np.stack(columns, axis=1) if columns else np.empty((len(weights), 0))
-
-
-def sums(rows: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str]) -> Sums:
-    """Sums of the valid perturbations among `rows`; those of other comparisons and attributes are
-    left out."""
-    rows = valid_rows(rows)
-    row = cluster_index(rows["comparison"], clusters)
-    column = cluster_index(rows["attribute"], attributes)
+def totals(
+    valid: pd.DataFrame, clusters: Sequence[str], attributes: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Valid perturbations by comparison and attribute, three arrays (clusters, attributes): how
+    many, how many are counterfactuals, and their sum of Δm in standard deviations of the reward.
+    Those of other comparisons and attributes are left out."""
+    row = cluster_index(valid["comparison"], clusters)
+    column = cluster_index(valid["attribute"], attributes)
     inside = (row >= 0) & (column >= 0)
-    cell = row[inside] * len(attributes) + column[inside]
-    change = rows["change_in_sd"].to_numpy(dtype=float)[inside]
-    flips = (rows["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)[inside]
-    shape = (len(clusters), len(attributes))
-    arrays = [
-        np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape)
-        for values in (np.ones(len(cell)), flips, change, np.abs(change))
-    ]
-    return Sums(tuple(attributes), *arrays)
-
-
-def _arm(
-    edits: pd.DataFrame,
-    clusters: Sequence[str],
-    weights: np.ndarray,
-    test: Callable[[pd.DataFrame], dict[str, float]],
-    confidence: float,
-) -> pd.DataFrame:
-    """Estimates, intervals, tests and ranks of one model, perturber and taste."""
-    names = list(dict.fromkeys(edits["attribute"]))
-    totals = sums(edits, clusters, names)
-    bootstrap = partial(ratio_interval, weights=weights)
-    lines = []
-    for number, name in enumerate(names):
-        rows, valid = edits[edits["attribute"] == name], totals.valid[:, number]
-        first = rows.iloc[0]
-        line = {key: first[key] for key in ("model", "perturber", "attribute")} | {
-            "liked": liked(name, first["side"], first.get("amount")),
-            "asked": len(rows),
-            "n": int(valid.sum()),
-            "comparisons": int(np.count_nonzero(valid)),
-            "counterfactuals": int(totals.flips[:, number].sum()),
-            "ties": int((rows["outcome"] == TIE).sum()),
-        }
-        for stem, estimate, values, interval in (
-            ("flip", "flip_rate", totals.flips, share_interval),
-            ("change", "change", totals.change, bootstrap),
-            ("size", "size", totals.size, bootstrap),
-        ):
-            low, high = interval(values[:, number], valid, confidence=confidence)
-            line |= {estimate: totals.of(values)[number], f"{stem}_low": low, f"{stem}_high": high}
-        lines.append(line | test(rows))
-    table = pd.DataFrame(lines)
-    ranked = [number for number, name in enumerate(names) if name != PLACEBO]
-    for stem, values in (("flip", totals.flips), ("change", totals.change)):
-        estimates = np.abs(totals.of(values))[ranked]
-        replicates = np.abs(totals.replicated(values, weights)[:, ranked])
-        table[[f"{stem}_rank", f"{stem}_first"]] = np.nan
-        table.loc[ranked, f"{stem}_rank"] = stats.rankdata(-estimates, nan_policy="omit")
-        table.loc[ranked, f"{stem}_first"] = _first(replicates)
-    return table
-
-
-def _first(replicates: np.ndarray) -> np.ndarray:
-    """Share of the draws (draws, attributes) in which each attribute is largest, ties split; draws
-    without any are left out."""
-    drawn = replicates[~np.isnan(replicates).all(axis=1)]
-    if not drawn.size:
-        return np.full(replicates.shape[1], np.nan)
-    largest = drawn == np.nanmax(drawn, axis=1, keepdims=True)
-    shares = (largest / largest.sum(axis=1, keepdims=True)).mean(axis=0)
-    return np.where(np.isnan(drawn).all(axis=0), np.nan, shares)
-
-
-def _tested(
-    rows: pd.DataFrame,
-    *,
-    null: np.ndarray,
-    clusters: Sequence[str],
-    permutations: int,
-    seed: int,
-    weights: np.ndarray,
-    confidence: float,
-) -> dict[str, float]:
-    """One attribute's edits against the placebo's (see `_by_response`), comparison by
-    comparison."""
-    # (flip and change, comparisons, responses)
-    difference = _by_response(valid_rows(rows), clusters) - null
-    if rows["attribute"].iloc[0] == PLACEBO:
-        difference[:] = np.nan
-    both = ~np.isnan(difference[0])
-    paired = both.any(axis=1)
-    sums_of_pairs = np.where(both, difference, 0).sum(axis=2)[:, paired]
-    flips, change = sums_of_pairs / both.sum(axis=1)[paired]
-    test = partial(sign_flip, permutations=permutations, seed=seed)
-    low, high = ratio_interval(
-        flips, np.ones(len(flips)), weights[:, paired], confidence=confidence
+    cell, shape = row[inside] * len(attributes) + column[inside], (len(clusters), len(attributes))
+    n, flips, change = (
+        np.bincount(cell, weights=values[inside], minlength=shape[0] * shape[1]).reshape(shape)
+        for values in (
+            np.ones(len(valid)),
+            (valid["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float),
+            valid["change_in_sd"].to_numpy(dtype=float),
+        )
     )
-    return {
-        "pairs": int(paired.sum()),
-        "flip_excess": float(flips.mean()) if len(flips) else np.nan,
-        "flip_excess_low": low,
-        "flip_excess_high": high,
-        "flip_p": test(flips, two_sided=False),
-        "change_excess": float(change.mean()) if len(change) else np.nan,
-        "change_p": test(change, two_sided=True),
-    }
+    return n, flips, change
 
 
-def _by_response(valid: pd.DataFrame, clusters: Sequence[str]) -> np.ndarray:
-    """Flip rate and mean change of the valid perturbations of each response, (2, clusters, 2); NaN
-    without one."""
-    response = valid["response"].to_numpy(dtype=np.intp)
-    cell = 2 * cluster_index(valid["comparison"], clusters) + response
-    n = np.bincount(cell, minlength=2 * len(clusters))
-    flips = (valid["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float)
-    change = valid["change_in_sd"].to_numpy(dtype=float)
-    totals = np.stack([np.bincount(cell, each, minlength=len(n)) for each in (flips, change)])
-    means = np.divide(totals, n, out=np.full(totals.shape, np.nan), where=n > 0)
-    return means.reshape(2, len(clusters), 2)
+def ratio(values: np.ndarray, n: np.ndarray) -> float:
+    """The sum of values over the sum of n; NaN where that is 0."""
+    return float(values.sum() / n.sum()) if n.sum() else np.nan
+
+
+def _corrected(rates: pd.DataFrame, p: pd.Series) -> pd.Series:
+    """p at its false discovery rate, over the rows of each model and perturber."""
+    return p.groupby([rates["model"], rates["perturber"]]).transform(
+        lambda family: benjamini_hochberg(family.to_numpy(dtype=float))
+    )
+
+
+def _response_rates(valid: pd.DataFrame, clusters: Sequence[str]) -> pd.DataFrame:
+    """Flip rate of the valid perturbations of each response, (clusters, 2); NaN without one."""
+    flips = (valid["outcome"] == COUNTERFACTUAL).astype(float)
+    means = flips.groupby([valid["comparison"].astype(object), valid["response"]]).mean().unstack()
+    return means.reindex(index=clusters, columns=[0, 1]).astype(float)
+
+
+def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Flip rates (`attribute_flip_rates`), each held against prices of words drawn at random.
+
+    Edits along an attribute are larger than placebo edits, so a reward with a price for every word
+    flips more by them, whatever the attribute. The prices are normal, with what is left over; both
+    are as large as fits all edits of this model and perturber, whose mean change is kept.
+
+    Returns:
+        `rates` with random_words (share of `DRAWS` random prices under which these edits flip as
+        often) and beyond_q (the larger of flip_p and random_words, corrected as flip_q is); NaN
+        where flip_p is.
+
+    Source: ours.
+    """
+    rates = rates.assign(random_words=np.nan)
+    for (model, perturber), edits in valid_rows(table).groupby(["model", "perturber"], sort=False):
+        family = (rates["model"] == model) & (rates["perturber"] == perturber)
+        tested = rates.index[family & rates["flip_p"].notna()]
+        if not len(tested):
+            continue
+        sign, polar = reward_sign(edits), against_polarity(edits)
+        change = sign * edits["change_in_sd"].to_numpy(dtype=float)
+        words = changed_words(edits[["original", "edited"]])
+        fit = taste(np.ones((len(edits), 1)), change[:, None], words)
+        rng = np.random.default_rng(0)
+        random = words @ rng.normal(0, np.sqrt(fit.variance[0]), (words.shape[1], DRAWS))
+        random += rng.normal(change.mean(), np.sqrt(fit.noise[0]), random.shape)
+        sd = edits["change"].abs().sum() / edits["change_in_sd"].abs().sum()
+        margins = edits["margin"].to_numpy(dtype=float) / sd
+        flips = margins[:, None] + sign[:, None] * random < 0  # (edits, draws)
+        for row in rates.loc[tested].itertuples():
+            arm = (edits["attribute"] == row.attribute) & (polar == (row.which_is == "better"))
+            shares = flips[arm.to_numpy()].mean(axis=0)
+            beyond = (1 + (shares >= row.flip_rate).sum()) / (1 + DRAWS)
+            rates.loc[row.Index, "random_words"] = beyond
+    larger = rates[["flip_p", "random_words"]].max(axis=1, skipna=False)
+    return rates.assign(beyond_q=_corrected(rates, larger))
+
+
+def changed_words(texts: pd.DataFrame) -> np.ndarray:
+    """(n, at most MAX_WORDS): by how many each word or mark is more in `edited` than in `original`,
+    case apart, of those that some edit adds or takes; of more words than rows, as many columns
+    as rows, with the same products."""
+    from sklearn.feature_extraction import DictVectorizer  # a second, which not every table needs
+
+    changes = []
+    for original, edited in texts.itertuples(index=False):
+        count = Counter(map(str.lower, tokens(edited)))
+        count.subtract(map(str.lower, tokens(original)))
+        changes.append({word: more for word, more in count.items() if more})
+    sparse = DictVectorizer(sort=False).fit_transform(changes)
+    if (n := sparse.shape[1]) > MAX_WORDS:
+        sparse @= np.random.default_rng(0).standard_normal((n, MAX_WORDS)) / np.sqrt(MAX_WORDS)
+    moved = np.asarray(sparse if n > MAX_WORDS else sparse.toarray())
+    if moved.shape[1] > len(moved):
+        left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+        moved = left * sizes
+    return moved
 
 
 def compliance(
@@ -291,21 +254,9 @@ def compliance(
     confidence: float = 0.95,
 ) -> pd.DataFrame:
     """The share of one model's edits that moved their attribute the asked way, of those the judge
-    has an opinion on.
-
-    One row a group ([]: one over all): its columns, asked (perturbations), texts (of these, with a
-    text), n (of these, judged), comparisons (among the judged), share, low, high (see
-    `share_interval`). NaN where none was judged.
-    """
-    rows = []
-    for key, group in outcomes.groupby(list(by), sort=False) if by else [((), outcomes)]:
-        texts = group["edited"].notna()
-        judged = group[texts & group["complied"].notna()]
-        complied, comparisons = judged["complied"].astype(bool), judged["comparison"]
-        share = clustered_share(complied, comparisons, confidence=confidence)
-        counts = {"asked": len(group), "texts": int(texts.sum())}
-        rows.append(dict(zip(by, key, strict=True)) | counts | share)
-    return pd.DataFrame(rows, columns=[*by, "asked", "texts", *SHARES])
+    has an opinion on: a row a group, with its columns and `SHARES`."""
+    judged = outcomes[outcomes["edited"].notna() & outcomes["complied"].notna()]
+    return _shares(judged, judged["complied"].astype(bool), by, confidence)
 
 
 def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -315,76 +266,23 @@ def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     over those that complied is the model's. Whoever complied is no random half: compare it between
     models, which meet the same edits.
 
-    Four rows a model and attribute: edits (all, complied, not complied, not judged), n (edits with
-    a text), comparisons, ties (share of n; they count as no flip), share (flips of n), low, high
-    (see `share_interval`).
+    A row a model, attribute and edits (all, complied, not complied, not judged) of which there are
+    some: `SHARES` of the edits with a text that flip; ties count as no flip.
     """
-    by = ["model", "attribute"]
     valid = outcomes[outcomes["outcome"].notna()]
-    judged = valid["complied"].map({True: EDITS[1], False: EDITS[2]}).fillna(EDITS[3])
-    rows = []
-    for key, group in valid.assign(judged=judged).groupby(by, sort=False):
-        for edits in EDITS:
-            chosen = group if edits == "all" else group[group["judged"] == edits]
-            flips = chosen["outcome"] == COUNTERFACTUAL
-            share = clustered_share(flips, chosen["comparison"], confidence=confidence)
-            ties = {"edits": edits, "ties": float((chosen["outcome"] == TIE).mean())}
-            rows.append(dict(zip(by, key, strict=True)) | ties | share)
-    return pd.DataFrame(rows, columns=[*by, "edits", *SHARES[:2], "ties", *SHARES[2:]])
+    judged = valid["complied"].map(JUDGED).fillna("not judged")
+    twice = [valid.assign(edits="all"), valid.assign(edits=judged)]
+    rows = pd.concat(twice, ignore_index=True)
+    flips = rows["outcome"] == COUNTERFACTUAL
+    return _shares(rows, flips, ["model", "attribute", "edits"], confidence)
 
 
-def off_target(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """What one model's edits along one attribute moved in each attribute, by the judge's detectors
-    (columns `moved/NAME`).
-
-    In standard deviations (divisor n − 1) of the detector over the distinct original responses,
-    times −1 where less of the asked attribute was asked for: "as `asked` is raised, `detector`
-    moves by". The placebo has no such direction; its edits count as they are. Each comparison
-    weighs as many edits as it has.
-
-    Args:
-        confidence: of Student t intervals over comparisons, robust to dependence within them.
-
-    Returns:
-        One row a pair, asked × detector: asked, detector, on_target, n, comparisons, mean, low,
-        high. Bounds are NaN with one comparison; the mean too for a detector that gives all
-        originals the same amount.
-    """
-    edits = outcomes[outcomes["edited"].notna()]
-    less = (edits["amount"] == Amount.less.value) & ~edits["attribute"].isin([PLACEBO, OVERALL])
-    moves = edits.filter(like=MOVED).mul(np.where(less, -1.0, 1.0), axis=0)
-    rows = []
-    for asked, group in edits.groupby("attribute", sort=False):
-        for column in moves:
-            detector = column.removeprefix(MOVED)
-            mean = _clustered_mean(moves.loc[group.index, column], group["comparison"], confidence)
-            names = {"asked": asked, "detector": detector, "on_target": asked == detector}
-            rows.append(names | mean)
-    columns = ["asked", "detector", "on_target", "n", "comparisons", "mean", "low", "high"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def clustered_share(hits: pd.Series, clusters: pd.Series, *, confidence: float) -> dict[str, float]:
-    """The share of items that hit, with its interval over clusters: n, comparisons, share, low,
-    high (see `share_interval`); NaN without items."""
-    index, names = pd.factorize(clusters.to_numpy())
-    units = np.bincount(index, minlength=len(names))
-    hit = np.bincount(index, weights=hits.to_numpy(dtype=float), minlength=len(names))
-    share = float(hit.sum() / len(hits)) if len(hits) else float("nan")
-    low, high = share_interval(hit, units, confidence=confidence)
-    return dict(zip(SHARES, (len(hits), len(names), share, low, high), strict=True))
-
-
-def _clustered_mean(values: pd.Series, clusters: pd.Series, confidence: float) -> dict[str, float]:
-    """Mean of dependent values with a t interval: squared sums of deviations within clusters, times
-    G / (G − 1)."""
-    given = values.notna()
-    values, clusters = values[given], clusters[given]
-    count, mean = len(pd.unique(clusters)), float(values.mean())
-    reach = float("nan")
-    if count > 1:
-        within = np.bincount(pd.factorize(clusters.to_numpy())[0], values.to_numpy() - mean)
-        error = np.sqrt(count / (count - 1) * (within**2).sum()) / len(values)
-        reach = stats.t.ppf((1 + confidence) / 2, count - 1) * error
-    ends = {"low": mean - reach, "high": mean + reach}
-    return {"n": len(values), "comparisons": count, "mean": mean, **ends}
+def _shares(
+    rows: pd.DataFrame, hits: pd.Series, by: Sequence[str], confidence: float
+) -> pd.DataFrame:
+    """The share of rows that hit, a line a group."""
+    lines = [
+        (*key, *clustered_share(hits[group.index], group["comparison"], confidence=confidence))
+        for key, group in rows.groupby(list(by), sort=False)
+    ]
+    return pd.DataFrame(lines, columns=[*by, *SHARES])

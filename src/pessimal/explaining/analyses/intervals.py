@@ -53,6 +53,18 @@ def share_interval(
     return low, high
 
 
+def clustered_share(
+    hits: pd.Series, clusters: pd.Series, *, confidence: float
+) -> tuple[int, int, float, float, float]:
+    """The share of items that hit, with its interval over clusters: items, clusters, share, low,
+    high (see `share_interval`); NaN without items."""
+    index, names = pd.factorize(clusters.to_numpy())
+    units = np.bincount(index, minlength=len(names))
+    hit = np.bincount(index, weights=hits.to_numpy(dtype=float), minlength=len(names))
+    share = float(hit.sum() / len(hits)) if len(hits) else float("nan")
+    return len(hits), len(names), share, *share_interval(hit, units, confidence=confidence)
+
+
 def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
     """The effective number of independent units (two or more clusters, each with a unit): units
     over their design effect.
@@ -74,7 +86,7 @@ def n_eff(hits: np.ndarray, units: np.ndarray) -> float:
 
 
 def draws(clusters: int, *, replicates: int, seed: int) -> np.ndarray:
-    """How often each cluster is drawn, (replicates, clusters) float64: as many as there are, with
+    """Times that each cluster is drawn, (replicates, clusters) float64: as many as there are, with
     replacement."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=replicates).astype(float)

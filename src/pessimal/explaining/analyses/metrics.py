@@ -1,4 +1,4 @@
-"""How good a perturber's explanations of a model are: coverage, brittleness, distances, fluency,
+"""The quality of a perturber's explanations of a model: coverage, brittleness, distances, fluency,
 diversity, and what failed.
 
 Knows the table of outcomes, with distances already in it. Does not know how a distance is measured,
@@ -6,13 +6,11 @@ nor attributes one by one (see `flips`). Intervals are over comparisons (see `in
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.fluency import FLUENT, RATIO
 from pessimal.explaining.analyses.intervals import (
     cluster_index,
     draws,
@@ -22,21 +20,21 @@ from pessimal.explaining.analyses.intervals import (
 )
 from pessimal.explaining.attribute import PLACEBO
 from pessimal.explaining.edits.distances import embed, syntactic
-from pessimal.explaining.outcomes import (
-    CHOSEN,
-    COUNTERFACTUAL,
-    KEY,
-    REJECTED,
-    SEMIFACTUAL,
-)
-from pessimal.explaining.perturbation import Status
+from pessimal.explaining.outcomes import CHOSEN, COUNTERFACTUAL, KEY, REJECTED, SEMIFACTUAL
+from pessimal.explaining.perturbers import Status
 
 ANY, BOTH, ALL = "any", "both", "all"
 SHARE, MEAN, MEDIAN = "share", "mean", "median"
 SUBSETS, SIDES = (ALL, COUNTERFACTUAL, SEMIFACTUAL), (CHOSEN, REJECTED, ANY)
 DISTANCES = ("syntactic", "semantic")
+RATIO = "perplexity_ratio"
+"""Column of the table of outcomes: perplexity of the edited response over that of the response; NaN
+without a text."""
+MAX_FLUENT_RATIO = 1.5
+"""Largest ratio of a fluent edit. No threshold is published; this is half as much again as the
+response had."""
 RETURNED = ["model", "perturber", "placebo", "metric", "among", "side", "value", "low", "high"]
-RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds", "count"]
+RETURNED += ["standard_error", "n", "unit", "comparisons", "seeds"]
 
 
 def metrics(
@@ -60,17 +58,17 @@ def metrics(
     * each distance: over valid perturbations with a known distance, all of them and among CF, SF.
     * perplexity ratio and fluent, where the table has that column: over valid perturbations with a
       known ratio, all of them and among CF, SF, the median ratio and whether it is at most
-      `FLUENT`.
+      `MAX_FLUENT_RATIO`.
     * diversity: over sets of at least two valid perturbations of one response and seed (all, CF,
       SF), the mean distance of their pairs. Texts of the two sides are never paired: these differ
       as the responses do. Equal texts are at distance 0.
     * changed, not applicable, refused, failed: over all requests; the four add to 1.
 
     Placebo edits are a group of their own, also where the same perturber made them. Intervals are
-    over comparisons: those of shares (coverage, brittleness and the four above) exact binomial ones
-    at the effective number of units (see `share_interval`), those of means and medians percentile
-    bootstraps (see `ratio_interval`). Standard errors are over seeds, on these comparisons: the
-    standard deviation of the seeds' own values over the root of their number.
+    over comparisons: those of shares (coverage, brittleness, fluent and the four above) exact
+    binomial ones at the effective number of units (see `share_interval`), those of means and
+    medians percentile bootstraps (see `ratio_interval`). Standard errors are over seeds, on these
+    comparisons: the standard deviation of the seeds' own values over the root of their number.
 
     Args:
         table: of outcomes, with a column for each of `DISTANCES`, NaN where it is not known.
@@ -80,22 +78,19 @@ def metrics(
         One row a metric: model, perturber, placebo (bool), metric, among (all, CF, SF), side
         (chosen, rejected, both, any), value (NaN where n = 0), low, high (with one comparison 0 and
         1 for a share, NaN for a mean), standard_error (NaN for fewer than two seeds), n, unit (what
-        n counts), comparisons and seeds (that have a unit), count (units for which a share holds;
-        NaN for means and medians).
+        n counts), comparisons and seeds (that have a unit).
     """
     rows = []
     table = table.assign(placebo=table["attribute"] == PLACEBO)
-    for (model, perturber, is_placebo), group in table.groupby(
-        ["model", "perturber", "placebo"], sort=False
-    ):
+    for key, group in table.groupby(["model", "perturber", "placebo"], sort=False):
         group = group.sort_values(KEY, kind="stable")  # the same bits in whatever order rows come
         clusters = sorted(set(group["comparison"]))
         weights = draws(len(clusters), replicates=replicates, seed=seed)
-        for metric, subset, side, unit, kind, units in _units(group, diversity):
-            summary = _summary(units, clusters, weights, kind=kind, confidence=confidence)
-            row = {"model": model, "perturber": perturber, "placebo": bool(is_placebo)}
-            row |= {"metric": metric, "among": subset, "side": side, "unit": unit}
-            rows.append(row | summary)
+        for metric, among, side, unit, kind, units in _units(group, diversity):
+            numbers = _summary(units, clusters, weights, kind=kind, confidence=confidence)
+            value, low, high, error, n, *counts = numbers
+            row = (*key, metric, among, side, value, low, high, error, n, unit, *counts)
+            rows.append(row)
     return pd.DataFrame(rows, columns=RETURNED)
 
 
@@ -110,44 +105,46 @@ def _units(group: pd.DataFrame, diversity: bool) -> Iterator[Units]:
     for outcome in (COUNTERFACTUAL, SEMIFACTUAL):
         for side, units in _coverage(group, outcome).items():
             yield "coverage", outcome, side, "comparisons × seeds", SHARE, units
-    flips = valid.assign(value=(valid["outcome"] == COUNTERFACTUAL).astype(float))
-    for side in SIDES:
-        yield "brittleness", ALL, side, "perturbations", SHARE, _of_side(flips, side)
+    edits = "perturbations"
+    for _, side, rows in _parts(valid, (ALL,)):
+        flips = rows.assign(value=(rows["outcome"] == COUNTERFACTUAL).astype(float))
+        yield "brittleness", ALL, side, edits, SHARE, flips
     for name in DISTANCES:
-        for subset, side, rows in _parts(valid.dropna(subset=[name])):
-            units = rows.assign(value=rows[name].astype(float))
-            yield name, subset, side, "perturbations", MEAN, units
-    with_ratio = valid.dropna(subset=[RATIO]) if RATIO in valid else valid.head(0)
-    for subset, side, rows in _parts(with_ratio) if len(with_ratio) else ():
-        ratios = rows.assign(value=rows[RATIO])
-        yield "perplexity ratio", subset, side, "perturbations", MEDIAN, ratios
-        fluent = rows.assign(value=(rows[RATIO] <= FLUENT).astype(float))
-        yield "fluent", subset, side, "perturbations", SHARE, fluent
+        for among, side, rows in _parts(valid.dropna(subset=[name])):
+            yield name, among, side, edits, MEAN, rows.assign(value=rows[name].astype(float))
+    if RATIO in valid and valid[RATIO].notna().any():
+        for among, side, rows in _parts(valid.dropna(subset=[RATIO])):
+            fluent = (rows[RATIO] <= MAX_FLUENT_RATIO).astype(float)
+            ratios = rows.assign(value=rows[RATIO])
+            yield "perplexity ratio", among, side, edits, MEDIAN, ratios
+            yield "fluent", among, side, edits, SHARE, rows.assign(value=fluent)
     for name, sets in (_diversity(valid) if diversity else {}).items():
-        for subset, side in product(SUBSETS, SIDES):
-            units = _of_side(sets[sets["among"] == subset], side)
-            yield f"{name} diversity", subset, side, "sets", MEAN, units
+        for among, side, units in _parts(sets):
+            yield f"{name} diversity", among, side, "sets", MEAN, units
     for status in Status:
         requests = group.assign(value=(group["status"] == status.value).astype(float))
         yield status.value, ALL, ANY, "requests", SHARE, requests
 
 
-def _parts(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Rows by outcome (all, CF, SF) and side."""
-    for subset, side in product(SUBSETS, SIDES):
-        among = rows if subset == ALL else rows[rows["outcome"] == subset]
-        yield subset, side, _of_side(among, side)
+def _parts(
+    rows: pd.DataFrame, subsets: Sequence[str] = SUBSETS
+) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Rows by outcome (all, CF, SF; of sets the column `among`) and side."""
+    column = rows["among" if "among" in rows else "outcome"]
+    for among, side in product(subsets, SIDES):
+        part = (column == among) | ((among == ALL) & (column.name == "outcome"))
+        yield among, side, rows[part & ((side == ANY) | (rows["side"] == side))]
 
 
 def _coverage(group: pd.DataFrame, outcome: str) -> dict[str, pd.DataFrame]:
     """By side: for each comparison and seed asked about, whether it has the outcome there."""
     by = [group["comparison"], group["seed"]]
-    chosen, rejected = (
+    preferred, other = (
         ((group["outcome"] == outcome) & (group["side"] == side)).groupby(by, sort=False).any()
         for side in (CHOSEN, REJECTED)
     )
-    shown = {CHOSEN: chosen, REJECTED: rejected, BOTH: chosen & rejected, ANY: chosen | rejected}
-    return {side: hits.astype(float).rename("value").reset_index() for side, hits in shown.items()}
+    sides = {CHOSEN: preferred, REJECTED: other, BOTH: preferred & other, ANY: preferred | other}
+    return {side: hits.astype(float).rename("value").reset_index() for side, hits in sides.items()}
 
 
 def _diversity(valid: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -162,17 +159,13 @@ def _diversity(valid: pd.DataFrame) -> dict[str, pd.DataFrame]:
             "syntactic": np.array([[syntactic(a, b) for b in edited] for a in edited]),
             "semantic": np.clip(1 - vectors @ vectors.T, 0, 2),
         }
-        for (name, distances), subset in product(between.items(), SUBSETS):
-            members = np.flatnonzero((outcome == subset) | (subset == ALL))
+        for (name, distances), among in product(between.items(), SUBSETS):
+            members = np.flatnonzero((outcome == among) | (among == ALL))
             if (k := len(members)) > 1:
                 inside = distances[np.ix_(members, members)]
                 mean = float((inside.sum() - np.trace(inside)) / (k * (k - 1)))
-                rows[name].append((*key, subset, mean))
+                rows[name].append((*key, among, mean))
     return {name: pd.DataFrame(sets, columns=names) for name, sets in rows.items()}
-
-
-def _of_side(rows: pd.DataFrame, side: str) -> pd.DataFrame:
-    return rows if side == ANY else rows[rows["side"] == side]
 
 
 def _summary(
@@ -182,27 +175,21 @@ def _summary(
     *,
     kind: str,
     confidence: float,
-) -> dict[str, float]:
-    """Mean (or median), interval and standard error of the values of some units."""
+) -> tuple[float, float, float, float, int, int, int]:
+    """Mean (or median) of the values of some units, its interval and standard error, units,
+    comparisons and seeds."""
     index = cluster_index(units["comparison"], clusters)
+    values = units["value"].to_numpy(dtype=float)
     counts = np.bincount(index, minlength=len(clusters))
-    sums = np.bincount(index, weights=units["value"], minlength=len(clusters))
-    interval = share_interval if kind == SHARE else partial(ratio_interval, weights=weights)
-    low, high = interval(sums, counts, confidence=confidence)
+    sums = np.bincount(index, weights=values, minlength=len(clusters))
     value = float(sums.sum() / counts.sum()) if len(units) else np.nan
-    by_seed = units.groupby("seed")["value"].agg(MEDIAN if kind == MEDIAN else MEAN)
     if kind == MEDIAN:
-        values = units["value"].to_numpy(dtype=float)
-        value = float(np.median(values)) if len(values) else np.nan
-        low, high = median_interval(values, index, weights, confidence=confidence)
+        value = float(np.median(values)) if len(units) else np.nan
+        ends = median_interval(values, index, weights, confidence=confidence)
+    elif kind == MEAN:
+        ends = ratio_interval(sums, counts, weights, confidence=confidence)
+    else:
+        ends = share_interval(sums, counts, confidence=confidence)
+    by_seed = units.groupby("seed")["value"].agg(MEDIAN if kind == MEDIAN else MEAN)
     error = float(by_seed.std(ddof=1) / np.sqrt(len(by_seed))) if len(by_seed) > 1 else np.nan
-    return {
-        "value": value,
-        "low": low,
-        "high": high,
-        "standard_error": error,
-        "n": len(units),
-        "comparisons": int(np.count_nonzero(counts)),
-        "seeds": len(by_seed),
-        "count": float(sums.sum()) if kind == SHARE else np.nan,
-    }
+    return value, *ends, error, len(units), int(np.count_nonzero(counts)), len(by_seed)

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.chat.client import Answer, AnswerStatus, Client, digest_of
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.chat.prompts import judge, judge_plainly, prompts_digest
+from pessimal.explaining.chat import (
+    Answer,
+    AnswerStatus,
+    Client,
+    Endpoint,
+    EndpointOptions,
+    digest_of,
+)
 from pessimal.explaining.judges import Item
 from pessimal.explaining.outcomes import Scorer
+from pessimal.explaining.perturbers.prompts import judge, judge_plainly, prompts_digest
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
@@ -113,11 +119,8 @@ def make_judge(
     names = {field.name for field in fields(EndpointOptions)}
     options = {name: value for name, value in perturber.items() if name in names}
     options |= {"model": model, "temperature": 0.0} | ({"base_url": base_url} if base_url else {})
-    retries = {name: perturber[name] for name in _CLIENT_OPTIONS if name in perturber}
-    return LlmJudge(Client(Endpoint(EndpointOptions(**options)), cache=cache, **retries))
-
-
-_CLIENT_OPTIONS = ("attempts", "allow_unanswered")
+    asking = {n: perturber[n] for n in ("attempts", "allow_unanswered") if n in perturber}
+    return LlmJudge(Endpoint(EndpointOptions(**options), cache=cache, **asking))
 
 
 def edited_first(prompt: str, original: str, edited: str, attribute: Attribute) -> bool:

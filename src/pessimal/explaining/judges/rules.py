@@ -5,14 +5,14 @@ right stands in `detectors`).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
 
-from pessimal.errors import ConfigError, require
+from pessimal.errors import require
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.edits.distances import embed, levenshtein
 from pessimal.explaining.judges import Item
@@ -47,12 +47,6 @@ class RuleJudge:
             "encoder": WEIGHTS_SHA256,
             **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
         }
-
-    @staticmethod
-    def check(attributes: Iterable[Attribute]) -> None:
-        """ConfigError where an attribute's `detect` is no regular expression."""
-        for attribute in attributes:
-            _pattern(attribute)
 
     def judge(self, items: Sequence[Item]) -> list[bool | None]:
         """Whether each edit moved its attribute the asked way, by more than the detector's
@@ -120,10 +114,4 @@ def _moved(
 
 
 def _pattern(attribute: Attribute) -> re.Pattern[str] | None:
-    try:
-        return None if attribute.detect is None else re.compile(attribute.detect, re.IGNORECASE)
-    except re.error as error:
-        raise ConfigError(
-            f"The attribute {attribute.name!r} has detect={attribute.detect!r}, which is no "
-            f"regular expression ({error}). Correct it, or leave it out."
-        ) from error
+    return None if attribute.detect is None else re.compile(attribute.detect, re.IGNORECASE)

@@ -1,21 +1,97 @@
-"""Ways of changing a response along an attribute, behind one protocol
-(`pessimal.explaining.perturbation.Perturber`). Each is a class and a file
-`conf/perturber/NAME.yaml`, with its `_target_` and all of its options; here they are checked and
-made."""
+"""Ways of changing a response along an attribute: what is asked for, what came of it, and the
+protocol of who makes it. Each way is a class and a file `conf/perturber/NAME.yaml`, with its
+`_target_` and all of its options; here they are checked and made.
+
+Knows texts and attributes. Does not know rewards: a perturbation depends on a reward model only
+through which response that model prefers, so it is made once and serves all models.
+"""
 
 import importlib
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.perturbation import Perturber
+from pessimal.explaining.attribute import Attribute, Direction
+from pessimal.tables.comparisons import Comparison
 
-HANDED_IN = ("attributes", "cache", "find")
+HANDED_IN = ("attributes", "cache")
 """Arguments of a perturber that are no options: it is given them where it takes them."""
+
+
+class Status(Enum):
+    """Outcomes of a request."""
+
+    changed = "changed"
+    """There is a text, and it differs from the response."""
+    not_applicable = "not applicable"
+    """The perturber says that this response cannot be changed so."""
+    refused = "refused"
+    """A language model refused."""
+    failed = "failed"
+    """No usable answer after all retries: an unreachable endpoint, malformed JSON, an unchanged
+    text."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One change that is asked for."""
+
+    comparison: Comparison
+    response: int  # which of its two responses: 0 or 1
+    attribute: Attribute
+    direction: Direction
+    seed: int = 0  # of several perturbations of the same kind
+
+    @property
+    def text(self) -> str:
+        """The response as it stands."""
+        return self.comparison.responses[self.response]
+
+    @property
+    def key(self) -> tuple[str, int, str, str]:
+        """What is asked for, whatever its seed: draws are made from it."""
+        return self.comparison.key, self.response, self.attribute.name, self.direction.value
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """The outcome of a request."""
+
+    request: Request
+    status: Status
+    text: str | None = None  # the whole response after the change; None unless it was changed
+    spans: tuple[tuple[int, int], ...] | None = None
+    """(start, end) in characters of the response: the words said to bear on the attribute before
+    the change was made; None where the perturber does not say."""
+    note: str = ""  # which rule was used, or why there is no text
+
+
+class Perturber(Protocol):
+    """Changes responses."""
+
+    name: str
+
+    def provenance(self) -> dict[str, Any]:
+        """Everything that decides its texts, as JSON: options, versions, digests of its prompts or
+        word lists."""
+
+    def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
+        """One perturbation a request, in their order. The same request gives the same perturbation,
+        whatever else is asked with it. Raises only for what concerns all requests (ConfigError,
+        InputError, WorkError)."""
+
+    def placebo(self) -> "Perturber | None":
+        """Who makes edits that keep the meaning, the null of this one's edits; None where there is
+        none.
+
+        The null is of the same kind where it has this perturber's own name (a language model that
+        rewrites for both). Against one of another kind nothing is tested: see
+        `analyses.flips.null_makers`."""
 
 
 def make_perturber(
@@ -23,7 +99,6 @@ def make_perturber(
     *,
     attributes: Sequence[Attribute],
     cache: Path | None,
-    find: Callable[[str], Path | None] | None = None,
 ) -> Perturber:
     """The perturber of a configuration.
 
@@ -31,14 +106,13 @@ def make_perturber(
         spec: `_target_`, the path of a class, and options of its constructor.
         attributes: all that edits will be asked for.
         cache: folder of a language model's answers; None keeps none.
-        find: gives the folder of a model that has a name of its own, None of any other.
 
     Raises:
         ConfigError: see `check_options`; or what the class says of its options.
     """
     perturber = check_options(spec)
     arguments = inspect.signature(perturber).parameters
-    handed_in = {"attributes": attributes, "cache": cache, "find": find}
+    handed_in = {"attributes": attributes, "cache": cache}
     options = {name: value for name, value in spec.items() if name != "_target_"}
     options |= {name: value for name, value in handed_in.items() if name in arguments}
     return perturber(**options)

@@ -5,29 +5,32 @@ Knows what to ask and what to make of the answers. Does not know how a question 
 (`pessimal.explaining.chat`), nor which response a reward model prefers.
 """
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Interval
 
-from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Attribute
-from pessimal.explaining.chat.client import (
+from pessimal.explaining.chat import (
     Answer,
     AnswerStatus,
     Client,
     DryRun,
+    Endpoint,
+    EndpointOptions,
     Question,
-    Transport,
     digest_of,
 )
-from pessimal.explaining.chat.endpoint import Endpoint, EndpointOptions
-from pessimal.explaining.chat.prompts import identify, prompts_digest, rewrite, rewrite_plainly
-from pessimal.explaining.perturbation import Perturbation, Request, Status
+from pessimal.explaining.perturbers import Perturbation, Request, Status
+from pessimal.explaining.perturbers.prompts import (
+    identify,
+    prompts_digest,
+    rewrite,
+    rewrite_plainly,
+)
 
 Spans = tuple[tuple[int, int], ...]
 _CONTROL = (OVERALL, PLACEBO)
@@ -47,9 +50,6 @@ class TwoSteps:
     """Folder of the answers; None keeps none."""
     attempts: Annotated[int, Interval(ge=1, le=1000)] = 3
     """Answers asked for, each with another seed, until one is of the asked shape."""
-    min_locality: Annotated[float, Interval(ge=0, le=1)] = 0.0
-    """Least share of an edit inside the words identified; below it the model is asked once more,
-    and the more local of the two is kept. 0 never asks again."""
     allow_unanswered: bool = False
     """Publish also where questions got no answer, or one that was cut off."""
     plain: bool = False
@@ -59,32 +59,21 @@ class TwoSteps:
 
     name = ""
 
-    def begin(self, transport: Transport) -> None:
-        """Make the client. ConfigError for options that contradict one another."""
-        if self.plain and self.min_locality:
-            raise ConfigError(
-                "perturber.plain=true names no words to hold edits against, as "
-                f"perturber.min_locality={self.min_locality:g} would: leave one of them out"
-            )
+    def begin(self, make_client: Callable[..., Client]) -> None:
+        """Make the client."""
         self.attributes = tuple(each for each in self.attributes if each.name not in _CONTROL)
-        self.chat = Client(
-            transport,
-            cache=self.cache,
-            attempts=self.attempts,
-            allow_unanswered=self.allow_unanswered,
-        )
-        self.greedy = transport.provenance()["temperature"] == 0
+        names = ("cache", "attempts", "allow_unanswered")
+        self.chat = make_client(self, **{name: getattr(self, name) for name in names})
+        self.greedy = self.chat.sampling()["temperature"] == 0
 
     def provenance(self) -> dict[str, Any]:
-        """The model and how it is sampled, the wording of all prompts, the attributes, and the
-        locality asked for."""
+        """The model and how it is sampled, the wording of all prompts, and the attributes."""
         described = [[attribute.name, attribute.description] for attribute in self.attributes]
         return {
             "perturber": self.name,
             "chat": self.chat.provenance(),
             "prompts": prompts_digest(),
             "attributes": digest_of(described),
-            "min_locality": self.min_locality,
             **({"plain": True} if self.plain else {}),
         }
 
@@ -152,22 +141,18 @@ class TwoSteps:
         return rewrite(request, _words(request, spans), again=again)
 
     def _rewrite(self, spans: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
-        """Step 2, and once more where the change is not of the kind that was asked for; the better
-        of both is kept."""
+        """Step 2; of a paraphrase of another length once more, and the closer one is kept."""
         results = self._rewritten(spans, again=False)
-        fits = {request: self._fit(each) for request, each in results.items()}
-        again = {one: spans[one] for one, (share, least) in fits.items() if share < least}
+        again = {
+            request: spans[request]
+            for request, change in results.items()
+            if change.text is not None and _length_ratio(change) < _SAME_LENGTH
+        }
         self.chat.usage["changes asked for once more"] += len(again)
         for request, second in self._rewritten(again, again=True).items():
-            share, least = fits[request]
-            second_share = self._fit(second)[0] if second.status is Status.changed else -math.inf
-            better = second if second_share > share else results[request]
-            best = max(second_share, share)
-            what = "same length" if request.attribute.name == PLACEBO else "locality"
-            note = f"asked twice: {what} {share:.2f} at first, {best:.2f} in the end"
-            note += f", below {least:g}" if best < least else ""
-            note = "; ".join(filter(None, (better.note, note)))
-            results[request] = replace(better, note=note)
+            better = max(results[request], second, key=_length_ratio)
+            note = f"asked twice: the lengths are {_length_ratio(better):.2f} of one another"
+            results[request] = replace(better, note="; ".join(filter(None, (better.note, note))))
         return results
 
     def _rewritten(
@@ -176,22 +161,6 @@ class TwoSteps:
         questions = [self._second_step(request, of, again=again) for request, of in spans.items()]
         answers = zip(spans.items(), self.chat.complete(questions), strict=True)
         return {request: _perturbation(request, of, answer) for (request, of), answer in answers}
-
-    def _fit(self, change: Perturbation) -> tuple[float, float]:
-        """How far a change is of the asked kind, and the least that is enough: a paraphrase's share
-        of the number of words, or another change's share within the words named."""
-        if change.text is None:
-            return 1.0, 0.0
-        before = change.request.text
-        if change.request.attribute.name == PLACEBO:
-            fewer, more = sorted((len(before.split()), len(change.text.split())))
-            return fewer / max(more, 1), _SAME_LENGTH
-        if self.min_locality == 0 or not change.spans:
-            return 1.0, 0.0
-        from pessimal.explaining.edits.distances import locality  # tokenizers come with it
-
-        share = locality(before, change.text, change.spans)
-        return (1.0, 0.0) if math.isnan(share) else (share, self.min_locality)
 
 
 @dataclass(kw_only=True)
@@ -207,7 +176,16 @@ class Llm(TwoSteps, EndpointOptions):
 
     def __post_init__(self) -> None:
         """ConfigError for an impossible option, or a key that is missing. Nothing is sent yet."""
-        self.begin(Endpoint(self))
+        self.begin(Endpoint)
+
+
+def _length_ratio(change: Perturbation) -> float:
+    """The words of a paraphrase and of its response, the fewer over the more; 1 for other changes,
+    whose length is their own, and 0 without a text."""
+    if change.request.attribute.name != PLACEBO:
+        return 1.0
+    fewer, more = sorted((len(change.request.text.split()), len((change.text or "").split())))
+    return fewer / max(more, 1)
 
 
 def _status(answer: Answer) -> Status:

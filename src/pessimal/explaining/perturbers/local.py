@@ -7,13 +7,13 @@ Knows transformers. Does not know wordings, nor whether a reply is of use.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from annotated_types import Ge
 
 from pessimal.errors import ModelError, WorkError
-from pessimal.explaining.chat.client import Question, Reply, Usage, digest_of
-from pessimal.explaining.perturbers.checkpoint import Checkpoint
+from pessimal.explaining.chat import Client, Question, Reply, digest_of
 from pessimal.explaining.perturbers.llm import TwoSteps
 from pessimal.rewards.rendering import rendered
 
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Local(TwoSteps, Checkpoint):
+class Local(TwoSteps):
     """An instruction-tuned model. ModelError where its files are no causal language model with a
     chat template."""
 
+    model: str
+    """Hub repository (`org/name`), local folder, or a name of conf/model."""
+    revision: str | None = None
+    """Commit, tag or branch of the repository."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N, mps; auto is cuda where there is one."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the weights; auto is as they are stored."""
     temperature: Annotated[float, Ge(0)] = 1.0
@@ -36,31 +42,40 @@ class Local(TwoSteps, Checkpoint):
     name = "local"
 
     def __post_init__(self) -> None:
-        Checkpoint.__post_init__(self)
-        self.begin(OnMachine(self))
+        self.begin(OnMachine)
 
 
-class OnMachine:
-    """Answers one question after another (see `Transport`), sampled with its seed. The network is
-    loaded when the first reply is needed."""
+class OnMachine(Client):
+    """Answers one question after another, sampled with its seed. The network is loaded when the
+    first reply is needed."""
 
-    def __init__(self, options: Local):
-        self.options, self.usage = options, Usage()
-        self.max_tokens: int | None = options.max_tokens
-        self.tokenizer = options.tokenizer
+    def __init__(self, options: Local, *, cache: Path | None, **rest: Any):
+        from pessimal.rewards.checkpoint_files import load_tokenizer  # torch comes with it
+        from pessimal.rewards.named import spec_of
+        from pessimal.rewards.obtain import fetch_files
+        from pessimal.rewards.spec import Kind
+
+        revision = {} if options.revision is None else {"revision": options.revision}
+        self.options = options
+        self.spec = spec_of(options.model, kind=Kind.log_probability, **revision)
+        folder = fetch_files(self.spec, cache=str(cache.parent if cache else "runs/cache"))
+        assert folder is not None  # only functions and servers have none
+        self.folder, self.tokenizer = folder, load_tokenizer(self.spec, folder)
         if not self.tokenizer.chat_template:
             raise ModelError(
-                f"the tokenizer in {options.folder} has no chat template: it belongs to a base "
-                "model, which answers nothing. Give an instruction-tuned one: "
-                "perturber.model=DIR_OR_ID"
+                f"the tokenizer in {folder} has no chat template: it belongs to a base model, "
+                "which answers nothing. Give an instruction-tuned one: perturber.model=DIR_OR_ID"
             )
+        super().__init__(cache=cache, max_tokens=options.max_tokens, **rest)
 
-    def provenance(self) -> dict[str, Any]:
+    def sampling(self) -> dict[str, Any]:
         """Weights, chat template and sampling options."""
+        from pessimal.rewards.digests import weights_digest
+
         names = ("model", "dtype", "temperature", "max_tokens")
-        sampling = {name: getattr(self.options, name) for name in names}
+        options = {name: getattr(self.options, name) for name in names}
         template = digest_of(self.tokenizer.chat_template)
-        return sampling | {"weights": self.options.weights, "template": template}
+        return options | {"weights": weights_digest(self.folder), "template": template}
 
     def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
         """One after another: a reply never depends on what else is asked, as it would within a
@@ -70,12 +85,29 @@ class OnMachine:
 
     @cached_property
     def network(self) -> "PreTrainedModel":
-        """The model, in evaluation mode."""
-        wanted = (
-            "causal language model: it writes no text. Give an instruction-tuned Llama, Gemma or "
-            "Qwen: perturber.model=DIR_OR_ID"
-        )
-        return self.options.load("CausalLM", wanted, dtype=self.options.dtype)
+        """The model, in evaluation mode; ModelError where it is no causal language model."""
+        import torch
+
+        from pessimal.rewards.checkpoint_files import read_checkpoint
+        from pessimal.rewards.language import check_is_language_model, load_language_network
+        from pessimal.rewards.spec import Dtype
+
+        config, shapes = read_checkpoint(self.spec, self.folder)
+        try:
+            check_is_language_model(self.spec, config, shapes)
+        except ModelError as error:
+            raise ModelError(
+                f"{self.options.model!r} ({type(config).__name__}) is no causal language model: it "
+                "writes no text. Give an instruction-tuned Llama, Gemma or Qwen: "
+                "perturber.model=DIR_OR_ID"
+            ) from error
+        dtype, device = str(self.options.dtype), self.options.device
+        if dtype == "auto":
+            dtype = str(config.dtype or torch.float32).removeprefix("torch.")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        network = load_language_network(self.spec, self.folder, dtype=Dtype(dtype))
+        return cast("PreTrainedModel", cast(Any, network).to(device))
 
     def ids(self, question: Question) -> list[int]:
         """The question in the chat template's tokens."""

@@ -16,8 +16,8 @@ from annotated_types import Interval
 
 from pessimal.errors import require
 from pessimal.explaining.edits.language import generator
-from pessimal.explaining.perturbation import Perturbation, Request, Status
-from pessimal.explaining.perturbers.placebo import OneByOne
+from pessimal.explaining.perturbers import Perturbation, Request, Status
+from pessimal.explaining.perturbers.rules import OneByOne
 
 FREQUENT = 1000
 """Words that replacements are drawn from: the most frequent of English, without what is no word of

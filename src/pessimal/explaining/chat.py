@@ -1,25 +1,32 @@
-"""Questions that a language model answers with a JSON object: replies are kept, read, and asked for
-again where they are of no use.
+"""Questions that a language model answers with a JSON object, and the OpenAI-compatible endpoint
+(`pessimal.rewards.server`) that they are sent to: replies are kept, read, and asked for again where
+they are of no use.
 
-Does not know how a question travels (`Transport`; an endpoint is one), nor what it is about.
+Does not know what is asked. A model on this machine takes the endpoint's place (`Client`).
 """
 
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from operator import mul
 from pathlib import Path
-from typing import Any, Protocol, cast
+from threading import Lock
+from typing import Annotated, Any, cast
 
+from annotated_types import Ge, Gt, Interval
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from pessimal.errors import WorkError
+from pessimal.errors import ConfigError, ModelError, WorkError, require
+from pessimal.rewards.server import STOP_AFTER, OptionNames, Server, status_of
 from pessimal.tables.files import write_atomically
+from pessimal.tables.score_table import storable
 
 # Beginnings of objects tried in one text: one of nothing but braces must not take for ever.
 _TRIES = 100
@@ -125,7 +132,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model wrote, before anybody looked whether it is of use."""
+    """A model's reply, before anybody looked whether it is of use."""
 
     text: str | None = None
     refusal: str | None = None  # where the server marks one
@@ -136,7 +143,7 @@ class Reply:
 
 
 class AnswerStatus(Enum):
-    """What became of a question."""
+    """Outcomes of a question."""
 
     answered = "answered"
     refused = "refused"  # by the model, or a filter in front of it
@@ -147,7 +154,7 @@ class AnswerStatus(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a question, after all retries."""
+    """The outcome of a question, after all retries."""
 
     status: AnswerStatus
     content: Any = None  # the object; None unless answered
@@ -191,46 +198,42 @@ class Usage(Counter[str]):
         return ", ".join(f"{count:,} {name}" for name, count in self.items() if count) or "no calls"
 
 
-class Transport(Protocol):
-    """Carries questions to one language model."""
-
-    usage: Usage
-    max_tokens: int | None  # longest reply; None leaves it to the model
-
-    def provenance(self) -> dict[str, Any]:
-        """What decides its replies, as JSON: model, address, sampling options, `max_tokens`. Never
-        a key."""
-
-    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
-        """Ask all, in any order and at once where it can; call `keep(index, reply)`, one at a time,
-        as soon as each reply is there. Raises ConfigError for what no request gets past, and
-        WorkError after too many failures."""
-
-
-class Client:
-    """Answers questions over a transport."""
+class Client(ABC):
+    """Answers questions by a language model, which a subclass asks."""
 
     def __init__(
         self,
-        transport: Transport,
         *,
         cache: Path | None,
+        max_tokens: int | None,
         attempts: int = 3,
         allow_unanswered: bool = False,
     ):
         """
         Args:
             cache: folder of the replies; None keeps none.
+            max_tokens: longest reply; None leaves it to the model.
             attempts: replies asked for, until one is of the asked shape; up to 1000.
             allow_unanswered: go on where questions got no answer.
         """
-        self.transport, self.usage = transport, transport.usage
-        self.cache = None if cache is None else Cache(cache, transport.provenance())
+        self.usage, self.max_tokens = Usage(), max_tokens
         self.attempts, self.allow_unanswered = attempts, allow_unanswered
+        self.cache = None if cache is None else Cache(cache, self.sampling())
+
+    @abstractmethod
+    def sampling(self) -> dict[str, Any]:
+        """Everything that decides a reply, as JSON: model, address, sampling options, `max_tokens`.
+        Never a key."""
+
+    @abstractmethod
+    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
+        """Ask all, in any order and at once where it can; call `keep(index, reply)`, one at a time,
+        as soon as each reply is there. Raises ConfigError for what no request gets past, and
+        WorkError after too many failures."""
 
     def provenance(self) -> dict[str, Any]:
-        """What decides its answers, as JSON."""
-        return {**self.transport.provenance(), "attempts": self.attempts}
+        """Everything that decides its answers, as JSON."""
+        return {**self.sampling(), "attempts": self.attempts}
 
     def complete(self, questions: Sequence[Question]) -> list[Answer]:
         """One answer a question, in their order; equal questions are sent once.
@@ -256,8 +259,8 @@ class Client:
                 if answers[key].status is AnswerStatus.malformed
             }
         self.usage.update(answer.status.value for answer in answers.values())
-        if (cut := self.usage[AnswerStatus.cut.value]) and not self.allow_unanswered:
-            limit = self.transport.max_tokens
+        cut, limit = self.usage[AnswerStatus.cut.value], self.max_tokens
+        if cut and not self.allow_unanswered:
             where = f"perturber.max_tokens={limit}" if limit else "the limit of the endpoint"
             raise WorkError(
                 f"{cut:,} answers were cut off at {where}, so nothing is published. Type the same "
@@ -280,10 +283,9 @@ class Client:
 
     def _replies(self, questions: Mapping[str, Question]) -> dict[str, Reply]:
         """By the questions' keys, in their order."""
-        replies: dict[str, Reply] = {}
-        for key, question in questions.items():
-            if self.cache and (earlier := self.cache.get(question)) is not None:
-                replies[key] = earlier
+        cache = self.cache
+        cached = {key: cache.get(each) if cache else None for key, each in questions.items()}
+        replies = {key: reply for key, reply in cached.items() if reply is not None}
         missing = [key for key in questions if key not in replies]
         self.usage["from the cache"] += len(replies)
 
@@ -295,7 +297,7 @@ class Client:
             replies[key] = reply
 
         if missing:
-            self.transport.send([questions[key] for key in missing], keep)
+            self.send([questions[key] for key in missing], keep)
         return {key: replies[key] for key in questions}
 
 
@@ -341,13 +343,11 @@ class Cache:
 
 @dataclass
 class DryRun:
-    """What a run would take at most, before any request: answers that are kept already cost
-    nothing."""
+    """The calls, tokens and cost of a run at most, before any request: answers that are kept
+    already cost nothing."""
 
-    price_in: float | None = None
-    """Of a million tokens that are sent, in any currency; None: not known."""
-    price_out: float | None = None
-    """Of a million tokens that come back."""
+    price_in: float | None = None  # of a million tokens that are sent, in any currency
+    price_out: float | None = None  # of a million tokens that come back
     questions: dict[str, tuple[Question, int]] = field(default_factory=dict)
     """Each with the characters of its answer (estimated); equal ones are asked once."""
 
@@ -361,13 +361,11 @@ class DryRun:
 
     def tokens(self) -> tuple[int, int]:
         """Tokens to be read and to be written, estimated."""
-        sent = (
-            sum(len(message["content"]) for message in question.sent())
-            for question, _ in self.questions.values()
-        )
-        written = (characters for _, characters in self.questions.values())
+        questions = self.questions.values()
+        sent = [sum(len(m["content"]) for m in question.sent()) for question, _ in questions]
         read, write = (
-            sum(-(-n // _CHARACTERS_PER_TOKEN) for n in each) for each in (sent, written)
+            sum(-(-n // _CHARACTERS_PER_TOKEN) for n in lengths)
+            for lengths in (sent, [characters for _, characters in questions])
         )
         return read, write
 
@@ -375,21 +373,20 @@ class DryRun:
         """In the currency of the prices; None where one of them is not known."""
         if self.price_in is None or self.price_out is None:
             return None
-        read, written = self.tokens()
-        return (read * self.price_in + written * self.price_out) / 1e6
+        return float(sum(map(mul, self.tokens(), (self.price_in, self.price_out))) / 1e6)
 
     def text(self) -> str:
         """All of it, to be printed, with the first question of each kind in full."""
-        cost, (read, written) = self.cost(), self.tokens()
+        cost, (read, write) = self.cost(), self.tokens()
         unknown = "unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
         lines = [
             *(f"{kind}: {n:,} calls" for kind, n in self.calls().items()),
             f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and "
-            f"{written:,} out; what a model thinks, and what is asked again, comes on top; "
+            f"{write:,} out; what a model thinks, and what is asked again, comes on top; "
             "answers that are kept already cost nothing",
             f"cost: {unknown if cost is None else f'about {cost:,.2f}'}",
         ]
-        examples = {one.shape.name: one for one, _ in reversed(self.questions.values())}
+        examples = {each.shape.name: each for each, _ in reversed(self.questions.values())}
         for kind, question in examples.items():
             lines.append(f"\nAn example of {kind}:")
             lines += [f"[{message['role']}] {message['content']}" for message in question.messages]
@@ -409,3 +406,122 @@ def _canonical(value: Any) -> str:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+OPENAI = "https://api.openai.com/v1"
+OPTIONS = OptionNames(
+    url="perturber.base_url",
+    key="perturber.api_key_variable",
+    model="perturber.model",
+    timeout="perturber.timeout",
+    less="perturber.concurrency",
+    path="perturber.base_url, which mostly ends in /v1",
+)
+_FILTERS = ("content_filter", "content_policy_violation")
+"""Codes of a filter in front of the model, as Azure gives them."""
+
+
+@dataclass(kw_only=True)
+class EndpointOptions:
+    """Options of an endpoint."""
+
+    model: str
+    """The model's name at the endpoint."""
+    base_url: str | None = None
+    """Address of the endpoint, such as http://localhost:8000/v1; null is OpenAI's."""
+    api_key_variable: str | None = "OPENAI_API_KEY"
+    """Environment variable that holds the key; null sends none. A server on this machine needs
+    none."""
+    temperature: Annotated[float, Interval(ge=0, le=2)] | None = 1.0
+    """Of sampling; 0 always takes the likeliest token; null sends none, for models that refuse
+    it."""
+    max_tokens: Annotated[int, Ge(1)] | None = 1024
+    """Most tokens of one answer, with what a model thinks before it; null leaves it to the
+    server."""
+    concurrency: Annotated[int, Ge(1)] = 8
+    """Most calls at once."""
+    timeout: Annotated[float, Gt(0)] = 60.0
+    """Seconds of one call, from its beginning to the last byte of its answer. Each of `retries` has
+    as many."""
+    retries: Annotated[int, Ge(0)] = 5
+    """How often a failed call is repeated, with growing waits, or after as long as the server
+    says."""
+
+
+class Endpoint(Client):
+    """Sends questions to an endpoint."""
+
+    def __init__(self, options: EndpointOptions, **rest: Any):
+        """ConfigError for an impossible option, or a key that is missing; MissingExtraError without
+        openai's client. Nothing is sent yet. `rest`: see `Client`."""
+        require("openai", why="a language model behind a server")
+        self.options, self._lock = options, Lock()
+        url, key = options.base_url or OPENAI, options.api_key_variable
+        self.server = Server(url, key, options.timeout, options.retries, OPTIONS, self._count)
+        super().__init__(max_tokens=options.max_tokens, **rest)
+
+    def sampling(self) -> dict[str, Any]:
+        """Model, address and sampling options."""
+        names = ("model", "temperature", "max_tokens")
+        options = {name: getattr(self.options, name) for name in names}
+        return options | {"base_url": self.server.address}
+
+    def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:
+        """Ask all, at most `concurrency` at once and in order; `keep` hears of each reply as it
+        comes.
+
+        Raises:
+            ConfigError: a wrong key, model or address.
+            WorkError: `STOP_AFTER` requests in a row failed for good.
+        """
+        failures, stopped = self.server.ask_all(
+            self._ask, questions, keep, concurrency=self.options.concurrency, tolerant=True
+        )
+        for index, failure in failures.items():
+            if isinstance(failure, ConfigError):
+                raise failure
+            keep(index, Reply(failure=str(failure)))
+        if stopped:
+            raise WorkError(
+                f"{STOP_AFTER} requests in a row to {self.server.address} failed, the last one so: "
+                f"{failure}. What was answered is kept: once the endpoint answers, type the same "
+                "command again. Where it is overrun, ask more slowly: perturber.concurrency=1"
+            )
+
+    def _count(self) -> None:
+        with self._lock:
+            self.usage["calls"] += 1
+
+    def _ask(self, question: Question) -> Reply:
+        """One question to its end; a content filter's refusal is a reply."""
+        options = self.options
+        request = {"model": options.model, "messages": question.sent(), "seed": question.seed}
+        limits = {"temperature": options.temperature, self.server.token_limit: options.max_tokens}
+        request |= {name: value for name, value in limits.items() if value is not None}
+        try:
+            reply = _read(self.server.post(f"{self.server.address}/chat/completions", request))
+        except ModelError as error:
+            body = str(getattr(error.__cause__, "body", ""))
+            if status_of(error) == 400 and any(code in body for code in _FILTERS):
+                return Reply(refusal=f"a content filter refused the request: {error}")
+            raise
+        with self._lock:
+            self.usage.meter(reply)
+        return reply
+
+
+def _read(completion: Any) -> Reply:
+    """The reply in a chat completion. ModelError where it is none, as a proxy's web page is
+    none."""
+    try:
+        choice = completion["choices"][0]
+        message, usage = choice["message"], completion.get("usage") or {}
+        texts = [message.get("content"), message.get("refusal"), choice.get("finish_reason")]
+        counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    except (AttributeError, KeyError, TypeError, IndexError):
+        error = isinstance(completion, Mapping) and completion.get("error")
+        why = str(error or "is perturber.base_url right? It mostly ends in /v1")[:200]
+        raise ModelError(f"the endpoint answered with no chat completion: {why}") from None
+    text, refusal, reason = (storable(each) if isinstance(each, str) else None for each in texts)
+    read, written = (n if isinstance(n, int) and n >= 0 else None for n in counts)
+    return Reply(text, refusal, reason, read, written)
