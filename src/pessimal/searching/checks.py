@@ -12,9 +12,6 @@ HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
 _OFFERED = 10_000_000
 ALL_SCORED = "every response was scored or ruled out"
 CHECKS = {
-    "the gradient alone finds the best single token": "From random tokens, against the best of all "
-    "single tokens. Where it fails, gradients mislead in this model; the result rests on random "
-    "changes and exhaustive sweeps too.",
     ALL_SCORED: "Where all were, the best is the best of all. Otherwise it is the best found: a "
     "response whose tokens do well only together may be better and be missed.",
     "no single change is better": "Where it holds, every allowed token was tried at each position, "
@@ -29,15 +26,6 @@ CHECKS = {
     "than the baseline did with as many candidate evaluations.",
 }
 """Each claim, and what it says and does not."""
-
-
-def one_token(hits: int | None, evaluations: float, *, restarts: int) -> tuple[str, str]:
-    """Does greedy coordinate gradient find the best single token? `hits`: how many restarts do;
-    None where not tried."""
-    if hits is None:
-        return NOT_TRIED, "search.check_gradient=true tries it"
-    measured = f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations"
-    return HOLDS if hits == restarts else FAILS, measured
 
 
 def all_responses(

@@ -1,5 +1,4 @@
-"""Looks that try every token: all responses, the most probable, pairs, the 1-opt certificate, and
-how good the gradient is beside them.
+"""Looks that try every token: all responses, the most probable, pairs, the 1-opt certificate.
 
 Knows objectives and the evaluation counter. Does not know models, texts or how a response was
 found, so a result from elsewhere can be certified.
@@ -12,14 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from pessimal.searching.gcg import Visited, unseen
-from pessimal.searching.objective import EvaluationCounter, Objective
+from pessimal.searching.objective import EvaluationCounter
 from pessimal.searching.round_trip import Retokenizes, best_retokenizing
 
 ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
@@ -301,22 +298,6 @@ def _continued(begun: Tensor, size: int, places: Tensor) -> Tensor:
 # --- Single changes of one response.
 
 
-def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) -> Tensor:
-    """Values (L, V) float64 of the response with every allowed token at every position; -inf
-    elsewhere. The token that stands at a position has the response's own value there, allowed or
-    not. One position is evaluated at a time: 256,000 responses of 16 tokens are 33 MB."""
-    [value] = objective.values(response[None])
-    values = torch.full((len(response), len(allowed)), -torch.inf, dtype=torch.float64)
-    tokens = allowed.nonzero()[:, 0]
-    for position in range(len(response)):
-        others = tokens[tokens != response[position]]
-        if len(others):
-            neighbours = changed(response, position, others)
-            values[position, others] = objective.values(neighbours, anchor=response)
-        values[position, response[position]] = value
-    return values
-
-
 def changed(response: Tensor, position: int, tokens: Tensor) -> Tensor:
     """Responses (A, L): `response` (L,) with each of `tokens` (A,) at one position."""
     responses = response.repeat(len(tokens), 1)
@@ -420,60 +401,3 @@ def certify(
         noise=noise,
         neighbours=pd.DataFrame(rows, columns=["position", "token", "value", "margin"]),
     )
-
-
-# --- How good the gradient is: where the truly best single change stands in its order.
-
-
-QUALITY = [
-    "position",
-    "best_id",
-    "gain",
-    "gradient_rank",
-    "within_top_k",
-    "regret",
-    "spearman",
-    "n",
-    "top_k",
-]
-
-
-def gradient_quality(
-    values: Tensor, gradient: Tensor, response: Tensor, *, top_k: int
-) -> pd.DataFrame:
-    """One row a position: how the gradient orders the single changes there, against what they truly
-    bring.
-
-    Args:
-        values: (L, V), as `neighbour_values` gives them.
-        gradient: (L, V), d value / d one-hot at the response.
-        response: (L,).
-        top_k: candidates that a search keeps for each position.
-
-    Returns:
-        position (from 0); best_id (the token, other than the one that stands there, whose change
-        truly brings most; the lowest id of equal ones); gain (its value − the response's, in units
-        of value); gradient_rank (its place in the gradient's order, behind all of an equal
-        gradient) and within_top_k; regret (its value − that of the best of the gradient's first
-        `top_k`; equal gradients in the order of ids); spearman (of gradient and true change, ties
-        by mean ranks; NaN where either is constant, or n is below 3; the changes share the
-        response: no test); n (changes compared: allowed tokens, whether or not a text gives them);
-        top_k. Positions without a change are left out.
-    """
-    exact, slopes = values.double().cpu().numpy(), gradient.detach().double().cpu().numpy()
-    rows = []
-    for position, token in enumerate(response.tolist()):
-        others = np.flatnonzero(np.isfinite(exact[position]))
-        others = others[others != token]
-        if not len(others):
-            continue
-        gains = exact[position][others] - exact[position][token]
-        slope = slopes[position][others] - slopes[position][token]
-        best = int(gains.argmax())
-        rank = int((slope >= slope[best]).sum())
-        regret = gains[best] - gains[np.argsort(-slope, kind="stable")[:top_k]].max()
-        constant = len(others) < 3 or np.ptp(gains) == 0 or np.ptp(slope) == 0
-        spearman = np.nan if constant else spearmanr(slope, gains).statistic
-        row = (position, others[best], gains[best], rank, rank <= top_k, regret)
-        rows.append((*row, spearman, len(others), top_k))
-    return pd.DataFrame(rows, columns=QUALITY)

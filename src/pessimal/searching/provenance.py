@@ -14,8 +14,8 @@ from pessimal.searching.context import SearchContext
 from pessimal.searching.spec import Filter
 from pessimal.tables.score_table import ModelProvenance
 
-USUAL = ("ids", "float32")
-"""Mode and precision that a name leaves out."""
+USUAL = ("ids", "float32", "all")
+"""Mode, precision and method that a name leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,8 @@ class SearchProvenance(ModelProvenance):
     def name(self) -> str:
         """Name of the artifact: what distinguishes results in a list; the key covers everything."""
         parts = [self.model, self.named, f"{self.goal}-{self.length}", self.objective]
-        more = (str(part) for part in (self.mode, self.dtype, self.tokens))
+        method = self.options.get("method", "")
+        more = (str(part) for part in (self.mode, self.dtype, self.tokens, method))
         parts = [part for part in parts if part]
         return "--".join([*parts, *(part for part in more if part and part not in USUAL)])
 

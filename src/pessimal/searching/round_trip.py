@@ -56,16 +56,17 @@ class RoundTrip:
 
     def text_of(self, responses: Tensor) -> list[str]:
         """The text of each response (n, L), as it goes into the template."""
-        return self._texts(self.whole(responses))
+        return self.decode(self.whole(responses))
 
-    def _texts(self, responses: Sequence[Ids]) -> list[str]:
+    def decode(self, responses: Sequence[Ids]) -> list[str]:
+        """The text of each row of ids, as tables store it."""
         ids = [list(one) for one in responses]
         decoded = self.tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
         return [storable(text) for text in decoded]
 
     def _check(self, responses: list[Ids]) -> dict[Ids, bool]:
         failed = dict.fromkeys(responses, False)
-        texts = dict(zip(responses, self._texts(responses), strict=True))
+        texts = dict(zip(responses, self.decode(responses), strict=True))
         left = responses
         # Those that fail in one prompt's conversation are not tried in the next.
         for conversations, frame in self.frames:

@@ -31,22 +31,19 @@ from pessimal.searching.objective import (
 )
 from pessimal.searching.procedure import (
     BASELINES,
-    CERTIFICATE,
-    START,
     Final,
     Plan,
     Problem,
     Stages,
     baselines,
     best_of_each,
-    one_token,
     plan,
     proven_by_sums,
 )
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult
 from pessimal.searching.round_trip import best_retokenizing
-from pessimal.searching.spec import Certify, SearchSpec
+from pessimal.searching.spec import Certify, Method, SearchSpec
 from pessimal.texts import duration, speed
 
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
@@ -96,7 +93,8 @@ def run(
     """
     spec, length, seed = context.spec, context.spec.length, context.seed
     (on_begin or str)("loading")
-    free = context.single_rewards(most=0)  # of finished scans
+    alone = spec.method is Method.gcg
+    free = None if alone else context.scanned_rewards()
     problem = Problem(
         length=length,
         allowed=context.allowed,
@@ -126,12 +124,12 @@ def run(
         problem = replace(problem, tolerance=2 * noise)
         return []
 
-    stages.run("noise", START, sampled)
-    rewards, references, _ = free or (None, [], 0)
+    stages.run("noise", sampled)
+    rewards, references = free or (None, [])
     single = None
     if rewards is not None:
         single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
-    wanted = spec.check_gradient or spec.beam_width or (length == 2 and spec.pairs)
+    wanted = not alone and (spec.beam_width or (length == 2 and spec.pairs))
     affordable = problem.tokens <= _SINGLE_SHARE * total
     if single is None and (context.is_scan or (wanted and affordable)):
         single = torch.full((len(context.mask),), -torch.inf, dtype=torch.float64)
@@ -141,7 +139,7 @@ def run(
             single[tokens] = counter.values(tokens[:, None])
             return []
 
-        stages.run("single tokens", START, scored)
+        stages.run("single tokens", scored)
     problem = replace(problem, single=single)
     # 2. What it will cost.
     after = 2 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
@@ -157,15 +155,11 @@ def run(
     if on_cost is not None:
         on_cost(*_cost(stages, problem, given, each_baseline(total), rate))
     # 3. The search, and its baselines.
-    hits: tuple[int | None, float] = (None, 0.0)
-    if spec.check_gradient and single is not None:
-        [best] = _best_tokens(problem, single, n=1)
-        hits = one_token(stages, problem, spec, best=float(single[best]), seed=seed)
     if context.is_scan and single is not None:
         tokens = _best_tokens(problem, single, n=spec.restarts)
         points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
         finals = [Final(one, "scan", "scan") for one in points]
-    elif proven := proven_by_sums(stages, problem, given):
+    elif not alone and (proven := proven_by_sums(stages, problem, given)):
         finals, everything = proven, True
     else:
         finals = search_by_stages(stages, problem, spec, given, seed=seed)
@@ -177,7 +171,7 @@ def run(
     if context.dtype is not Dtype.float32:
         in_float32 = context.objective(dtype=Dtype.float32, kept=folder)
     return _concluded(
-        context, stages, problem, finals, in_float32, hits=hits, inputs=references, exact=everything
+        context, stages, problem, finals, in_float32, inputs=references, exact=everything
     )
 
 
@@ -269,7 +263,7 @@ def _concluded(
             counter.count(1)
         return []
 
-    stages.run("certificate", CERTIFICATE, work)
+    stages.run("certificate", work)
     proven = certify(values, response, noise=noise, **problem.among)
     if not torch.equal(response, start):
         point = Point(stages.evaluations, proven.value, tuple(response.tolist()))
@@ -287,7 +281,5 @@ def _concluded(
         finals,
         own[order],
         proven,
-        neighbour_values=values,
-        objective=objective,
         **about,
     )
