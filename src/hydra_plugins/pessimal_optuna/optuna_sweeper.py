@@ -133,18 +133,19 @@ def _values(override: Override) -> Any:
         SearchSpec(**{option: kind(value)})  # ConfigError where the option refuses it
         return kind(value)
 
+    sweep: Any = override.value()
     try:
-        match override.value():
+        match sweep:
             case ChoiceSweep(list=choices):
                 return CategoricalDistribution([number(choice) for choice in choices])
-            case RangeSweep(start=start, stop=stop, step=step):
+            case RangeSweep():
                 # Counted here: Hydra's own range of floats, summed up in binary fractions, may
                 # reach its end.
-                if kind is int and step != int(step):
-                    raise ValueError(f"this option takes whole numbers, not {step}")
-                members = math.ceil((stop - start) / step - 1e-9)
-                last = round(start + (members - 1) * step, 12)
-                return numeric(number(start), number(last), step=kind(step))
+                start, stop, step = (kind(end) for end in (sweep.start, sweep.stop, sweep.step))
+                if step != sweep.step:
+                    raise ValueError(f"this option takes whole numbers, not {sweep.step}")
+                last = start + (math.ceil((stop - start) / step - 1e-9) - 1) * step
+                return numeric(number(start), number(round(last, 12)), step=step)
             case IntervalSweep(start=low, end=high, tags=tags):
                 return numeric(number(low), number(high), log="log" in tags)
     except (ValueError, ArithmeticError) as error:

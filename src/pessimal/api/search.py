@@ -25,10 +25,9 @@ from pessimal.scoring.contexts import halves, read_contexts
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
 from pessimal.searching.context import SearchContext
-from pessimal.searching.provenance import SearchProvenance
-from pessimal.searching.provenance import identify as identify_search
 from pessimal.searching.results import SearchResult
-from pessimal.searching.run import run
+from pessimal.searching.run import SearchProvenance, run
+from pessimal.searching.run import identify as identify_search
 from pessimal.searching.run import search as search_one
 from pessimal.searching.spec import Method
 from pessimal.tables import read_score_table

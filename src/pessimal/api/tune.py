@@ -70,13 +70,13 @@ Track = Callable[[int, Options], AbstractContextManager[Mirror]]
 
 def tune(
     model: Reward | str | Path | Any,
-    prompts: str | Sequence[str] | Mapping[str, Prompt],
+    prompts: str | Sequence[str] | Mapping[str, Any],
     *,
     space: Mapping[str, Distribution],
     storage: str | Path,
     name: str = "study",
     trials: int = 30,
-    held_out: str | Sequence[str] | Mapping[str, Prompt] = (),
+    held_out: str | Sequence[str] | Mapping[str, Any] = (),
     track: Track = lambda number, options: nullcontext(Mirror()),
     seed: int = 0,
     **options: Any,
@@ -233,8 +233,9 @@ def _within(options: Options, space: Mapping[str, Distribution]) -> bool:
 def _suggest(trial: optuna.Trial, option: str, values: Distribution) -> Any:
     if isinstance(values, CategoricalDistribution):
         return trial.suggest_categorical(option, values.choices)
-    suggest = trial.suggest_int if isinstance(values, IntDistribution) else trial.suggest_float
-    return suggest(option, values.low, values.high, step=values.step, log=values.log)
+    if isinstance(values, IntDistribution):
+        return trial.suggest_int(option, values.low, values.high, step=values.step, log=values.log)
+    return trial.suggest_float(option, values.low, values.high, step=values.step, log=values.log)
 
 
 def _complete(study: optuna.Study) -> list[FrozenTrial]:
@@ -251,7 +252,8 @@ def held_out_result(table: pd.DataFrame) -> Result:
     table = table.assign(difference=table["tuned"] - table["defaults"])
     table = table[["prompt", "tuned", "defaults", "difference"]]
     differences, n = table["difference"], len(table)
-    mean, interval = float(differences.mean()), {}
+    mean = float(differences.mean())
+    interval: dict[str, Any] = {}
     if n > 1:
         half = float(differences.sem() * stats.t.ppf(1 - LEVEL / 2, n - 1))
         p = sign_flip(differences.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
@@ -285,7 +287,7 @@ def held_out_result(table: pd.DataFrame) -> Result:
 def trials_result(study: optuna.Study, defaults: Options, *, flattered: bool) -> Result:
     """Every trial: trial, state, value, best, defaults (whether it has these), an option a column,
     seconds. `flattered`: whether nothing was held out."""
-    best = study.best_trial
+    best, value = study.best_trial, study.best_value
     table = pd.DataFrame(
         {
             "trial": trial.number,
@@ -310,7 +312,7 @@ def trials_result(study: optuna.Study, defaults: Options, *, flattered: bool) ->
         "trials",
         table,
         method="tuning",
-        headline=f"Of {len(complete)} trials {who} did best: {best.value:.3f} mean reward; "
+        headline=f"Of {len(complete)} trials {who} did best: {value:.3f} mean reward; "
         f"defaults: {f'{usual[0]:.3f}' if usual else 'not tried'}.",
         plot=Scatter(
             data=points,
@@ -321,9 +323,9 @@ def trials_result(study: optuna.Study, defaults: Options, *, flattered: bool) ->
             ylabel="mean reward, towards the goal",
         ),
         weight=weight_of(0.2),
-        estimate=Estimate("best trial, mean reward", best.value, len(complete), "trials"),
+        estimate=Estimate("best trial, mean reward", value, len(complete), "trials"),
         notes=(note,) if flattered else (),
-        summary={"trials": len(complete), "best_value": best.value}
+        summary={"trials": len(complete), "best_value": value}
         | ({"defaults_value": usual[0]} if usual else {})
         | {f"tuned/{option}": value for option, value in best.params.items()},
     )

@@ -44,6 +44,9 @@ MOVED = {
     "there: PYTHONPATH=. pessimal compare 'analyses=[{_target_: "
     "experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
     "search.keep": EVERY_PAIR,
+    "search.pairs": "a search ends at the same pairs without it; leave it out",
+    "search.beam_width": "a search ends at the same responses without it. A baseline is a beam: "
+    "search.baselines=true",
     "search.check_gradient": "the gradient alone is a method of its own. Type search.length=1 "
     "search.method=gcg",
     "tuning.evaluations": "a trial is a search with its own budget. Type search.evaluations=5000",

@@ -33,19 +33,15 @@ def all_responses(
     *,
     scored: bool,
     needs: int,
-    pruned: int | None = None,
     forwards: int | None = None,
 ) -> tuple[str, str]:
     """Were all responses of this length scored? `needs`: a budget that pays for all and for the
-    certificate; `pruned`: pairs that a pruned look went through; `forwards`: those of best-first
-    search that rule all others out."""
+    certificate; `forwards`: those of best-first search that rule all others out."""
     if scored and forwards is not None:
         return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
     if scored:
         return HOLDS, f"all {responses:,}"
     measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"
-    if pruned is not None:
-        measured = f"pruned: {pruned:,} of {responses:,} pairs"
     if responses <= _OFFERED:
         measured += f"; search.evaluations={needs} scores all"
     return NOT_TRIED, measured

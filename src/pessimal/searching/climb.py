@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pessimal.searching.allowed import Retokenizes
 from pessimal.searching.exact import changed, improve
 from pessimal.searching.gcg import (
     Momentum,
@@ -27,7 +28,6 @@ from pessimal.searching.gcg import (
     unseen,
 )
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter, Point
-from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import SearchSpec
 
 SWEEPS, GRADIENT, RANDOM = "sweeps", "gradient", "random changes"

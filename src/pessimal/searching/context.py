@@ -27,16 +27,16 @@ from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trust import numerical_noise
-from pessimal.searching.allowed import allowed_tokens
-from pessimal.searching.edits import EditObjective, Edits
+from pessimal.searching.allowed import Ids, RoundTrip, allowed_tokens
 from pessimal.searching.gcg import random_responses
 from pessimal.searching.objective import (
+    EditObjective,
+    Edits,
     FluentObjective,
     Journal,
     Objective,
     RewardObjective,
 )
-from pessimal.searching.round_trip import Ids, RoundTrip
 from pessimal.searching.spec import Goal, Method, SearchSpec, Slot
 
 NO_TEXT = -1000.0  # nats, of a response without a text

@@ -15,18 +15,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pessimal.searching.gcg import Visited, unseen
+from pessimal.searching.allowed import Retokenizes, best_retokenizing
 from pessimal.searching.objective import EvaluationCounter
-from pessimal.searching.round_trip import Retokenizes, best_retokenizing
 
 ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
 PARTLY, UNTRIED = "partly tried", "not tried"
 # Responses of one call in which all are tried: enough for batches to be full.
 _AT_ONCE = 2048
-# Tokens at each place of a pair that every other token is tried with, at most, in each of two
-# rounds. Begun at both places, and gone on with the best partner of each; begun at one place alone,
-# the same evaluations missed the best pair in one of four cases (`experiments/LOG.md`).
-WIDTH = 8
 # First tokens whose pairs are summed at once.
 _FIRSTS = 64
 # Beginnings that best-first search runs at once; and how far rounding may move a log-probability.
@@ -101,108 +96,6 @@ def _merged(
     top, every = torch.cat([known[0], responses(best)]), torch.cat([known[1], values[best]])
     order = every.argsort(descending=True, stable=True)[:keep]
     return top[order], every[order]
-
-
-def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
-    """How wide a pruned look at pairs is that `budget` evaluations pay for: tokens tried with every
-    other at each end, and m, the best first and second tokens of which all are tried with one
-    another, at most `most`; None where it is not affordable."""
-    m = min(most, math.isqrt(budget // 4), allowed)
-    width = min(WIDTH, (budget - m**2) // (4 * allowed))
-    return (width, m) if width >= 1 and m >= 1 else None
-
-
-def pairs(
-    counter: EvaluationCounter,
-    *,
-    m: int,
-    allowed: Tensor,
-    first_values: Tensor,
-    retokenizes: Retokenizes | None = None,
-    keep: int = 1000,
-    width: int = WIDTH,
-) -> Ranked:
-    """A pruned look at responses of two tokens: the m best first tokens with the m best second
-    ones, and what was tried to rank these. A pair of two tokens that do badly with all others is
-    not found.
-
-    1. Every allowed token is tried behind the `width` best single tokens, and before them.
-    2. The best partner of each, filled up to `width` with the best of all, are tried with every
-       token in the same way.
-    3. First and second tokens rank by the best pair that they were in so far.
-    4. The m best of both are tried with one another. A pair counts from wherever it was tried.
-
-    In text mode partners and ranks are of retokenizing pairs alone. Costs at most m² + 4 · width ·
-    A evaluations. `allowed`: bool (V,); `first_values`: float64 (V,) of single tokens, as a scan
-    gives them.
-    """
-    tokens = allowed.nonzero()[:, 0]  # (A,)
-    alone = best_retokenizing(
-        first_values[tokens], lambda rows: tokens[rows, None], count=width, retokenizes=retokenizes
-    )
-    if not len(alone):  # none retokenizes alone; the best may with another
-        alone = first_values[tokens].topk(min(width, len(tokens))).indices
-    best = tokens[alone]
-    tried = _Pairs(counter, retokenizes)
-    tried.add(best, tokens)
-    tried.add(tokens, best)
-    beginnings, endings = (tried.partners(place, of=best, count=width) for place in (0, 1))
-    tried.add(beginnings, tokens)
-    tried.add(tokens, endings)
-    tried.add(tried.best_tokens(0, m), tried.best_tokens(1, m))
-    counter.details["tried"] = len(tried.values)
-    return tried.best(keep)
-
-
-class _Pairs:
-    """The pairs (n, 2) that were tried, and their values (n,)."""
-
-    def __init__(self, counter: EvaluationCounter, retokenizes: Retokenizes | None):
-        self.counter, self.retokenizes, self.visited = counter, retokenizes, Visited()
-        self.pairs = torch.empty(0, 2, dtype=torch.long)
-        self.values = torch.empty(0, dtype=torch.float64)
-
-    def add(self, firsts: Tensor, seconds: Tensor) -> None:
-        """Evaluate every pair that has not been tried."""
-        by_first = len(firsts) <= len(seconds)
-        for fixed in firsts if by_first else seconds:
-            places = (fixed[None], seconds) if by_first else (firsts, fixed[None])
-            drawn = torch.cartesian_prod(*places)
-            if len(fresh := unseen(drawn, self.visited)):
-                # Those that begin alike are given an anchor, so that their beginning is run once.
-                values = self.counter.values(fresh, anchor=fresh[0] if by_first else None)
-                self.pairs = torch.cat([self.pairs, fresh])
-                self.values = torch.cat([self.values, values])
-
-    def best(self, count: int, among: Tensor | None = None) -> Ranked:
-        """The best retokenizing pairs (k, 2) and their values (k,), among some of them (bool
-        (n,))."""
-        values = self.values if among is None else self.values.masked_fill(~among, -torch.inf)
-        rows = best_retokenizing(
-            values, self.pairs.__getitem__, count=count, retokenizes=self.retokenizes
-        )
-        return self.pairs[rows], values[rows]
-
-    def best_tokens(self, place: int, count: int) -> Tensor:
-        """The tokens (k,) of one place, by the best retokenizing pair of each."""
-        most = count
-        while True:
-            pairs, _ = self.best(most)
-            tokens = list(dict.fromkeys(pairs[:, place].tolist()))
-            if len(tokens) >= count or len(pairs) < most:
-                return torch.tensor(tokens[:count], dtype=torch.long)
-            most *= 4
-
-    def partners(self, place: int, *, of: Tensor, count: int) -> Tensor:
-        """Other tokens (w,) of one place to go on with: the best beside each of the given ones,
-        then the best of all."""
-        beside = self.pairs[:, 1 - place]
-        tokens = [
-            int(token) for fixed in of for token in self.best(1, among=beside == fixed)[0][:, place]
-        ]
-        tokens += self.best_tokens(place, len(of) + len(tokens) + count).tolist()
-        others = [token for token in dict.fromkeys(tokens) if token not in of.tolist()]
-        return torch.tensor(others[:count], dtype=torch.long)
 
 
 # --- The most probable responses, without trying all.

@@ -1,9 +1,8 @@
 """The search for responses of two tokens or more, within one budget; then the baselines.
 
-Where the budget pays for all responses, all are tried. Otherwise: what is known, for two tokens a
-pruned look at pairs, a beam, where these are asked for and affordable; then the climb, to what is
-kept for the certificate. `search.method=gcg` is a climb by the gradient alone. Knows objectives.
-Does not know models or texts.
+Where the budget pays for all responses, all are tried. Otherwise: what is known, then the climb, to
+what is kept for the certificate. `search.method=gcg` is a climb by the gradient alone. Knows
+objectives. Does not know models or texts.
 """
 
 import logging
@@ -16,25 +15,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pessimal.searching.allowed import Retokenizes
 from pessimal.searching.baselines import (
     affordable_width,
     beam,
-    beam_cost,
     coordinate_ascent,
     random_changes,
 )
 from pessimal.searching.climb import GRADIENT, SWEEPS, WAYS, climb
-from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs, summed_pairs
+from pessimal.searching.exact import every_response, most_probable, summed_pairs
 from pessimal.searching.objective import EvaluationCounter, Objective, Point, TokenSum
-from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import Certify, Method, SearchSpec
 
 log = logging.getLogger(__name__)
 
 BASELINES = ("random search", "coordinate ascent", "beam")
-# Shares of the budget that pairs and beam may take at most, and the certificate: where this does
-# not pay for all single changes, it takes the smaller share, of the gradient's best.
-_PAIRS_SHARE, _BEAM_SHARE, _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 10, 1 / 3, 1 / 20
+# Shares of the budget that the certificate may take: where the first does not pay for all single
+# changes, it takes the second, of the gradient's best.
+_WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 20
 # And the proof of what is most probable: each of its forwards costs less than a response, but gives
 # a whole vocabulary's probabilities.
 _PROOF_SHARE = 1 / 10
@@ -81,23 +79,10 @@ class Problem:
 
 
 class Plan(NamedTuple):
-    """How a budget of evaluations is begun; what is not affordable, or not asked for, is left
-    out."""
+    """How a budget of evaluations is divided."""
 
-    every: bool = False  # all responses are tried
-    pairs: tuple[int, int] | None = None  # width and m of the pruned look at pairs
-    beam_width: int = 0
-    certificate: int = 0  # kept for the end
-
-    def start(self, problem: Problem) -> int:
-        """Evaluations before the climb, at most."""
-        if self.every:
-            return problem.responses
-        looked = 0
-        if self.pairs:
-            looked = self.pairs[1] ** 2 + 4 * self.pairs[0] * problem.tokens
-        beams = beam_cost(problem.length, self.beam_width, problem.tokens, first_given=True)
-        return len(problem.warm_starts) + looked + (beams if self.beam_width else 0)
+    every: bool  # all responses are tried
+    certificate: int  # kept for the end
 
 
 def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
@@ -107,19 +92,9 @@ def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
         all_changes = problem.changes
         whole = spec.certificate is Certify.full or all_changes <= _WHOLE_SHARE * total
         kept = all_changes if whole else max(1, int(_PART_SHARE * total))
-    if spec.method is Method.gcg:
-        return Plan(certificate=kept)
-    if problem.responses + all_changes <= total:
+    if spec.method is Method.all and problem.responses + all_changes <= total:
         return Plan(every=True, certificate=all_changes)
-    look, width = None, 0
-    if problem.single is not None:
-        if problem.length == 2 and spec.pairs:
-            most = int(_PAIRS_SHARE * (total - kept))
-            look = pair_sizes(most, problem.tokens, most=spec.pairs)
-        most = int(_BEAM_SHARE * (total - kept))
-        affordable = affordable_width(problem.length, most, problem.tokens, first_given=True)
-        width = min(spec.beam_width, affordable)
-    return Plan(False, look, width, kept)
+    return Plan(every=False, certificate=kept)
 
 
 # --- Stages.
@@ -238,7 +213,7 @@ def search(
 ) -> list[Final]:
     """Distinct final responses, best first, within the stages' budget but for what is kept for the
     certificate; what was ever evaluated best is among them."""
-    among, single, finals = problem.among, problem.single, []
+    finals: list[Final] = []
     limit = stages.total - given.certificate
 
     def begin(name: str, look: Callable[[EvaluationCounter], tuple[Tensor, Tensor]]) -> list[Point]:
@@ -249,7 +224,7 @@ def search(
 
     if given.every:
         name = "every response"
-        look = partial(every_response, length=problem.length, keep=spec.restarts, **among)
+        look = partial(every_response, length=problem.length, keep=spec.restarts, **problem.among)
         return [Final(point, name, name) for point in begin(name, look)]
     if problem.warm_starts and stages.evaluations + len(problem.warm_starts) <= limit:
         responses = torch.tensor(list(problem.warm_starts))
@@ -257,14 +232,6 @@ def search(
         finals += [
             Final(point, problem.warm_starts[point.response], "registry") for point in points
         ]
-    if given.pairs and single is not None:
-        width, m = given.pairs
-        look = partial(pairs, m=m, width=width, first_values=single, keep=1, **among)
-        finals += [Final(point, "pruned pairs", "pairs") for point in begin("pairs", look)]
-    if given.beam_width:
-        work = partial(_beam, problem, given.beam_width)
-        stage = stages.run("beam", work, limit=limit)
-        finals += [Final(point, "beam", "beam") for point in stage.finals]
     if stages.evaluations < limit:
         finals += _climb(stages, problem, spec, best_of_each(finals), limit=limit, seed=seed)
     finals += _best_ever(stages, finals)
@@ -374,15 +341,13 @@ def _from_random(
 
 
 def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Point]:
-    """The beam's last level; the best value of each is noted."""
+    """The beam's last level, where it came so far."""
     if not width:
         return []
     levels = beam(
         counter, length=problem.length, width=width, first_values=problem.single, **problem.among
     )
-    points = [_points(counter, *level) for level in levels]
-    counter.details["best"] = [level[0].value for level in points]
-    return points[-1] if len(levels) == problem.length else []
+    return _points(counter, *levels[-1]) if len(levels) == problem.length else []
 
 
 def _best_ever(stages: Stages, finals: list[Final]) -> list[Final]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -106,13 +106,12 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     problem, certificate, exact = result.problem, result.certificate, result.exact
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
     baselines = [stage for stage in stages.done if stage.baseline]
-    pairs, sweeps = stages.named("pairs"), stages.named(SWEEPS)
+    sweeps = stages.named(SWEEPS)
     verdicts = (
         checks.all_responses(
             problem.responses,
             scored=exact,
             needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
-            pruned=pairs.details["tried"] if pairs else None,
             forwards=stages.proof.details["forwards"] if stages.proof else None,
         ),
         checks.one_opt(
@@ -178,7 +177,11 @@ def _front(result: SearchResult) -> list[pd.DataFrame]:
         return []
     values, likely, ids = zip(*objective.front, strict=True)
     texts = result.context.round_trip.decode(ids)
-    columns = {"found_by": FRONT, "token_ids": list(map(json.dumps, ids)), "text": texts}
+    columns: dict[str, Any] = {
+        "found_by": FRONT,
+        "token_ids": list(map(json.dumps, ids)),
+        "text": texts,
+    }
     columns |= {"reward": result.sign * np.array(values), "log_probability": likely}
     return [pd.DataFrame(columns)]
 

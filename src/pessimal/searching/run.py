@@ -5,8 +5,10 @@ float32, certifies the best of all, and makes the tables. Knows no configuration
 `api.search` brings these.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from pessimal.conversation import Asked
 from pessimal.conversation import Context as ConversationContext
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.identify import check_slot
+from pessimal.searching.allowed import best_retokenizing, digest
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
@@ -42,14 +46,13 @@ from pessimal.searching.procedure import (
 )
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult
-from pessimal.searching.round_trip import best_retokenizing
-from pessimal.searching.spec import Certify, Method, SearchSpec
+from pessimal.searching.spec import Certify, Filter, Method, SearchSpec
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import duration, speed
 
 # Final responses that are scored again by the model's own forward; and what else the end takes: one
 # more of these, and the gradient at the result.
 _RESCORED, _RESCORED_MORE = 32, 1 + GRADIENT_COST
-_SINGLE_SHARE = 1 / 4
 
 
 def search(
@@ -129,9 +132,7 @@ def run(
     single = None
     if rewards is not None:
         single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
-    wanted = not alone and (spec.beam_width or (length == 2 and spec.pairs))
-    affordable = problem.tokens <= _SINGLE_SHARE * total
-    if single is None and (context.is_scan or (wanted and affordable)):
+    if single is None and context.is_scan:
         single = torch.full((len(context.mask),), -torch.inf, dtype=torch.float64)
 
         def scored(counter: EvaluationCounter) -> list[Point]:
@@ -198,7 +199,8 @@ def _cost(
     """What a search will take, in words, and its evaluations in all."""
     begun, total = stages.evaluations, stages.total
     scan = problem.length == 1 and problem.single is not None
-    start = 0 if scan else min(given.start(problem), total)
+    start = problem.responses if given.every else len(problem.warm_starts)
+    start = 0 if scan else min(start, total)
     climb = 0 if given.every or scan else total - begun - start - given.certificate
     parts = {
         "start": begun + start,
@@ -206,13 +208,9 @@ def _cost(
         "certificate": given.certificate,
     }
     named = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
-    left_out = [] if given.beam_width or given.every else ["beam"]
-    if problem.length == 2 and not given.pairs and not given.every:
-        left_out.append("pruned pairs")
-    unrun = f"; not run: {', '.join(left_out)}" if left_out and problem.length > 1 else ""
     more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
     everything = total + len(BASELINES) * baseline
-    cost = f"At most {total:,} evaluations ({named}){more}{unrun}"
+    cost = f"At most {total:,} evaluations ({named}){more}"
     return f"{cost}: about {duration(everything / rate)} at {speed(rate)} a second.", everything
 
 
@@ -283,3 +281,95 @@ def _concluded(
         proven,
         **about,
     )
+
+
+# --- What the result of a search depends on.
+
+
+USUAL = ("ids", "float32", "all")
+"""Mode, precision and method that a name leaves out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchProvenance(ModelProvenance):
+    """Two results with one key are the same search, but for the last bits that another device or
+    batch size may change, and for what the registry held when it began."""
+
+    prompts: dict[str, Asked]  # what is answered, or has the slot, by key; the mean is searched
+    goal: str
+    length: int
+    mode: str
+    allowed: int
+    """How many tokens a response may be made of; `allowed_digest` says which."""
+    allowed_digest: str
+    tokens: str = ""
+    """Which tokens these are, for the name, where they are not the usual ones."""
+    options: dict = field(default_factory=dict)  # the other options of the search
+    seed: int = 0
+    named: str = ""
+    """What the prompts are called together."""
+    objective: str = ""
+    """What is searched besides a whole answer's reward: the slot with its answer, the policy with
+    its share; part of the name."""
+    beside: dict = field(default_factory=dict)
+    """What the result is reported on: what is held out, the policy and how many answers it
+    writes."""
+
+    def fields(self) -> dict[str, Any]:
+        """Every field that the key covers, by name."""
+        fields = super().fields()
+        del fields["tokens"]  # the digest says it
+        return fields
+
+    @property
+    def name(self) -> str:
+        """Name of the artifact: what distinguishes results in a list; the key covers everything."""
+        parts = [self.model, self.named, f"{self.goal}-{self.length}", self.objective]
+        method = self.options.get("method", "")
+        more = (str(part) for part in (self.mode, self.dtype, self.tokens, method))
+        parts = [part for part in parts if part]
+        return "--".join([*parts, *(part for part in more if part and part not in USUAL)])
+
+
+def identify(context: SearchContext) -> SearchProvenance:
+    """What the result of a search will depend on, known before the network is loaded."""
+    spec = context.spec
+    tokens = "+".join(one.value for one in spec.allowed) or "every-token"
+    if spec.allowed_path is not None:
+        tokens += f"+{Path(spec.allowed_path).stem}-{digest(context.mask)[:6]}"
+    named = ("length", "goal", "allowed", "allowed_path")
+    return SearchProvenance(
+        model=context.model.name,
+        prompts=context.prompts,
+        goal=spec.goal.value,
+        length=spec.length,
+        mode=context.mode.value,
+        allowed=int(context.mask.sum()),
+        allowed_digest=digest(context.mask),
+        tokens="" if tokens == Filter.no_special.value else tokens,
+        options={
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in vars(spec).items()
+            if name not in named
+        },
+        seed=context.seed,
+        named=context.named,
+        objective="--".join(_objective(context)),
+        beside={
+            "held_out": repr(context.held_out),
+            "policy": context.policy and context.policy.digests,
+            "answers": context.answers,
+        },
+        **of_model(context.model),
+    )
+
+
+def _objective(context: SearchContext) -> Iterator[str]:
+    """Parts of a name: the slot, the given answer, the share and the name of a policy."""
+    spec = context.spec
+    if context.named_slot:
+        asked = "" if context.edits is None else spec.answer
+        what = repr((asked, list(context.prompts.values())))
+        yield f"{context.named_slot}-{hashlib.sha256(what.encode()).hexdigest()[:6]}"
+    if spec.fluency and context.policy is not None:
+        yield f"fluent{spec.fluency:g}-{context.policy.name}"

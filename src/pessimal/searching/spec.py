@@ -14,7 +14,6 @@ from pessimal.options import Count, Options, Share, existing_file
 LONGEST = 16
 LEAST = 20
 """Evaluations that a search needs: samples of the noise, a start, a step."""
-Whole = Annotated[int, Ge(0)]
 
 
 class Goal(Enum):
@@ -115,12 +114,6 @@ class SearchSpec(Options):
     length, mode and tokens; false for searches that know nothing of one another."""
     restarts: Count = 8
     """Responses listed where all were tried."""
-    beam_width: Whole = 0
-    """Responses kept at each length by a beam that gives the first start, as far as a tenth of the
-    budget goes; 0 leaves it out."""
-    pairs: Whole = 0
-    """m: for two tokens, a pruned look is at the m best first by the m best second tokens, as far
-    as a third of the budget goes; 0 leaves it out."""
     search_width: Count = 64
     """Candidates evaluated in a step of the gradient."""
     top_k: Count = 256

@@ -158,8 +158,9 @@ def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None
     published = None if config.force else registry.find("study", key)
     if published is None:
         with tracked(config, name=name, group=name) as mirror:
-            summary = {"model": config.model.name}
-            summary |= {k: value for result in results for k, value in result.summary.items()}
+            summary: dict[str, Any] = {"model": config.model.name}
+            for result in results:
+                summary |= result.summary
             artifact = Artifact("study", name, key=key, summary=summary)
             published = publish(registry, mirror, artifact, results, progress=config.progress)
     print_path(published[0])
