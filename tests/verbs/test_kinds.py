@@ -98,7 +98,7 @@ def test_search_ends_where_no_single_change_is_better(command, kind):
             "search.baselines=50",
         )
     )
-    best = pd.read_parquet(folder / "tables/sequences.parquet").iloc[0]
+    best = pd.read_parquet(folder / "tables/result.parquet").iloc[0]
     assert best["one_opt"]
     ids = json.loads(best["token_ids"])
     own = terms(GREATEST, ids)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -27,7 +26,6 @@ from optuna.distributions import (
     distribution_to_json,
 )
 from optuna.samplers import TPESampler
-from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy import stats
 
@@ -50,15 +48,12 @@ from pessimal.tracking.registry import figures
 from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
-warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum")
 """Options of how `search.method=gcg` goes about it. Searches for something else, or with another
 budget, cannot be compared."""
 SPEC = "spec"
 """The study's attribute that says what it was begun for."""
-RETRIES = 3
-"""How often options are tried again in whose trial the process was killed."""
 PERMUTATIONS = 2**14
 SQLITE = b"SQLite format 3\0"
 """The first bytes of every SQLite file."""
@@ -104,7 +99,7 @@ def tune(
             begun for something else.
     """
     network = require_network(to_reward(model), "search", "gradient")
-    tuned_on, others = named_prompts(prompts), named_prompts(held_out) if held_out else {}
+    tuned_on, others = (named_prompts(keys) if keys else {} for keys in (prompts, held_out))
     _check_prompts(tuned_on, others)
     defaults = {option: options.get(option, getattr(SearchSpec(), option)) for option in space}
     numbers = {key: seed + n for n, key in enumerate([*tuned_on, *others])}
@@ -122,7 +117,8 @@ def tune(
         with track(trial.number, tried) as mirror:
             each = rewards(tuned_on, tried)
             mean = float(np.mean(list(each.values())))
-            mirror.summary({"trial": trial.number, "value": mean, **each})
+            mirror.summary({"trial": trial.number, "value": mean})
+            mirror.summary({f"search.{option}": tried[option] for option in tried})
         return mean
 
     listed = options.get("allowed_path")
@@ -139,9 +135,12 @@ def tune(
     file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{file}.lock"):
         text = json.dumps(document, default=lambda one: getattr(one, "value", str(one)))
-        study = _begin(file, name, json.loads(text), defaults, space)
+        study = _begin(file, name, json.loads(text))
         while (done := len(_complete(study))) < trials:
             log.info("study %s in %s: %d of %d trials are done", name, file, done, trials)
+            if not done and _within(defaults, space):
+                study.enqueue_trial(defaults)
+            # A trial that was not finished is drawn again, with the same options.
             drawn = np.random.SeedSequence([seed, done]).generate_state(1)
             study.sampler = TPESampler(seed=int(drawn[0]))
             study.optimize(value, n_trials=1)
@@ -192,12 +191,10 @@ def _check_prompts(prompts: Mapping[str, Prompt], held_out: Mapping[str, Prompt]
             )
 
 
-def _begin(
-    file: Path, name: str, document: dict, defaults: Options, space: Mapping[str, Distribution]
-) -> optuna.Study:
+def _begin(file: Path, name: str, document: dict) -> optuna.Study:
     """The study, begun or gone on with by the only process that works on it; ConfigError where it
     was begun for something else."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # a trial's error is raised
     study = optuna.create_study(
         study_name=name, storage=f"sqlite:///{file}", direction="maximize", load_if_exists=True
     )
@@ -215,9 +212,6 @@ def _begin(
         )
     for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process is no more
         study.tell(trial.number, state=TrialState.FAIL)
-        RetryHeartbeatStaleTrialCallback(max_retry=RETRIES)(study, trial)
-    if not study.trials and _within(defaults, space):
-        study.enqueue_trial(defaults)
     return study
 
 
