@@ -92,7 +92,6 @@ def test_search_ends_where_no_single_change_is_better(command, kind):
             *QUICK,
             "search.length=2",
             "search.evaluations=3000",
-            "search.restarts=1",
             "search.search_width=16",
             "search.top_k=8",
             "search.baselines=50",

@@ -28,7 +28,6 @@ PROMPTS = {
 WORDS = ("love", "hate", "good", "evil", "peace", "war", "kind", "cruel")
 SMALL = (
     "search.evaluations=1500",
-    "search.restarts=2",
     "search.search_width=64",
     "search.top_k=16",
     "tracking=off",
@@ -300,7 +299,6 @@ def test_searches_of_other_tokens_have_other_names(search, words):
 def test_the_function_gives_what_the_verb_gives(search, model):
     options = {
         "evaluations": 1500,
-        "restarts": 2,
         "search_width": 64,
         "top_k": 16,
     }

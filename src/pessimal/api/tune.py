@@ -35,7 +35,7 @@ from pessimal.catalogue import named_prompts
 from pessimal.conversation import Prompt, plain_text
 from pessimal.errors import ConfigError, InputError
 from pessimal.options import existing_file
-from pessimal.plots import Forest, Scatter
+from pessimal.plots import Forest
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.searching.spec import SearchSpec
@@ -297,10 +297,6 @@ def trials_result(study: optuna.Study, defaults: Options, *, flattered: bool) ->
     complete = table[table["state"] == "complete"]
     usual = complete.loc[complete["defaults"], "value"].head(1).tolist()
     who = "the defaults themselves" if best.params == defaults else f"trial {best.number}"
-    options = list(defaults)
-    points = complete.assign(**complete[options].rank(pct=True)).melt(
-        ["trial", "value"], options, var_name="option", value_name="place"
-    )
     note = "No prompts were held out, and the best value flatters: tuning.held_out=[KEY,…] compares"
     return Result(
         "trials",
@@ -308,14 +304,6 @@ def trials_result(study: optuna.Study, defaults: Options, *, flattered: bool) ->
         method="tuning",
         headline=f"Of {len(complete)} trials {who} did best: {value:.3f} mean reward; "
         f"defaults: {f'{usual[0]:.3f}' if usual else 'not tried'}.",
-        plot=Scatter(
-            data=points,
-            x="place",
-            y="value",
-            panel="option",
-            xlabel="rank among the values tried (share)",
-            ylabel="mean reward, towards the goal",
-        ),
         weight=weight_of(0.2),
         estimate=Estimate("best trial, mean reward", value, len(complete), "trials"),
         notes=(note,) if flattered else (),

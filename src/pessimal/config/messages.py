@@ -44,6 +44,7 @@ MOVED = {
     "there: PYTHONPATH=. pessimal compare 'analyses=[{_target_: "
     "experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
     "search.keep": EVERY_PAIR,
+    "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",
     "search.beam_width": "a search ends at the same responses without it. A baseline is a beam: "
     "search.baselines=true",

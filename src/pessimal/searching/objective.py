@@ -163,18 +163,9 @@ class Journal:
     def gradient(self, response: Tensor) -> Tensor:
         return self.objective.gradient(response)
 
-    @property
-    def follows(self) -> bool:
-        """Whether the objective is a `TokenSum`."""
-        return getattr(self.objective, "follows", False)
-
-    @property
-    def falls(self) -> bool:
-        """Whether it is one of which no token adds more than 0."""
-        return getattr(self.objective, "falls", False)
-
-    def following(self, beginnings: Tensor) -> Tensor:
-        return cast(TokenSum, self.objective).following(beginnings)
+    def __getattr__(self, name: str) -> Any:
+        """What a `TokenSum` has besides, where the objective is one."""
+        return getattr(self.__dict__["objective"], name)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 20
 _PROOF_SHARE = 1 / 10
 MOST_PROBABLE, SUMMED = "most probable", "every pair, summed"
 _PAIRS_KEPT = 16  # of all, scored again
+LISTED = 8
+"""Responses that are handed on where all were tried."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ def search(
 
     if given.every:
         name = "every response"
-        look = partial(every_response, length=problem.length, keep=spec.restarts, **problem.among)
+        look = partial(every_response, length=problem.length, keep=LISTED, **problem.among)
         return [Final(point, name, name) for point in begin(name, look)]
     if problem.warm_starts and stages.evaluations + len(problem.warm_starts) <= limit:
         responses = torch.tensor(list(problem.warm_starts))

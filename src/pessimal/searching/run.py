@@ -35,6 +35,7 @@ from pessimal.searching.objective import (
 )
 from pessimal.searching.procedure import (
     BASELINES,
+    LISTED,
     Final,
     Plan,
     Problem,
@@ -157,7 +158,7 @@ def run(
         on_cost(*_cost(stages, problem, given, each_baseline(total), rate))
     # 3. The search, and its baselines.
     if context.is_scan and single is not None:
-        tokens = _best_tokens(problem, single, n=spec.restarts)
+        tokens = _best_tokens(problem, single, n=LISTED)
         points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
         finals = [Final(one, "scan", "scan") for one in points]
     elif not alone and (proven := proven_by_sums(stages, problem, given)):

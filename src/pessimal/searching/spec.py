@@ -112,8 +112,6 @@ class SearchSpec(Options):
     from_registry: bool = True
     """Begin from the best response that the registry holds for the same model, prompts, goal,
     length, mode and tokens; false for searches that know nothing of one another."""
-    restarts: Count = 8
-    """Responses listed where all were tried."""
     search_width: Count = 64
     """Candidates evaluated in a step of the gradient."""
     top_k: Count = 256
