@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 import torch
 
+from pessimal.api.store import Artifact, publish
 from pessimal.rewards.load import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
 from pessimal.searching.objective import RewardObjective
 from pessimal.searching.run import search as search_in_memory
+from pessimal.tables.result import Result
+from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb
 from tolerance import close
@@ -327,21 +330,31 @@ def test_by_gcg_alone_nothing_else_is_tried_and_nothing_known_is_begun_from(sear
     assert set(methods) <= {"gradient", "start"}
 
 
-def test_a_search_of_an_earlier_release_is_shown_and_begun_from(search, command):
-    """Its first table was called `sequences`."""
-    folder = search("search.length=3", "search.baselines=0")
-    response = response_of(folder)
-    (folder / "tables" / "result.parquet").rename(folder / "tables" / "sequences.parquet")
-    document = json.loads((folder / "results.json").read_text())
-    document["results"][0]["name"] = "sequences"
-    (folder / "results.json").write_text(json.dumps(document))
-    reference = f"{folder.parent.name}:{folder.name}"
-    code, out, err = command("report", f"artifacts=[search-result/{reference}]", "tracking=off")
+def test_a_search_of_an_earlier_release_is_shown_compared_and_begun_from(
+    search, command, tmp_path, tiny_checkpoint, undrawn
+):
+    """Its first table is called `sequences`."""
+    folder = search("search.length=3", "search.baselines=0", "model.name=tiny")
+    summary = json.loads((folder / "manifest.json").read_text())["summary"]
+    results = [
+        Result(name, table(folder, stored), headline="It was found.", method="search")
+        for name, stored in (("sequences", "result"), ("contexts", "contexts"))
+    ]
+    better = summary | {"best_value": summary["best_value"] + 1}
+    artifact = Artifact("search-result", "old", key="k", summary=better)
+    publish(Registry(tmp_path / "runs" / "registry"), Mirror(), artifact, results)
+    code, out, err = command("report", "artifacts=[search-result/old]", "tracking=off")
     assert code == 0, err
-    assert table(folder, "sequences")["text"].iloc[0] in Path(out.strip()).read_text()
-    again = search("search.length=3", "search.baselines=0", "seed=3", "search.evaluations=40")
-    assert response_of(again) == response
-    assert table(again, "result")["start"].iloc[0] == "registry"
+    assert "It was found." in Path(out.strip()).read_text()
+    options = (f"models=[{tiny_checkpoint}]", "tracking=off", "progress=false")
+    code, out, err = command("compare", "searches=[old]", *options)
+    assert code == 0, err
+    rows = table(Path(out.strip().splitlines()[-1]), "transfer")
+    assert rows["reward"].iloc[0] == pytest.approx(summary["best_reward"], abs=1e-3)
+    few = ("search.evaluations=40", "seed=3", "model.name=tiny")
+    again = search("search.length=3", "search.baselines=0", *few)
+    assert response_of(again) == response_of(folder)
+    assert table(again, "result")["found_by"].iloc[0] == "search-result/old:v0"
 
 
 @pytest.mark.parametrize(

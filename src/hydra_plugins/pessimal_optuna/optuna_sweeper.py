@@ -108,7 +108,7 @@ def parse_space(overrides: Sequence[Override]) -> tuple[dict[str, Any], list[str
 
 
 def _values(override: Override) -> Any:
-    """What a sweep is to Optuna, for an option that is an int or a float."""
+    """Optuna's distribution of a sweep, for an option that is an int or a float."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     from pessimal.api.tune import TUNABLE
@@ -127,9 +127,9 @@ def _values(override: Override) -> Any:
 
     def number(value: Any) -> Any:
         if isinstance(value, bool | str | QuotedString) or kind(value) != value:
-            given = value.text if isinstance(value, QuotedString) else value
+            text = value.text if isinstance(value, QuotedString) else value
             whole = "whole " if kind is int else ""
-            raise ValueError(f"this option takes {whole}numbers, not {given!r}")
+            raise ValueError(f"this option takes {whole}numbers, not {text!r}")
         SearchSpec(**{option: kind(value)})  # ConfigError where the option refuses it
         return kind(value)
 
@@ -144,8 +144,8 @@ def _values(override: Override) -> Any:
                 start, stop, step = (kind(end) for end in (sweep.start, sweep.stop, sweep.step))
                 if step != sweep.step:
                     raise ValueError(f"this option takes whole numbers, not {sweep.step}")
-                last = start + (math.ceil((stop - start) / step - 1e-9) - 1) * step
-                return numeric(number(start), number(round(last, 12)), step=step)
+                high = start + (math.ceil((stop - start) / step - 1e-9) - 1) * step
+                return numeric(number(start), number(round(high, 12)), step=step)
             case IntervalSweep(start=low, end=high, tags=tags):
                 return numeric(number(low), number(high), log="log" in tags)
     except (ValueError, ArithmeticError) as error:

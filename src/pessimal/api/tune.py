@@ -99,13 +99,13 @@ def tune(
             begun for something else.
     """
     network = require_network(to_reward(model), "search", "gradient")
-    tuned_on, others = (named_prompts(keys) if keys else {} for keys in (prompts, held_out))
-    _check_prompts(tuned_on, others)
+    tuned_on, unseen = (named_prompts(keys) if keys else {} for keys in (prompts, held_out))
+    _check_prompts(tuned_on, unseen)
     defaults = {option: options.get(option, getattr(SearchSpec(), option)) for option in space}
-    numbers = {key: seed + n for n, key in enumerate([*tuned_on, *others])}
+    numbers = {key: seed + n for n, key in enumerate([*tuned_on, *unseen])}
 
     def rewards(keys: Mapping[str, Any], tried: Options) -> dict[str, float]:
-        """What is found on each prompt, more is better."""
+        """Values of a search of each prompt; more is better."""
         results = {
             key: search(network, {key: text}, seed=numbers[key], **options | tried)
             for key, text in keys.items()
@@ -134,24 +134,24 @@ def tune(
     file = database(str(storage))
     file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{file}.lock"):
-        text = json.dumps(document, default=lambda one: getattr(one, "value", str(one)))
+        text = json.dumps(document, default=lambda option: getattr(option, "value", str(option)))
         study = _begin(file, name, json.loads(text))
         while (done := len(_complete(study))) < trials:
             log.info("study %s in %s: %d of %d trials are done", name, file, done, trials)
-            if not done and _within(defaults, space):
+            if not done and _is_inside(defaults, space):
                 study.enqueue_trial(defaults)
             # A trial that was not finished is drawn again, with the same options.
-            drawn = np.random.SeedSequence([seed, done]).generate_state(1)
-            study.sampler = TPESampler(seed=int(drawn[0]))
+            state = np.random.SeedSequence([seed, done]).generate_state(1)
+            study.sampler = TPESampler(seed=int(state[0]))
             study.optimize(value, n_trials=1)
     best, results = study.best_trial, []
-    if others:
-        table = pd.DataFrame({"defaults": rewards(others, defaults)})
+    if unseen:
+        table = pd.DataFrame({"defaults": rewards(unseen, defaults)})
         same = best.params == defaults
-        table["tuned"] = table["defaults"] if same else pd.Series(rewards(others, best.params))
+        table["tuned"] = table["defaults"] if same else pd.Series(rewards(unseen, best.params))
         results = [held_out_result(table.rename_axis("prompt").reset_index())]
-    results += [trials_result(study, defaults, flattered=not others)]
-    texts = {key: plain_text(text) for key, text in others.items()}
+    results += [trials_result(study, defaults, flattered=not unseen)]
+    texts = {key: plain_text(text) for key, text in unseen.items()}
     rests = [study.user_attrs[SPEC], [[t.number, t.value] for t in _complete(study)], texts]
     return results, hashlib.sha256(json.dumps(rests).encode()).hexdigest()
 
@@ -215,7 +215,7 @@ def _begin(file: Path, name: str, document: dict) -> optuna.Study:
     return study
 
 
-def _within(options: Options, space: Mapping[str, Distribution]) -> bool:
+def _is_inside(options: Options, space: Mapping[str, Distribution]) -> bool:
     """Whether a space holds these options."""
     try:
         create_trial(value=0.0, params=options, distributions=dict(space))

@@ -1,4 +1,4 @@
-"""Which responses count: the tokens that they may be made of, by filters and by a file; and those
+"""The responses that count: the tokens that they may be made of, by filters and by a file; and those
 that a text gives, by the round trip ids → text → template → ids in the whole conversation.
 
 Knows vocabularies, tokenizers and frames. Does not know models, rewards or what is searched for.

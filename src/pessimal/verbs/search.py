@@ -134,8 +134,8 @@ def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None
     name = tuning.study or safe_name(name)
 
     def track(number: int, options: dict[str, Any]) -> AbstractContextManager[Mirror]:
-        own = replace(config, search=replace(search, **options))
-        return tracked(own, name=f"{name} trial {number}", group=name)
+        job = replace(config, search=replace(search, **options))
+        return tracked(job, name=f"{name} trial {number}", group=name)
 
     results, key = tune_search(
         open_reward(config.model, cache=config.paths.cache),
