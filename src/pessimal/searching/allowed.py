@@ -1,5 +1,5 @@
-"""The responses that count: the tokens that they may be made of, by filters and by a file; and those
-that a text gives, by the round trip ids → text → template → ids in the whole conversation.
+"""The responses that count: which tokens they may be made of, by filters and by a file; and whether
+a text gives them, by the round trip ids → text → template → ids in the whole conversation.
 
 Knows vocabularies, tokenizers and frames. Does not know models, rewards or what is searched for.
 """
