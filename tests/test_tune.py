@@ -169,6 +169,13 @@ def test_a_study_that_was_begun_for_something_else_is_refused(study, change, nam
     study(trials=1, name="other", **change)
 
 
+def test_another_device_or_batch_size_goes_on_with_a_study(study):
+    study(trials=1)
+    toy = Toy()
+    study(toy, trials=1, device="cuda", batch_size=7)
+    assert len(toy.calls) == len(HELD_OUT)
+
+
 def test_other_weights_are_another_study(study, monkeypatch):
     study(trials=1)
     digests = module.of_model

@@ -29,7 +29,7 @@ from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy import stats
 
-from pessimal.api.load import to_reward
+from pessimal.api.load import open_policy, to_reward
 from pessimal.api.search import search
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Prompt, plain_text
@@ -54,6 +54,8 @@ TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum")
 budget, cannot be compared."""
 SPEC = "spec"
 """The study's attribute that says what it was begun for."""
+SPEED = ("device", "batch_size")
+"""Options that change how fast a search is and not what it finds."""
 PERMUTATIONS = 2**14
 SQLITE = b"SQLite format 3\0"
 """The first bytes of every SQLite file."""
@@ -122,11 +124,15 @@ def tune(
         return mean
 
     listed = options.get("allowed_path")
-    allowed = {"allowed_path": listed and sha256_of(Path(listed).expanduser())}
+    digests = {"allowed_path": listed and sha256_of(Path(listed).expanduser())}
+    if options.get("policy"):
+        options["policy"] = open_policy(options["policy"])
+        digests["policy"] = of_model(options["policy"])
+    search_options = {name: options[name] for name in options if name not in SPEED}
     document = {
         "model": of_model(network),
         "prompts": {key: plain_text(text) for key, text in tuned_on.items()},
-        "search": options | allowed,
+        "search": search_options | digests,
         "space": {option: distribution_to_json(values) for option, values in space.items()},
         "seed": seed,
         "pessimal": __version__,
