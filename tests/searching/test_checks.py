@@ -10,6 +10,7 @@ def test_only_a_look_at_everything_is_exact():
     verdict, measured = checks.all_responses(10_000, scored=False, needs=10_500)
     assert verdict == "not tried"
     assert "search.evaluations=10500" in measured, "what pays for all of them is offered"
+    assert "search." not in checks.all_responses(10_000, scored=False, needs=None)[1]
     many = checks.all_responses(144_000_000, scored=False, needs=145_000_000)
     assert many[0] == "not tried"
     assert "search.evaluations" not in many[1], "no budget pays for them"

@@ -32,17 +32,18 @@ def all_responses(
     responses: int,
     *,
     scored: bool,
-    needs: int,
+    needs: int | None,
     forwards: int | None = None,
 ) -> tuple[str, str]:
     """Were all responses of this length scored? `needs`: a budget that pays for all and for the
-    certificate; `forwards`: those of best-first search that rule all others out."""
+    certificate, None where none does; `forwards`: those of best-first search that rule all others
+    out."""
     if scored and forwards is not None:
         return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
     if scored:
         return HOLDS, f"all {responses:,}"
     measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"
-    if responses <= _OFFERED:
+    if needs is not None and responses <= _OFFERED:
         measured += f"; search.evaluations={needs} scores all"
     return NOT_TRIED, measured
 

@@ -226,11 +226,8 @@ class Certificate:
     """What a pass over the single changes of one response showed. Above one token it is a local
     statement."""
 
-    response: tuple[int, ...]
     value: float
-    """Its value: sign × reward."""
-    allowed: int
-    """How many tokens were allowed at each position."""
+    """The response's own: sign × reward."""
     evaluations: int
     """Candidate evaluations that it rests on, its own among them."""
     changes: int
@@ -286,9 +283,7 @@ def certify(
         for token in best_retokenizing(row, neighbours, count=1, retokenizes=retokenizes).tolist():
             rows.append((position, token, float(row[token]), value - float(row[token])))
     return Certificate(
-        response=tuple(response.tolist()),
         value=value,
-        allowed=int(allowed.sum()),
         evaluations=1 + int(others.isfinite().sum()),
         changes=int(len(response) * allowed.sum() - allowed[response].sum()),
         noise=noise,

@@ -22,6 +22,7 @@ from pessimal.searching.elsewhere import contexts_result, contexts_table
 from pessimal.searching.exact import Certificate
 from pessimal.searching.objective import FluentObjective
 from pessimal.searching.procedure import BASELINES, Final, Problem, Stages
+from pessimal.searching.spec import Method
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import literal, signed, significant
 
@@ -106,12 +107,12 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     problem, certificate, exact = result.problem, result.certificate, result.exact
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
     baselines = [stage for stage in stages.done if stage.baseline]
-    sweeps = stages.named(SWEEPS)
+    sweeps, needs = stages.named(SWEEPS), problem.responses + problem.changes + 10 * NEIGHBOURS
     verdicts = (
         checks.all_responses(
             problem.responses,
             scored=exact,
-            needs=problem.responses + problem.changes + 10 * NEIGHBOURS,
+            needs=None if result.context.spec.method is Method.gcg else needs,
             forwards=stages.proof.details["forwards"] if stages.proof else None,
         ),
         checks.one_opt(

@@ -28,7 +28,6 @@ from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
 from pessimal.searching.objective import (
-    GRADIENT_COST,
     EvaluationCounter,
     Objective,
     Point,
@@ -51,9 +50,9 @@ from pessimal.searching.spec import Certify, Filter, Method, SearchSpec
 from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import duration, speed
 
-# Final responses that are scored again by the model's own forward; and what else the end takes: one
-# more of these, and the gradient at the result.
-_RESCORED, _RESCORED_MORE = 32, 1 + GRADIENT_COST
+# Final responses that are scored again by the model's own forward; and evaluations that the
+# certificate leaves: one scores a better response that it came to.
+_RESCORED, _SPARE = 32, 4
 
 
 def search(
@@ -144,7 +143,7 @@ def run(
         stages.run("single tokens", scored)
     problem = replace(problem, single=single)
     # 2. What it will cost.
-    after = 2 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
+    after = 2 * context.samples + _SPARE + min(context.samples, _RESCORED)
     given = plan(problem, spec, total=stages.total - stages.evaluations - after)
     given = given._replace(certificate=given.certificate + after)
     everything = context.is_scan or given.every
@@ -180,7 +179,7 @@ def run(
 def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
     """The whole budget; of one token at least what all cost, since it is the scan."""
     spec = context.spec
-    others = 4 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
+    others = 4 * context.samples + _SPARE + min(context.samples, _RESCORED)
     needed = problem.changes + others + 1
     if context.is_scan:
         whole = 0 if context.dtype is Dtype.float32 else problem.changes
@@ -254,8 +253,7 @@ def _concluded(
             values = problem.single[None].clone()
         else:
             none = certificate is Certify.none or (certificate is Certify.rest and best_of_all)
-            # What is left pays for scoring a better response again, and its neighbour's gradient.
-            counter.budget = counter.used + 1 if none else stages.total - _RESCORED_MORE
+            counter.budget = counter.used + 1 if none else stages.total - _SPARE
             response, values = passes(counter, start, tolerance=2 * noise, **problem.among)
         if not torch.equal(response, start):
             counter.budget = stages.total
