@@ -195,7 +195,7 @@ FAULTS = [
         "the random baseline walks downhill and flatters the search",
     ),
     Fault(
-        "searching/round_trip.py",
+        "searching/allowed.py",
         "for conversations, frame in self.frames:",
         "for conversations, frame in self.frames[:1]:",
         "responses count that no text gives under the second prompt",

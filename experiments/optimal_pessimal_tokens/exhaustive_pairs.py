@@ -601,10 +601,9 @@ def standing(result: SearchResult, pairs: ExhaustivePairs) -> pd.DataFrame:
     for stage in result.stages.done:
         ends = [end for end in (stage.curve[-1:] or stage.finals) if len(end.response) == 2]
         if ends:
-            name = "pruned pairs" if stage.name == "pairs" else stage.name
             [pair] = result.context.round_trip.text_of(torch.tensor([ends[0].response]))
             reward = result.sign * ends[0].value
-            rows.append((name, pair, reward, *ranks(reward, ends[0].response), pairs.pairs))
+            rows.append((stage.name, pair, reward, *ranks(reward, ends[0].response), pairs.pairs))
     return pd.DataFrame(rows, columns=["result", "pair", "reward", "rank", "rank_most", "of"])
 
 

@@ -188,7 +188,7 @@ ORDER = (
     Item(
         "Section on longer responses",
         "greedy coordinate gradient for the best and the worst of several tokens",
-        ("sequences", "ladder", "curve", "neighbours"),
+        ("result", "checks", "curve", "certificate"),
         missing="no search here: pessimal search",
     ),
     Item("Tables A1-A3", "base language models, each prompt", ("language_extremes",)),
@@ -238,7 +238,7 @@ ORDER = (
 """The paper's figures and tables in its order, then the follow-up's."""
 PROMPTS = {*ELO, "best", "worst"}
 """Keys of the paper's prompts, by which figures of one prompt are known."""
-SEARCHED = ("sequences", "ladder", "curve", "neighbours")
+SEARCHED = ("result", "checks", "curve", "certificate")
 """Results of `pessimal search`, of which there may be many."""
 
 
@@ -286,7 +286,7 @@ def chosen(item: Item, name: str, artifacts: list[Artifact]) -> list[Artifact]:
 
 def responses(artifacts: list[Artifact]) -> list[str]:
     """The best responses that each search found, as lines of the index."""
-    searches = [artifact for artifact in artifacts if "sequences" in artifact.results]
+    searches = [artifact for artifact in artifacts if "result" in artifact.results]
     lines = [
         "",
         "## Longer responses",
@@ -295,7 +295,7 @@ def responses(artifacts: list[Artifact]) -> list[str]:
         "|---|---|---|---|",
     ]
     for artifact in searches:
-        for row in artifact.table("sequences").query("rank <= 3").itertuples():
+        for row in artifact.table("candidates").head(3).itertuples():
             text = _escaped(repr(row.text))
             lines.append(
                 f"| {artifact.folder.parent.name} | {text} | {row.reward:.4f} | {row.found_by} |"

@@ -86,14 +86,14 @@ def panels_of(prompts: Sequence[str], attributes: Sequence[str]) -> dict[str, li
     ]
     searches = [
         wr.ParallelCoordinatesPlot(
-            title="Options of the search against the median of its trials",
+            title="Options of the search against the value of its trials",
             columns=[*columns, wr.ParallelCoordinatesPlotColumn(metric=wr.SummaryMetric("value"))],
         ),
         wr.LinePlot(
             title="Best so far against evaluations", x="search/evaluations", y=["search/best"]
         ),
         wr.BarPlot(title="Best reward found", metrics=["best_value"], orientation="h"),
-        table_of("sequences"),
+        table_of("result"),
     ]
     rates = [f"flip_rate/{attribute}" for attribute in attributes]
     explanations = [

@@ -133,9 +133,7 @@ def test_search_follows_a_judges_gradient(folder):
 def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
     for options in ({}, {"template": BETTER, "opponent": "truth"}):
         model = judge(folder, **ANSWERS, **options)
-        context = SearchContext(
-            model, {"p": PROMPT}, SearchSpec(length=2, evaluations=400, restarts=1)
-        )
+        context = SearchContext(model, {"p": PROMPT}, SearchSpec(length=2, evaluations=400))
         found = run(context)
         own = context.own_rewards(torch.tensor([found.response]))
         assert close(found.reward, own[0])

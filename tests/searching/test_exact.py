@@ -1,67 +1,18 @@
-"""Looks that try every token: all responses, pairs, coordinate sweeps, the certificate, and the
-gradient beside them."""
+"""Looks that try every token: all responses, the most probable, and the certificate."""
 
-import numpy as np
 import pytest
 import torch
 
 from pessimal.searching.exact import (
     certify,
     every_response,
-    gradient_quality,
     most_probable,
-    neighbour_values,
-    pair_sizes,
-    pairs,
 )
 from pessimal.searching.objective import EvaluationCounter
 
 
 def every(vocabulary: int) -> torch.Tensor:
     return torch.ones(vocabulary, dtype=torch.bool)
-
-
-class Interacting:
-    """Two tokens that interact, worth something alone too: what a token alone says of it in a pair
-    is noisy."""
-
-    def __init__(self, seed: int, vocabulary: int, strength: float = 0.7):
-        generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape):
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-        self.first, self.second = normal(vocabulary), normal(vocabulary)
-        self.left, self.right = normal(vocabulary, 4), normal(vocabulary, 4)
-        self.strength = strength
-        self.anchors, self.seen = [], []
-
-    def values(self, responses, *, anchor=None):
-        self.anchors.append(anchor)
-        self.seen.append(responses)
-        if responses.shape[1] == 1:
-            return self.first[responses[:, 0]] + self.second[responses[:, 0]] / 2
-        a, b = responses.T
-        return (
-            self.first[a]
-            + self.second[b]
-            + self.strength * (self.left[a] * self.right[b]).sum(dim=1)
-        )
-
-    def table(self):
-        both = self.left @ self.right.T
-        return self.first[:, None] + self.second[None] + self.strength * both
-
-    def alone(self):
-        return self.values(torch.arange(len(self.first))[:, None])
-
-
-def look(objective, *, m, vocabulary, allowed=None, **options):
-    """A pruned look at pairs: responses, values, and the counter."""
-    counter = EvaluationCounter(objective)
-    alone = objective.alone()
-    allowed = every(vocabulary) if allowed is None else allowed
-    return *pairs(counter, m=m, allowed=allowed, first_values=alone, **options), counter
 
 
 def multiples(divisor):
@@ -85,77 +36,6 @@ def test_every_response_is_brute_force(quadratic, length, vocabulary, divisor):
     torch.testing.assert_close(kept, values[:20])
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_tenth_of_the_tokens_is_enough_for_the_best_of_all_pairs(seed):
-    objective = Interacting(seed, 400, strength=0.3)
-    _, values, _ = look(objective, m=40, vocabulary=400)
-    assert float(values[0]) == pytest.approx(float(objective.table().max()))
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_pair_of_tokens_that_are_worthless_alone_is_found_through_a_partner(turned):
-    alone = torch.arange(300.0, dtype=torch.float64) / 300
-    table = alone[:, None] + alone[None]
-    table[:, 298] += (
-        5  # what goes well with a good token is no partner of 299, the best single token:
-    )
-    table[:, 299] -= 5
-    table[0] = -10  # that is token 0, the worst beginning there is but for two ends,
-    table[0, 299] = 1.5
-    table[0, 1] = 30  # the other one that nothing speaks for
-    if turned:
-        table = table.T
-
-    class Given:
-        def values(self, responses, *, anchor=None):
-            return table[responses[:, 0], responses[:, 1]]
-
-        def alone(self):
-            return alone
-
-    found, _, _ = look(Given(), m=10, vocabulary=300)
-    assert tuple(found[0].tolist()) == ((1, 0) if turned else (0, 1))
-
-
-def test_each_pair_is_tried_once_and_counts_with_its_own_value():
-    objective = Interacting(1, 100)
-    found, values, counter = look(objective, m=20, vocabulary=100, keep=10_000)
-    rows = [tuple(row) for row in found.tolist()]
-    assert (
-        len(set(rows))
-        == len(rows)
-        == counter.used
-        == counter.details["tried"]
-        <= 2 * 2 * 8 * 100 + 20**2
-    )
-    torch.testing.assert_close(values, objective.values(found))
-    assert (values.diff() <= 0).all()
-
-
-def test_what_a_budget_pays_for_is_what_is_tried():
-    assert pair_sizes(10**6, 10_000, most=300) == (8, 300)
-    assert pair_sizes(200_000, 12_000, most=300) == (3, 223)
-    assert pair_sizes(2_000, 12_000, most=300) is None
-    for budget in (800, 3_000, 5_000):
-        width, m = pair_sizes(budget, 100, most=300)
-        *_, counter = look(Interacting(0, 100), m=m, width=width, vocabulary=100)
-        assert counter.used <= budget
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_only_retokenizing_pairs_win_and_rank(seed):
-    objective = Interacting(seed, 300, strength=0.3)
-    counts = torch.rand(300, 300, generator=torch.Generator().manual_seed(seed)) < 0.5
-
-    def retokenizes(responses):
-        return counts[responses[:, 0], responses[:, -1]]
-
-    found, values, _ = look(objective, m=60, vocabulary=300, retokenizes=retokenizes)
-    assert retokenizes(found).all()
-    best = objective.table().masked_fill(~counts, -torch.inf).max()
-    assert float(values[0]) == pytest.approx(float(best))
-
-
 def changes(response, allowed):
     """All single changes of a response, one by one."""
     for position in range(len(response)):
@@ -164,29 +44,13 @@ def changes(response, allowed):
                 yield position, token, [*response[:position], token, *response[position + 1 :]]
 
 
-def value_of(objective, response) -> float:
-    return float(objective._values(torch.tensor([response]))[0])
-
-
-def test_neighbour_values_are_those_of_all_single_changes(quadratic):
-    objective = quadratic(5, 3, 9)
-    allowed = every(9)
-    allowed[[2, 4]] = False
-    response = [4, 1, 1]  # its first token is not allowed
-    counter = EvaluationCounter(objective)
-    values = neighbour_values(counter, torch.tensor(response), allowed)
-    expected = torch.full((3, 9), -torch.inf, dtype=torch.float64)
-    for position, token, other in changes(response, allowed):
-        expected[position, token] = value_of(objective, other)
-    expected[torch.arange(3), response] = value_of(objective, response)
-    torch.testing.assert_close(values, expected)
-    assert counter.used == 1 + 7 + 6 + 6
-
-
 def certificate_of(objective, response, *, allowed, **options):
-    return certify(
-        neighbour_values(objective, response, allowed), response, allowed=allowed, **options
-    )
+    """From the values of all single changes, one after the other."""
+    values = torch.full((len(response), len(allowed)), -torch.inf, dtype=torch.float64)
+    values[torch.arange(len(response)), response] = objective.values(response[None])[0]
+    for position, token, other in changes(response.tolist(), allowed):
+        values[position, token] = objective.values(torch.tensor([other]))[0]
+    return certify(values, response, allowed=allowed, **options)
 
 
 def second_best(objective):
@@ -211,7 +75,6 @@ def test_margins_of_the_additive_optimum_are_those_of_its_weights(additive):
     assert certificate.smallest_margin == pytest.approx(min(margins))
     assert certificate.value == pytest.approx(objective.best_value)
     assert certificate.evaluations == counter.used == 1 + 4 * 49
-    assert certificate.allowed == 50
 
 
 @pytest.mark.parametrize(
@@ -237,49 +100,6 @@ def test_only_retokenizing_neighbours_speak_against_a_response(additive):
     certificate = certificate_of(objective, response, **options, noise=1e-6)
     third = int(objective.weights[0].topk(3).indices[2])
     assert (certificate.verdict, certificate.neighbours["token"][0]) == ("1-opt", third)
-
-
-def quality_of(objective, response, allowed, *, top_k, gradient=None):
-    values = neighbour_values(objective, response, allowed)
-    gradient = objective.gradient(response) if gradient is None else gradient
-    return gradient_quality(values, gradient, response, top_k=top_k)
-
-
-def test_tokens_that_are_not_allowed_and_the_one_that_stands_there_are_not_compared(additive):
-    objective = additive(0, 2, 30)
-    allowed = every(30)
-    allowed[objective.best_response] = False
-    start = objective.best_response.clone()
-    start[0] = allowed.nonzero()[0, 0]
-    table = quality_of(objective, start, allowed, top_k=5)
-    best = objective.weights.masked_fill(~allowed, -torch.inf).argmax(dim=1)
-    assert table["best_id"].tolist() == best.tolist()
-    assert table["n"].tolist() == [int(allowed.sum()) - 1, int(allowed.sum())]
-    assert table["gain"][1] < 0  # the position is at its optimum already: the best change loses
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_gradients_first_k_hold_what_regret_says(quadratic, seed):
-    objective = quadratic(seed, 3, 60)
-    response = torch.tensor([0, 1, 2])
-    values = neighbour_values(objective, response, every(60))
-    gradient = objective.gradient(response)
-    table = gradient_quality(values, gradient, response, top_k=4)
-    for row in table.to_dict("records"):
-        place = row["position"]
-        others = [token for token in range(60) if token != response[place]]
-        kept = sorted(others, key=lambda token: -float(gradient[place, token]))[:4]
-        best = max(others, key=lambda token: float(values[place, token]))
-        assert row["best_id"] == best
-        assert row["within_top_k"] == (best in kept)
-        assert row["regret"] == pytest.approx(
-            float(values[place, best]) - max(float(values[place, token]) for token in kept)
-        )
-        ranks = [
-            np.argsort(np.argsort([float(x[place, token]) for token in others]))
-            for x in (gradient, values)
-        ]
-        assert row["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
 
 
 class Chain:

@@ -28,7 +28,7 @@ def model(folder):
 
 
 def proof(found) -> dict:
-    rows = found.tables["ladder"].set_index("check")
+    rows = found.tables["checks"].set_index("check")
     return rows.loc[ALL_SCORED].to_dict()
 
 
@@ -42,7 +42,7 @@ def test_a_search_for_log_probability_proves_its_answer(model, mode):
     every = torch.tensor(list(itertools.product(tokens, repeat=2)))
     if mode == "text":
         every = every[found.context.retokenizes(every)]
-    values = found.objective.values(every)
+    values = found.stages.objective.values(every)
     assert tuple(every[values.argmax()].tolist()) == found.response
     assert found.reward == pytest.approx(float(values.max()), abs=1e-4)
     assert found.evaluations < 500
@@ -84,7 +84,7 @@ def test_all_pairs_of_a_sum_over_tokens_cost_one_forward_a_first_token(
     every = torch.tensor(list(itertools.product(tokens, repeat=2)))
     if mode == "text":
         every = every[found.context.retokenizes(every)]
-    values = found.objective.values(every)
+    values = found.stages.objective.values(every)
     assert tuple(every[values.argmax()].tolist()) == found.response
     assert found.sign * found.reward == pytest.approx(float(values.max()), abs=1e-4)
 
@@ -109,7 +109,7 @@ def test_a_search_says_how_far_its_head_could_go(tiny_checkpoint, goal):
     bounds = pessimal.ceiling(model)
     sign = 1 if goal == "optimal" else -1
     assert found.ceiling == pytest.approx(bounds.high if sign > 0 else bounds.low)
-    rows = found.tables["sequences"]
+    rows = found.tables["result"]
     middle = (bounds.low + bounds.high) / 2
     shares = (rows["reward"] - middle) / (rows["ceiling"] - middle)
     assert rows["ceiling_share"].tolist() == pytest.approx(shares.tolist())
@@ -119,5 +119,5 @@ def test_a_search_says_how_far_its_head_could_go(tiny_checkpoint, goal):
 
 def test_where_there_is_no_ceiling_none_is_said(model):
     found = pessimal.search(model, length=1, baselines=0, goal="pessimal")
-    assert found.tables["sequences"]["ceiling"].isna().all()
+    assert found.tables["result"]["ceiling"].isna().all()
     assert "ceiling" not in found.results[0].summary

@@ -6,12 +6,10 @@ import torch
 
 from pessimal.searching.objective import BudgetExceededError, EvaluationCounter, Journal, Point
 from pessimal.searching.procedure import (
-    BASELINE,
     Plan,
     Problem,
     Stages,
     baselines,
-    one_token,
     plan,
     search,
 )
@@ -52,7 +50,7 @@ def test_brute_force_is_reached_with_interactions(quadratic):
 
 
 @pytest.mark.parametrize("length", [2, 4, 8])
-@pytest.mark.parametrize("options", [{}, {"pairs": 20, "beam_width": 2}])
+@pytest.mark.parametrize("options", [{}, {"method": "gcg"}])
 @pytest.mark.parametrize("evaluations", [20, 107, 2000, 12_345])
 def test_every_evaluation_is_counted_and_none_is_of_what_the_certificate_is_kept(
     quadratic, length, evaluations, options
@@ -64,6 +62,24 @@ def test_every_evaluation_is_counted_and_none_is_of_what_the_certificate_is_kept
     assert evaluations - 3 - given.certificate <= stages.evaluations
     assert stages.evaluations <= evaluations - given.certificate
     assert finals[0].point.value == stages.best
+
+
+def test_by_gcg_alone_every_change_is_the_gradients_and_exact_gradients_solve_it(
+    additive, quadratic
+):
+    objective = additive(0, 4, 200)
+    [best, *_], stages, _ = run(objective, options=spec(method="gcg", momentum=0.0))
+    assert best.point.response == tuple(objective.best_response.tolist())
+    assert best.found_by == "gradient"
+    assert {stage.name: stage.evaluations > 0 for stage in stages.done} == {
+        "sweeps": False,
+        "gradient": True,
+        "random changes": False,
+    }
+    # All responses are affordable here, and are not tried by the gradient alone.
+    _, stages, given = run(quadratic(1, 2, 20), options=spec(method="gcg"))
+    assert not given.every
+    assert "every response" not in [stage.name for stage in stages.done]
 
 
 def test_where_all_responses_are_affordable_all_are_tried_and_nothing_else(quadratic):
@@ -87,7 +103,7 @@ def test_where_all_responses_are_affordable_all_are_tried_and_nothing_else(quadr
 def test_the_certificate_is_kept_its_part(quadratic, certificate, total, kept):
     asked = problem(quadratic(0, 4, 400))
     given = plan(asked, spec(certificate=Certify(certificate)), total=total)
-    assert given == Plan(certificate=kept)
+    assert given == Plan(every=False, certificate=kept)
 
 
 def test_a_known_response_is_begun_from_and_never_made_worse(quadratic):
@@ -150,17 +166,7 @@ def test_baselines_spend_the_budget_they_are_given_and_no_more_and_none_of_the_s
     assert [stage.evaluations for stage in stages.done][:2] == [700, 700]
     assert stages.done[2].evaluations <= 700
     assert stages.evaluations == 0
-    assert {stage.phase for stage in stages.done} == {BASELINE}
-
-
-def test_one_token_is_found_by_gradients_where_they_are_exact(additive):
-    objective = additive(0, 1, 300)
-    stages = Stages(objective, problem(objective), budget=9000)
-    hits, evaluations = one_token(
-        stages, problem(objective), spec(), best=objective.best_value, seed=0
-    )
-    assert hits == 8
-    assert evaluations <= 9000 / 8
+    assert all(stage.baseline for stage in stages.done)
 
 
 # --- Stages.
@@ -239,9 +245,9 @@ def test_the_curve_counts_all_evaluations_and_only_rises_and_improvements_are_to
     stages = Stages(
         Sum(), ANY, budget=9, on_best=lambda *point: told.append(point), on_count=counted.append
     )
-    stages.run("a", "start", asks(3, 5, 1))
-    stages.run("b", "gradient", asks(4, 8))
-    stages.aside("c", "baseline", ANY, asks(99), budget=5)
+    stages.run("a", asks(3, 5, 1))
+    stages.run("b", asks(4, 8))
+    stages.baseline("c", ANY, asks(99), budget=5)
     curve = [(p.evaluations, p.value) for p in stages.counter.curve]
     assert curve == told == [(1, 3.0), (2, 5.0), (5, 8.0)]
     assert stages.evaluations == 5

@@ -26,47 +26,31 @@ def tables(
         for method, end in ({"search": 5.0} | ends).items()
         for evaluations, share in ((100, 0.5), (20_000, 1.0))
     ]
-    ranks = [1, 64, 65, 300, 400, 2]
+    candidates = {
+        "start": ["random", "beam", "repeat"],
+        "found_by": ["random changes, polish", "gradient", "baseline: beam"],
+        "token_ids": [json.dumps([1, 2, 3])] * 3,
+        "text": ["".join(TOKENS), "second", "third"],
+        "reward": [sign * 5.0, sign * 4.7, sign * 4.6],
+        "survives": [survives, True, False],
+        "one_opt": pd.array([True, True, None], dtype="boolean"),
+    }
     rows = {
-        "sequences": {
-            "start": ["random", "beam", "repeat"],
-            "found_by": ["random changes, polish", "gradient", "baseline: beam"],
-            "token_ids": [json.dumps([1, 2, 3])] * 3,
-            "text": ["".join(TOKENS), "second", "third"],
-            "reward": [sign * 5.0, sign * 4.7, sign * 4.6],
-            "ceiling": sign * 8.0,
-            "ceiling_share": [0.62, 0.6, 0.58],
-            "survives": [survives, True, False],
-            "one_opt": pd.array([True, True, None], dtype="boolean"),
-        },
-        "neighbours": {
+        "candidates": candidates,
+        "result": {name: column[:1] for name, column in candidates.items()}
+        | {"ceiling": sign * 8.0, "ceiling_share": 0.62},
+        "certificate": {
             "position": range(3),
-            "token": ["Ġgood", "<script>", "Ċx"],
-            "text": TOKENS,
-            "neighbour": ["Ġfine", "Ġgreat", "Ġjoy"],
-            "neighbour_text": [" fine", " great", " joy"],
+            "token": TOKENS,
+            "neighbour": [" fine", " great", " joy"],
             "margin": margin,
         },
-        "gradient_quality": {
-            "point": ["start"] * 3 + ["result"] * 3,
-            "position": [0, 1, 2] * 2,
-            "gradient_rank": ranks,
-            "within_top_k": [rank <= 64 for rank in ranks],
-            "n": 989,
-            "top_k": 64,
-        },
-        "growth": {
-            "length": [1, 2, 3, 3],
-            "reward": [sign * value for value in (3.0, 4.0, 4.8, 5.0)],
-            "what": ["scan", "beam", "beam", "search"],
-        },
-        "ladder": {
-            "rung": [3, 4, 7],
+        "checks": {
             "check": "claim",
             "verdict": ["holds", "fails", "not tried"],
             "meaning": "meant",
         },
-        "provenance": {"model": ["tiny"], "prompt": ["greatest"]},
+        "contexts": {"context": ["greatest"], "part": ["searched"]},
     }
     made = {name: pd.DataFrame(columns) for name, columns in rows.items()}
     return made | {"curve": pd.DataFrame(curve, columns=["method", "evaluations", "reward"])}
@@ -80,6 +64,7 @@ def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
             prompts={"greatest": "?"},
             dtype=SimpleNamespace(value="float32"),
             named_slot=None,
+            policy=None,
         ),
         certificate=SimpleNamespace(evaluations=1 + 989 * 3, changes=989 * 3),
         evaluations=20_000,
@@ -95,15 +80,14 @@ def report(given, *, goal=Goal.optimal, length=3, exact=False, begun_from=""):
 def test_the_response_comes_first_every_table_is_kept_and_the_summary_holds_what_searches_are_compared_by():
     given = tables()
     results = report(given)
-    assert next(iter(results)) == "sequences"
+    assert next(iter(results)) == "result"
     assert results.keys() == given.keys()
     for name, result in results.items():
         assert len(result.headline.split()) <= 25
         pd.testing.assert_frame_equal(result.table, given[name])
-    summary = results["sequences"].summary
+    summary = results["result"].summary
     json.dumps(summary)  # as it is written, and as W&B takes it
-    assert summary["gradient_within_top_k_share"] == pytest.approx(2 / 3), "at the random response"
-    assert {k: v for k, v in summary.items() if not k.startswith(("beats", "gradient"))} == {
+    assert {k: v for k, v in summary.items() if not k.startswith("beats")} == {
         "best_reward": 5.0,
         "best_text": "".join(TOKENS),
         "found_by": "random changes, polish",
@@ -117,16 +101,16 @@ def test_the_response_comes_first_every_table_is_kept_and_the_summary_holds_what
         "ceiling": 8.0,
         "ceiling_share": 0.62,
     }
-    assert report(tables(survives=False))["sequences"].notes
-    ladder = results["ladder"]
-    assert (ladder.estimate.value, ladder.estimate.n) == (1, 2), "what was not tried is not counted"
+    assert report(tables(survives=False))["result"].notes
+    checks = results["checks"].estimate
+    assert (checks.value, checks.n) == (1, 2), "what was not tried is not counted"
 
 
 @pytest.mark.parametrize(
     ("margin", "word"), [((0.5, 0.2, 0.1), "worse"), ((0.5, -1.5e-6, 1e-6), "ties")]
 )
 def test_the_closest_neighbour_is_the_estimate_with_twice_the_noise_around_it(margin, word):
-    found = report(tables(margin=margin))["neighbours"]
+    found = report(tables(margin=margin))["certificate"]
     assert word in found.headline
     assert found.estimate.value == min(margin)
     assert (found.estimate.low, found.estimate.high) == pytest.approx(
@@ -143,7 +127,7 @@ def test_the_strongest_baseline_is_the_one_spoken_of_in_either_direction(ahead, 
     beats = ahead > 2 * NOISE
     assert results["curve"].estimate.value == pytest.approx(ahead, abs=1e-12)
     assert (" is ahead of " in results["curve"].headline) is beats
-    summary = results["sequences"].summary
+    summary = results["result"].summary
     assert (summary["beats_coordinate_ascent"], summary["beats_random"]) == (beats, True)
     assert "beats_beam" not in summary
 
@@ -159,7 +143,7 @@ def test_the_strongest_baseline_is_the_one_spoken_of_in_either_direction(ahead, 
 def test_without_baselines_and_where_all_were_scored_or_known_nothing_is_said_to_be_beaten(options):
     results = report(options.pop("given"), **options)
     assert results["curve"].estimate is None
-    assert not [key for key in results["sequences"].summary if key.startswith("beats")]
+    assert not [key for key in results["result"].summary if key.startswith("beats")]
 
 
 def test_a_baseline_of_a_smaller_budget_is_not_compared_at_all():
@@ -168,25 +152,17 @@ def test_a_baseline_of_a_smaller_budget_is_not_compared_at_all():
     results = report(given)
     assert "random search" in results["curve"].headline
     assert results["curve"].estimate.n == 1, "one seed"
-    assert "beats_beam" not in results["sequences"].summary
+    assert "beats_beam" not in results["result"].summary
     given["curve"] = given["curve"][given["curve"]["method"] != "random search"]
     assert report(given)["curve"].estimate is None
     assert report(given)["curve"].notes
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_growth_is_of_the_best_of_each_length_and_needs_two(sign):
-    goal = Goal.optimal if sign > 0 else Goal.pessimal
-    found = report(tables(sign=sign), goal=goal)["growth"].estimate
-    assert (found.value, found.n) == (pytest.approx(sign * 2.0), 3)
-    assert report(tables() | {"growth": tables()["growth"].tail(1)})["growth"].plot is None
 
 
 @pytest.mark.parametrize("given", ["whole", "bare"])
 def test_every_declared_figure_can_be_drawn_and_every_table_stored(given, tmp_path):
     held = tables()
     if given == "bare":
-        held = {name: held[name] for name in ("sequences", "provenance")}
+        held = {name: held[name] for name in ("result", "candidates", "curve")}
     results = report(held)
     assert set(save_figures(results.values(), tmp_path)) == {
         name for name, r in results.items() if r.plot

@@ -17,10 +17,10 @@ from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
-from pessimal.searching.edits import EditObjective, Edits
 from pessimal.searching.elsewhere import contexts_result, rarity
-from pessimal.searching.provenance import identify
-from pessimal.searching.run import run, search
+from pessimal.searching.objective import EditObjective, Edits
+from pessimal.searching.results import FRONT
+from pessimal.searching.run import identify, run, search
 from pessimal.searching.spec import Goal, SearchSpec, Slot
 from tiny_language_models import checkpoint, network
 from tolerance import close
@@ -113,7 +113,7 @@ def test_minimal_edits_are_all_answers_with_a_token_replaced_or_put_in(model, wo
     sample = sorted(both)[:: max(1, len(both) // 4000)]
     assert two.exact
     assert two.reward >= full([frame.around(one) for one in sample]).max() - 1e-5
-    assert json.loads(two.tables["sequences"]["tokens"][0])[0].count("'") >= 2
+    assert json.loads(two.tables["result"]["tokens"][0])[0].count("'") >= 2
 
 
 def test_changes_of_an_answer_their_slopes_and_what_leaves_it_alone():
@@ -158,6 +158,11 @@ def likelihood(policy, prompt, responses):
         return np.array([float(network(row, n_response=2).logits) for row in rows])
 
 
+def front_of(found) -> pd.DataFrame:
+    candidates = found.tables["candidates"]
+    return candidates[candidates["found_by"] == FRONT]
+
+
 @pytest.mark.parametrize("goal", ["optimal", "pessimal"])
 def test_fluent_is_the_reward_and_a_share_of_the_log_probability(model, policy, words, full, goal):
     file, ids = words
@@ -168,18 +173,19 @@ def test_fluent_is_the_reward_and_a_share_of_the_log_probability(model, policy, 
     likely = likelihood(policy, PROMPT, every)
     values = found.sign * rewards + 0.5 * likely
     assert found.response == every[values.argmax()]
-    row = found.tables["sequences"].iloc[0]
+    row = found.tables["result"].iloc[0]
     assert close(row["reward"], rewards[values.argmax()])
     assert close(row["log_probability"], likely[values.argmax()], size=100.0)
     # The front has what no other response beats in both.
-    front = found.tables["front"]
+    front = front_of(found)
     beaten = [
         ((found.sign * rewards >= found.sign * r - 1e-9) & (likely > p + 1e-3)).any()
         for r, p in front[["reward", "log_probability"]].itertuples(index=False)
     ]
     assert not any(beaten)
     assert len(front) > 1
-    [result] = [one for one in found.results if one.name == "front"]
+    [result] = [one for one in found.results if one.name == "candidates"]
+    assert result.plot.data.equals(front)
     assert result.plot is not None
 
 
@@ -198,7 +204,7 @@ def test_a_policy_of_other_tokens_is_asked_the_text(model, words, full, tmp_path
     likely = table.rows.set_index("text")["reward"].loc[texts].to_numpy()
     rewards = full([model.frame(PROMPT).around(list(pair)) for pair in every])
     best = (rewards + 0.5 * likely).argmax()
-    row = found.tables["sequences"].iloc[0]
+    row = found.tables["result"].iloc[0]
     assert found.response == every[best]
     assert close(row["reward"], rewards[best])
     assert close(row["log_probability"], likely[best], size=100.0)
@@ -231,7 +237,7 @@ def test_one_for_many_contexts_and_what_it_does_in_others(model, words, full):
         untouched, put = full([templated(model, asked), templated(model, asked, found.text)])
         assert close(table.loc[key, "untouched"], untouched)
         assert close(table.loc[key, "change"], put - untouched, size=10.0)
-    result = contexts_result(found.tables["contexts"], sign=1, survives=True)
+    result = contexts_result(found.tables["contexts"], sign=1, survives=True, policy="")
     held = table[table["part"] == "held out"]
     assert result.estimate.n == 3
     assert result.estimate.value == pytest.approx(held["change"].mean())
@@ -250,8 +256,9 @@ def test_what_a_judge_is_turned_to_is_counted():
             "is_yes": [True, False, False, True],
         }
     )
-    assert "1 of 2 no become yes" in contexts_result(table, sign=1, survives=True).headline
-    assert "1 of 2 yes become no" in contexts_result(table, sign=-1, survives=True).headline
+    more = {"survives": True, "policy": ""}
+    assert "1 of 2 no become yes" in contexts_result(table, sign=1, **more).headline
+    assert "1 of 2 yes become no" in contexts_result(table, sign=-1, **more).headline
 
 
 def test_how_rare_a_token_is_by_the_probability_of_all_that_are_as_good(model, policy, full):
@@ -261,7 +268,7 @@ def test_how_rare_a_token_is_by_the_probability_of_all_that_are_as_good(model, p
     context = list(policy.conversations.context(PROMPT))
     with torch.no_grad():
         p = policy.network().causal(torch.tensor([context])).logits[0, -1].double().softmax(-1)
-    [row] = found.tables["rarity"].to_dict("records")
+    [row] = found.tables["contexts"].to_dict("records")
     assert (row["way"], row["as_good"]) == ("exact", 1)
     assert row["share"] == pytest.approx(float(p[ids[rewards.argmax()]]), rel=1e-3)
     assert row["best_of"] == pytest.approx(1 / row["share"])
@@ -269,7 +276,9 @@ def test_how_rare_a_token_is_by_the_probability_of_all_that_are_as_good(model, p
 
 def test_how_rare_a_response_is_by_samples_and_the_rule_of_three(model, policy):
     found = search(model, LONE, length=2, policy=policy, answers=200, evaluations=400, baselines=0)
-    [row] = found.tables["rarity"].to_dict("records")
+    [row] = found.tables["contexts"].to_dict("records")
+    [result] = [one for one in found.results if one.name == "contexts"]
+    assert result.estimate.value == result.summary["best_of"] == row["best_of"]
     asked = SearchContext(model, LONE, found.context.spec, policy=policy, answers=200, device="cpu")
     assert row["way"] == "samples"
     assert row["n"] <= 200
@@ -332,7 +341,7 @@ def test_a_killed_fluent_search_goes_on_and_has_the_same_front(model, policy, wo
     once, twice = (
         run(SearchContext(model, LONE, spec, policy=policy), folder=tmp_path) for _ in range(2)
     )
-    assert once.tables["front"].equals(twice.tables["front"])
+    assert front_of(once).equals(front_of(twice))
     assert once.response == twice.response
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pessimal.rewards.frame import Templated
-from pessimal.searching.round_trip import RoundTrip, best_retokenizing
+from pessimal.searching.allowed import RoundTrip, best_retokenizing
 
 PROMPTS = ("What, in one word, is the greatest thing ever?", "What is evil?")
 

@@ -46,7 +46,7 @@ def test_run_is_open_while_its_task_works_and_each_series_has_its_own_axis(
     axes = {metric.glob_name: metric.step_metric for metric in run["metric"] if metric.glob_name}
     assert axes["train/*"] == "train/step"
     assert axes["search/*"] == "search/evaluations"
-    assert {"scan/*", "tuning/*"} < set(axes)
+    assert {"scan/*", "search/*"} < set(axes)
     points = [items(point) for point in run["history"]]
     parts = [(list(one.nested_key), one.value_json) for p in run["history"] for one in p.item]
     [path] = [json.loads(value) for keys, value in parts if keys == ["page", "path"]]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from pessimal.api.tune import database
 from pessimal.errors import ConfigError, InputError, ModelError, bounded, did_you_mean
 from pessimal.options import existing_file, matching
 from pessimal.rewards.hub import files_of
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.candidates import items
 from pessimal.tracking.registry import Manifest, Registry, parse_manifest
-from pessimal.tuning.study import database
 
 SOON = 60
 """Seconds, on a machine with other work; alone each takes less than half."""

@@ -92,13 +92,12 @@ def test_search_ends_where_no_single_change_is_better(command, kind):
             *QUICK,
             "search.length=2",
             "search.evaluations=3000",
-            "search.restarts=1",
             "search.search_width=16",
             "search.top_k=8",
             "search.baselines=50",
         )
     )
-    best = pd.read_parquet(folder / "tables/sequences.parquet").iloc[0]
+    best = pd.read_parquet(folder / "tables/result.parquet").iloc[0]
     assert best["one_opt"]
     ids = json.loads(best["token_ids"])
     own = terms(GREATEST, ids)

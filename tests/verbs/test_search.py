@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 import torch
 
+from pessimal.api.store import Artifact, publish
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
 from pessimal.searching.objective import RewardObjective
 from pessimal.searching.run import search as search_in_memory
+from pessimal.tables.result import Result
+from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import search as search_verb
 from tolerance import close
@@ -28,7 +31,6 @@ PROMPTS = {
 WORDS = ("love", "hate", "good", "evil", "peace", "war", "kind", "cruel")
 SMALL = (
     "search.evaluations=1500",
-    "search.restarts=2",
     "search.search_width=64",
     "search.top_k=16",
     "tracking=off",
@@ -85,7 +87,14 @@ def table(folder, name):
 
 
 def response_of(folder):
-    return tuple(json.loads(table(folder, "sequences")["token_ids"].iloc[0]))
+    return tuple(json.loads(table(folder, "result")["token_ids"].iloc[0]))
+
+
+def check(folder, claim):
+    """The row of a claim, by words that are in it."""
+    checks = table(folder, "checks")
+    [row] = checks[checks["check"].str.contains(claim)].to_dict("records")
+    return row
 
 
 @pytest.mark.parametrize("goal", ["optimal", pytest.param("pessimal", marks=pytest.mark.slow)])
@@ -108,7 +117,7 @@ def test_one_token_is_the_scans_best_and_the_table_is_used(
     assert close(manifest["summary"]["best_reward"], best["reward"])
     ends = np.sort(sign * full([(i,) for i in rows["candidate_id"]]))
     assert close(
-        table(bare, "neighbours")["margin"].iloc[0], ends[-1] - ends[-2], size=abs(ends).max()
+        table(bare, "certificate")["margin"].iloc[0], ends[-1] - ends[-2], size=abs(ends).max()
     )
 
 
@@ -136,10 +145,10 @@ def test_the_true_end_of_a_small_list_is_found_and_certified_in_float32(
     values = -rewards if "search.goal=pessimal" in overrides else rewards
     best = every[values.argmax()]
     assert response_of(folder) == best
-    assert close(table(folder, "sequences")["reward"].iloc[0], rewards[values.argmax()])
+    assert close(table(folder, "result")["reward"].iloc[0], rewards[values.argmax()])
     beside = [sum(a != b for a, b in zip(other, best, strict=True)) == 1 for other in every]
     margin = values.max() - values[beside].max()
-    assert close(table(folder, "neighbours")["margin"].min(), margin, size=abs(rewards).max())
+    assert close(table(folder, "certificate")["margin"].min(), margin, size=abs(rewards).max())
 
 
 def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_is_claimed(
@@ -165,18 +174,16 @@ def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_
             "search.length=2",
             f"search.evaluations={evaluations}",
             "search.from_registry=false",
-            "search.pairs=20",
         )
-        check = table(folder, "ladder").set_index("rung").loc[2]
         summary = json.loads((folder / "manifest.json").read_text())["summary"]
-        assert summary["exact"] == (check["verdict"] == "holds") == (evaluations == 250_000)
+        verdict = check(folder, "every response")["verdict"]
+        assert summary["exact"] == (verdict == "holds") == (evaluations == 250_000)
         assert response_of(folder) == pair or not summary["exact"]
-        assert summary["exact"] or "pruned" in check["measured"]
 
 
 def test_the_certificate_names_the_best_neighbour_of_each_position(search, full, model):
     folder = search("search.length=3", "search.certificate=full", "search.evaluations=6000")
-    response, neighbours = response_of(folder), table(folder, "neighbours")
+    response, neighbours = response_of(folder), table(folder, "certificate")
     mask = [i for i in range(model.embedding_rows) if i not in model.tokenizer.all_special_ids]
     own = full([response])[0]
     for row in neighbours.itertuples():
@@ -191,7 +198,7 @@ def test_the_certificate_names_the_best_neighbour_of_each_position(search, full,
 def test_in_text_mode_every_response_is_given_by_a_text(search, model):
     folder = search("mode=text", "search.length=2", "search.allowed=[]")
     frame = model.frame(PROMPTS["greatest"])
-    for row in table(folder, "sequences").itertuples():
+    for row in table(folder, "candidates").itertuples():
         turns = [
             {"role": "user", "content": PROMPTS["greatest"]},
             {"role": "assistant", "content": row.text},
@@ -207,7 +214,7 @@ def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, 
     real = run.search_by_stages
     monkeypatch.setattr(run, "search_by_stages", lambda *args, **more: real(*args, **more)[-1:])
     best = table(
-        search("search.length=3", "search.baselines=true", "search.evaluations=10000"), "sequences"
+        search("search.length=3", "search.baselines=true", "search.evaluations=10000"), "result"
     ).iloc[0]
     assert best["found_by"].startswith("baseline: ")
     assert best["one_opt"]
@@ -220,12 +227,12 @@ def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search)
     alone = search(
         "search.length=4", "search.evaluations=40", "seed=5", "search.from_registry=false"
     )
-    rewards = [table(folder, "sequences")["reward"].iloc[0] for folder in (good, poor, alone)]
+    rewards = [table(folder, "result")["reward"].iloc[0] for folder in (good, poor, alone)]
     assert rewards[1] >= rewards[0]
-    starts = table(poor, "sequences")["start"]
-    assert "registry" in set(starts) | set(table(good, "sequences")["start"])
-    assert "registry" not in set(table(alone, "sequences")["start"])
-    verdicts = [table(folder, "ladder").set_index("rung")["verdict"][7] for folder in (poor, alone)]
+    starts = table(poor, "candidates")["start"]
+    assert "registry" in set(starts) | set(table(good, "candidates")["start"])
+    assert "registry" not in set(table(alone, "candidates")["start"])
+    verdicts = [check(folder, "baselines")["verdict"] for folder in (poor, alone)]
     assert verdicts[0] == "not tried", "what the registry held is no merit of this search"
     assert verdicts[1] != "not tried"
 
@@ -252,7 +259,7 @@ def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(
     again = search(*asked)
     summary = json.loads((again / "manifest.json").read_text())["summary"]
     assert sum(made[calls:]) < summary["evaluations"] - before, "nothing is made twice"
-    for name in ("sequences", "curve", "neighbours", "ladder"):
+    for name in ("result", "candidates", "curve", "certificate", "checks"):
         pd.testing.assert_frame_equal(table(whole, name), table(again, name))
 
 
@@ -270,13 +277,10 @@ def test_the_certificate_claims_what_was_tried_within_the_budget(
     summary = json.loads((folder / "manifest.json").read_text())["summary"]
     assert summary["verdict"] in {verdict, "tie"} - ({"tie"} if verdict != "1-opt" else set())
     assert summary["evaluations"] <= budget
-    neighbours = folder / "tables" / "neighbours.parquet"
+    neighbours = folder / "tables" / "certificate.parquet"
     assert (len(pd.read_parquet(neighbours)) if neighbours.exists() else 0) == tried
-    whole = (folder / "tables" / "gradient_quality.parquet").exists()
-    assert whole == (certificate == "full"), "of some changes alone it would flatter the gradient"
-    assert table(folder, "sequences")["one_opt"].fillna(False).any() == (certificate == "full")
-    check = table(folder, "ladder").set_index("rung").loc[3]
-    assert ("%" in check["measured"]) is (certificate == "rest")
+    assert table(folder, "candidates")["one_opt"].fillna(False).any() == (certificate == "full")
+    assert ("%" in check(folder, "single change")["measured"]) is (certificate == "rest")
 
 
 def test_a_whole_certificate_that_the_budget_does_not_pay_for_is_refused(search):
@@ -298,28 +302,59 @@ def test_searches_of_other_tokens_have_other_names(search, words):
 def test_the_function_gives_what_the_verb_gives(search, model):
     options = {
         "evaluations": 1500,
-        "restarts": 2,
         "search_width": 64,
         "top_k": 16,
     }
     found = search_in_memory(
         model, {"greatest": PROMPTS["greatest"]}, length=2, goal="pessimal", **options
     )
-    published = table(search("search.length=2", "search.goal=pessimal"), "sequences").iloc[0]
+    published = table(search("search.length=2", "search.goal=pessimal"), "result").iloc[0]
     assert list(found.response) == json.loads(published["token_ids"])
     assert close(found.reward, published["reward"])
     assert found.found_by == published["found_by"]
     assert found.results[0].headline
 
 
-@pytest.mark.slow
-def test_growth_takes_other_lengths_from_the_registry(search):
-    search("search.length=1")
-    search("search.length=3")
-    growth = table(search("search.length=2"), "growth")
-    searched = growth[growth["what"] == "search"]
-    assert searched["length"].tolist() == [1, 2, 3]
-    assert searched["reference"].iloc[1] == ""
+def test_by_gcg_alone_nothing_else_is_tried_and_nothing_known_is_begun_from(search, full):
+    small = ("search.length=2", "search.baselines=0")
+    known = search(*small)
+    alone = search(*small, "search.method=gcg", "search.certificate=none")
+    assert alone.parent.name == f"{known.parent.name}--gcg"
+    candidates = table(alone, "candidates")
+    assert set(candidates["found_by"]) <= {"gradient", "start"}
+    assert set(candidates["start"]) == {"random"}
+    assert close(table(alone, "result")["reward"].iloc[0], full([response_of(alone)])[0])
+    # Of one token it is a climb too, and no scan.
+    one = search("search.length=1", "search.baselines=0", "search.method=gcg")
+    methods = table(one, "candidates")["found_by"].str.removesuffix(", polish")
+    assert set(methods) <= {"gradient", "start"}
+
+
+def test_a_search_of_an_earlier_release_is_shown_compared_and_begun_from(
+    search, command, tmp_path, tiny_checkpoint, undrawn
+):
+    """Its first table is called `sequences`."""
+    folder = search("search.length=3", "search.baselines=0", "model.name=tiny")
+    summary = json.loads((folder / "manifest.json").read_text())["summary"]
+    results = [
+        Result(name, table(folder, stored), headline="It was found.", method="search")
+        for name, stored in (("sequences", "result"), ("contexts", "contexts"))
+    ]
+    better = summary | {"best_value": summary["best_value"] + 1}
+    artifact = Artifact("search-result", "old", key="k", summary=better)
+    publish(Registry(tmp_path / "runs" / "registry"), Mirror(), artifact, results)
+    code, out, err = command("report", "artifacts=[search-result/old]", "tracking=off")
+    assert code == 0, err
+    assert "It was found." in Path(out.strip()).read_text()
+    options = (f"models=[{tiny_checkpoint}]", "tracking=off", "progress=false")
+    code, out, err = command("compare", "searches=[old]", *options)
+    assert code == 0, err
+    rows = table(Path(out.strip().splitlines()[-1]), "transfer")
+    assert set(rows["search"]) == {"old"}
+    few = ("search.evaluations=40", "seed=3", "model.name=tiny")
+    again = search("search.length=3", "search.baselines=0", *few)
+    assert response_of(again) == response_of(folder)
+    assert table(again, "result")["found_by"].iloc[0] == "search-result/old:v0"
 
 
 @pytest.mark.parametrize(
@@ -327,7 +362,10 @@ def test_growth_takes_other_lengths_from_the_registry(search):
     [
         (("search.length=17",), "search.length=17"),
         (("search.length=0",), "search.length=0"),
-        (("search.method=exhaustive",), "exhaustive_pairs.py"),
+        (("search.method=exhaustive",), "search.method=exhaustive"),
+        (("search.pairs=20",), "search.pairs"),
+        (("search.check_gradient=true",), "search.method=gcg"),
+        (("tuning.seeds=2",), "tuning.prompts"),
         (("prompt=finest",), "no prompt 'finest'"),
         (("search.momentum=1",), "search.momentum"),
         (("search.baselines=some",), "search.baselines"),
@@ -355,14 +393,14 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     [line] = [line for line in err.splitlines() if "At most" in line]
     assert "evaluations (" in line
     folder = Path(out.strip().splitlines()[-1])
-    phases = table(folder, "phases").set_index("phase")["evaluations"]
     said = json.loads((folder / "manifest.json").read_text())["summary"]["evaluations"]
-    assert phases.drop("baseline").sum() == said <= 1500, "one budget, certificate included"
+    assert said <= 1500, "one budget, certificate included"
     curve = table(folder, "curve")
     assert curve.loc[curve["method"] == "search", "evaluations"].max() == said
     assert f"{said:,} evaluations" in err
-    assert phases["baseline"] <= 3 * 1500
-    assert phases["certificate"] > 0
+    ends = curve.groupby("method")["evaluations"].max()
+    assert len(ends) == 4
+    assert (ends <= 1500).all()
 
     registry = Registry(tmp_path / "runs" / "registry")
     registry.verify(folder)
@@ -371,14 +409,9 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     assert {"best_reward", "best_text", "verdict", "evaluations", "beats_random"} <= set(
         manifest.summary
     )
-    assert {
-        "sequences",
-        "curve",
-        "neighbours",
-        "growth",
-        "ladder",
-        "provenance",
-    } <= {file.stem for file in (folder / "tables").iterdir()}
+    assert {file.stem for file in (folder / "tables").iterdir()} == {
+        *("result", "candidates", "curve", "certificate", "checks", "contexts"),
+    }
     code, out, _ = command(
         "report", "artifacts=[search-result/tiny-llama--greatest--optimal-2]", "tracking=off"
     )

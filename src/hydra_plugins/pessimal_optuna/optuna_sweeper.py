@@ -1,21 +1,25 @@
 """Hydra's sweeper that tunes: `pessimal search -m hparams_search=gcg`.
 
-Translates between Hydra and `pessimal.verbs.search_tuning`: command line → space, trial → job, job
-→ error. Hydra imports every plugin at every start, so what is heavy is imported when a sweep
-begins.
+Translates what was typed into a configuration and the values that options may take, which
+`pessimal.verbs.search.tune` takes. Hydra imports every plugin at every start, so what is heavy is
+imported when a sweep begins.
 """
 
+import math
 from collections.abc import Sequence
-from contextlib import redirect_stderr
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
-from hydra.plugins.launcher import Launcher
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    IntervalSweep,
+    Override,
+    QuotedString,
+    RangeSweep,
+)
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
@@ -27,10 +31,7 @@ class PessimalOptunaConf:
 
     _target_: str = "hydra_plugins.pessimal_optuna.optuna_sweeper.PessimalOptunaSweeper"
     n_trials: int = 30
-    """Finished trials that the study is to have, over all workers and all starts of the command."""
-    n_jobs: int = 1
-    """Trials handed to the launcher at once; more than 1 wants hydra/launcher=joblib or
-    submitit."""
+    """Complete trials that the study is to have, over all starts of the command."""
     params: dict[str, str] = field(default_factory=dict)
     """The space: option and values, as they would be typed."""
 
@@ -41,61 +42,115 @@ ConfigStore.instance().store(
 
 
 class PessimalOptunaSweeper(Sweeper):
-    """One worker of a study; the same command in another process is a second one."""
+    """Composes the configuration that all trials share, and has its options tuned."""
 
     config: DictConfig
     hydra_context: HydraContext
 
-    def __init__(self, n_trials: int, n_jobs: int, params: dict[str, str]):
-        self.n_trials, self.n_jobs, self.params = n_trials, n_jobs, params
-        self.launched = 0
-        """Jobs so far, each with a folder of its own."""
+    def __init__(self, n_trials: int, params: dict[str, str]):
+        self.n_trials, self.params = n_trials, params
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         self.hydra_context, self.config = hydra_context, config
-        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=task_function, config=config
-        )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run trials until the study has them all, then what concludes it; print the folder of what
-        was published."""
+        """Tune what `params` and the arguments sweep, and print the folder of the study."""
         from pessimal.config.compose import build
-        from pessimal.verbs.search_tuning import tune
+        from pessimal.config.schema import SearchConfig
+        from pessimal.errors import ConfigError
+        from pessimal.verbs.search import tune
 
-        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        space = [f"{name}={values}" for name, values in self.params.items()]
-        folder = Path(self.config.hydra.sweep.dir)
+        if self.n_trials < 1:
+            raise ConfigError(f"hydra.sweeper.n_trials={self.n_trials}, but at least 1 is needed")
+        folder = Path(self.config.hydra.sweep.dir)  # where Hydra's log is
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
-        tune(
-            parser.parse_overrides([*space, *arguments]),
-            compose=lambda fixed: build(self._composed(fixed)),
-            run=self._run,
-            total=self.n_trials,
-            at_once=self.n_jobs,
-        )
-
-    def _composed(self, overrides: Sequence[str]) -> DictConfig:
-        composed = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        typed = [*(f"{name}={values}" for name, values in self.params.items()), *arguments]
+        space, fixed = parse_space(parser.parse_overrides(typed))
+        composed = self.hydra_context.config_loader.load_sweep_config(self.config, fixed)
         OmegaConf.set_struct(composed, False)
         del composed["hydra"]
-        return composed
+        config = build(composed)
+        if not isinstance(config, SearchConfig):
+            raise ConfigError(
+                f"this sweeper tunes `pessimal search`, not {config.task}; leave hydra/sweeper out"
+            )
+        tune(config, space, trials=self.n_trials)
 
-    def _run(self, jobs: Sequence[Sequence[str]]) -> list[Exception | None]:
-        """Run jobs by whatever launcher was chosen; each one's error, or None."""
-        first, self.launched = self.launched, self.launched + len(jobs)
-        results = self.launcher.launch([list(job) for job in jobs], initial_job_idx=first)
-        return [_error(result) for result in results]
+
+def parse_space(overrides: Sequence[Override]) -> tuple[dict[str, Any], list[str]]:
+    """The options of a search that overrides sweep, with the values that each may take as Optuna
+    has them; and the other overrides, as they were typed. Of two for the same option the later one
+    counts.
+
+    range(a,b[,step]) is Python's, without b; choice(x,y) and x,y are unordered; interval(a,b) is
+    everything from a to b, whole numbers for an option that takes these; tag(log,interval(a,b)) is
+    that by its logarithm. Raises ConfigError for an option that cannot be tuned, values that it
+    does not take, or nothing to tune.
+    """
+    from pessimal.errors import ConfigError
+
+    latest: dict[str, Override] = {}
+    for override in overrides:
+        latest.pop(override.key_or_group, None)
+        latest[override.key_or_group] = override
+    swept = {name: override for name, override in latest.items() if override.is_sweep_override()}
+    if not swept:
+        raise ConfigError(
+            "there is nothing to tune: every option has one value. Type for example "
+            "'search.top_k=choice(64,256)', or take the preset: hparams_search=gcg"
+        )
+    fixed = [override.input_line or name for name, override in latest.items() if name not in swept]
+    return {name.removeprefix("search."): _values(o) for name, o in swept.items()}, fixed
 
 
-def _error(result: JobReturn) -> Exception | None:
-    # The error's message says enough: Hydra's line, the job's overrides, is not printed.
-    with redirect_stderr(StringIO()):
-        try:
-            _ = result.return_value
-        except Exception as error:
-            return error
-    return None
+def _values(override: Override) -> Any:
+    """Optuna's distribution of a sweep, for an option that is an int or a float."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    from pessimal.api.tune import TUNABLE
+    from pessimal.errors import ConfigError, did_you_mean
+    from pessimal.searching.spec import SearchSpec
+
+    name, tunable = override.key_or_group, [f"search.{option}" for option in TUNABLE]
+    if name not in tunable:
+        raise ConfigError(
+            f"{name} cannot be tuned.{did_you_mean(name, tunable)} What can be tuned: "
+            f"{', '.join(tunable)}. One study tunes for one model, goal, length and budget"
+        )
+    option = name.removeprefix("search.")
+    kind = get_type_hints(SearchSpec)[option]
+    numeric = IntDistribution if kind is int else FloatDistribution
+
+    def number(value: Any) -> Any:
+        if isinstance(value, bool | str | QuotedString) or kind(value) != value:
+            text = value.text if isinstance(value, QuotedString) else value
+            whole = "whole " if kind is int else ""
+            raise ValueError(f"this option takes {whole}numbers, not {text!r}")
+        SearchSpec(**{option: kind(value)})  # ConfigError where the option refuses it
+        return kind(value)
+
+    sweep: Any = override.value()
+    try:
+        match sweep:
+            case ChoiceSweep(list=choices):
+                return CategoricalDistribution([number(choice) for choice in choices])
+            case RangeSweep():
+                # Counted here: Hydra's own range of floats, summed up in binary fractions, may
+                # reach its end.
+                start, stop, step = (kind(end) for end in (sweep.start, sweep.stop, sweep.step))
+                if step != sweep.step:
+                    raise ValueError(f"this option takes whole numbers, not {sweep.step}")
+                high = start + (math.ceil((stop - start) / step - 1e-9) - 1) * step
+                return numeric(number(start), number(round(high, 12)), step=step)
+            case IntervalSweep(start=low, end=high, tags=tags):
+                return numeric(number(low), number(high), log="log" in tags)
+    except (ValueError, ArithmeticError) as error:
+        raise ConfigError(f"{override.input_line or name}: {error}") from error
+    raise ConfigError(
+        f"{override.input_line or name}: give range(a,b), choice(x,y), interval(a,b) or "
+        "tag(log,interval(a,b))"
+    )

@@ -25,20 +25,20 @@ from pessimal.scoring.contexts import halves, read_contexts
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
 from pessimal.searching.context import SearchContext
-from pessimal.searching.provenance import SearchProvenance
-from pessimal.searching.provenance import identify as identify_search
 from pessimal.searching.results import SearchResult
-from pessimal.searching.run import run
+from pessimal.searching.run import SearchProvenance, run
+from pessimal.searching.run import identify as identify_search
 from pessimal.searching.run import search as search_one
+from pessimal.searching.spec import Method
 from pessimal.tables import read_score_table
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tracking.registry import Registry
 
 log = logging.getLogger(__name__)
 
 SEARCH_RESULT = "search-result"
-_SAME = ("model", "goal", "mode", "weights_digest", "allowed_digest", "objective")
-"""What two searches must share, besides prompts, to be compared."""
+_SAME = ("model", "goal", "length", "mode", "weights_digest", "allowed_digest", "objective")
+"""What two searches must share, besides prompts, for one to begin from the other's result."""
 
 
 def search(
@@ -83,8 +83,7 @@ def search(
         goal=goal,
         held_out=aside,
         policy=policy and open_policy(policy),
-        device=device_of(network),
-        **options,
+        **{"device": device_of(network)} | options,
     )
 
 
@@ -181,7 +180,7 @@ def run_search(
         with counted(provenance.name, unit="evaluations", total=total, bar=progress) as counter:
             live = _Live(counter, mirror, sign=context.spec.goal.sign)
             known = {}
-            if context.spec.from_registry:
+            if context.spec.from_registry and context.spec.method is Method.all:
                 known = best_known(store.registry, provenance)
             result = run(
                 context,
@@ -192,9 +191,8 @@ def run_search(
                 on_best=live.best,
                 on_count=counter.advance,
             )
-        result.tables["growth"] = growth(store.registry, provenance, result)
         best = context.spec.goal.sign * result.reward
-        what = {name: getattr(provenance, name) for name in (*_SAME, "length")}
+        what = {name: getattr(provenance, name) for name in _SAME}
         what |= {"prompts": list(provenance.prompts), "best_value": best, **source}
         summary = {key: value for one in result.results for key, value in one.summary.items()}
         artifact = Artifact(
@@ -211,46 +209,29 @@ def run_search(
     return Search(result, best, folder, known)
 
 
-def _alike(registry: Registry, provenance: SearchProvenance) -> list[tuple[Path, Manifest]]:
-    """Results of the same model, prompts, goal, mode and allowed tokens, of any length, oldest
-    first."""
+def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
+    """The best response that the registry holds for the same model, prompts, goal, length, mode and
+    allowed tokens, and its reference: a repeat begins from it, and so never publishes a worse
+    one."""
 
     def fits(summary: Mapping) -> bool:
         same = all(summary.get(name, "") == getattr(provenance, name) for name in _SAME)
         return same and set(map(str, summary["prompts"])) == set(provenance.prompts)
 
-    needs = {"length": int, "best_value": float, "best_reward": float, "verdict": str}
-    needs["prompts"] = list
-    there = registry.manifests(SEARCH_RESULT, needs=needs)
-    return [found for found in there if fits(found[1].summary)]
-
-
-def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
-    """The best response of this length that the registry holds, and its reference: a repeat begins
-    from it, and so never publishes a worse one."""
-    alike = _alike(registry, provenance)
-    alike = [one for one in alike if one[1].summary["length"] == provenance.length]
+    needs = {"length": int, "best_value": float, "prompts": list}
+    alike = [
+        published
+        for published in registry.manifests(SEARCH_RESULT, needs=needs)
+        if fits(published[1].summary)
+    ]
     if not alike:
         return {}
-    folder, held = max(alike, key=lambda one: one[1].summary["best_value"])
-    best = pd.read_parquet(folder / "tables" / "sequences.parquet").iloc[0]
-    log.info("%s holds %r, reward %.4f: a start too", held.reference, best["text"], best["reward"])
-    return {tuple(json.loads(best["token_ids"])): held.reference}
-
-
-def growth(registry: Registry, provenance: SearchProvenance, found: SearchResult) -> pd.DataFrame:
-    """One row a length and way: length, reward, what (scan, beam, search), reference, verdict; rows
-    of other lengths are the newest searches of the same model, prompts, goal, mode and allowed
-    tokens."""
-    newest = {held.summary["length"]: held for _, held in _alike(registry, provenance)}
-    others = [
-        (length, held.summary["best_reward"], "search", held.reference, held.summary["verdict"])
-        for length, held in newest.items()
-        if length != provenance.length
-    ]
-    table = found.tables["growth"]
-    rows = pd.concat([table, pd.DataFrame(others, columns=table.columns)] if others else [table])
-    return rows.sort_values(["length", "what"], ignore_index=True)
+    folder, manifest = max(alike, key=lambda published: published[1].summary["best_value"])
+    tables = [folder / "tables" / f"{name}.parquet" for name in ("result", "sequences")]
+    best = pd.read_parquet(next(table for table in tables if table.exists())).iloc[0]
+    text = "%s holds %r, reward %.4f: a start too"
+    log.info(text, manifest.reference, best["text"], best["reward"])
+    return {tuple(json.loads(best["token_ids"])): manifest.reference}
 
 
 class _Live:

@@ -36,12 +36,25 @@ EVERY_PAIR = (
     "scoring every pair of tokens is an experiment of the repository now. Type there: python "
     "experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER"
 )
+MORE_PROMPTS = (
+    "each prompt has one random start. Type more prompts in tuning.prompts and tuning.held_out"
+)
 MOVED = {
     "dictionaries": "ranks of a dictionary's words are an experiment of the repository now. Type "
     "there: PYTHONPATH=. pessimal compare 'analyses=[{_target_: "
     "experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
-    "search.method": EVERY_PAIR,
     "search.keep": EVERY_PAIR,
+    "search.restarts": "eight responses are listed where all were tried; leave it out",
+    "search.pairs": "a search ends at the same pairs without it; leave it out",
+    "search.beam_width": "a search ends at the same responses without it. A baseline is a beam: "
+    "search.baselines=true",
+    "search.check_gradient": "the gradient alone is a method of its own. Type search.length=1 "
+    "search.method=gcg",
+    "tuning.evaluations": "a trial is a search with its own budget. Type search.evaluations=5000",
+    "tuning.seeds": MORE_PROMPTS,
+    "tuning.held_out_seeds": MORE_PROMPTS,
+    "tuning.trials": "the sweeper has the number. Type hydra.sweeper.n_trials=30",
+    "hydra.sweeper.n_jobs": "one process works on a study, a trial at a time; leave it out",
     "perturber=blank_filling": "it is an experiment of the repository now. Type there: "
     "PYTHONPATH=. pessimal --config-dir experiments/contrastive_explanations/conf "
     "explain perturber=blank_filling perturber.model=DIR_OR_ID",

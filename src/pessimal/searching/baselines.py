@@ -13,10 +13,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from pessimal.searching.allowed import Retokenizes, best_retokenizing
 from pessimal.searching.exact import changed, improve
 from pessimal.searching.gcg import Visited, random_responses, sample, unseen
 from pessimal.searching.objective import EvaluationCounter
-from pessimal.searching.round_trip import Retokenizes, best_retokenizing
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,6 @@ HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
 _OFFERED = 10_000_000
 ALL_SCORED = "every response was scored or ruled out"
 CHECKS = {
-    "the gradient alone finds the best single token": "From random tokens, against the best of all "
-    "single tokens. Where it fails, gradients mislead in this model; the result rests on random "
-    "changes and exhaustive sweeps too.",
     ALL_SCORED: "Where all were, the best is the best of all. Otherwise it is the best found: a "
     "response whose tokens do well only together may be better and be missed.",
     "no single change is better": "Where it holds, every allowed token was tried at each position, "
@@ -31,34 +28,22 @@ CHECKS = {
 """Each claim, and what it says and does not."""
 
 
-def one_token(hits: int | None, evaluations: float, *, restarts: int) -> tuple[str, str]:
-    """Does greedy coordinate gradient find the best single token? `hits`: how many restarts do;
-    None where not tried."""
-    if hits is None:
-        return NOT_TRIED, "search.check_gradient=true tries it"
-    measured = f"{hits} of {restarts} restarts, median {evaluations:,.0f} evaluations"
-    return HOLDS if hits == restarts else FAILS, measured
-
-
 def all_responses(
     responses: int,
     *,
     scored: bool,
-    needs: int,
-    pruned: int | None = None,
+    needs: int | None,
     forwards: int | None = None,
 ) -> tuple[str, str]:
     """Were all responses of this length scored? `needs`: a budget that pays for all and for the
-    certificate; `pruned`: pairs that a pruned look went through; `forwards`: those of best-first
-    search that rule all others out."""
+    certificate, None where none does; `forwards`: those of best-first search that rule all others
+    out."""
     if scored and forwards is not None:
         return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
     if scored:
         return HOLDS, f"all {responses:,}"
     measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"
-    if pruned is not None:
-        measured = f"pruned: {pruned:,} of {responses:,} pairs"
-    if responses <= _OFFERED:
+    if needs is not None and responses <= _OFFERED:
         measured += f"; search.evaluations={needs} scores all"
     return NOT_TRIED, measured
 

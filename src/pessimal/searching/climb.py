@@ -8,7 +8,6 @@ some models (adaptive operator selection: Fialho, Da Costa, Schoenauer & Sebag 2
 evaluation counter and token ids. Does not know models, texts or which way is up.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pessimal.searching.allowed import Retokenizes
 from pessimal.searching.exact import changed, improve
 from pessimal.searching.gcg import (
     Momentum,
@@ -28,7 +28,6 @@ from pessimal.searching.gcg import (
     unseen,
 )
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter, Point
-from pessimal.searching.round_trip import Retokenizes
 from pessimal.searching.spec import SearchSpec
 
 SWEEPS, GRADIENT, RANDOM = "sweeps", "gradient", "random changes"
@@ -52,7 +51,6 @@ class Climbed:
 
     evaluations: dict[str, int] = field(default_factory=dict)
     """By way; a start counts to the first."""
-    seconds: dict[str, float] = field(default_factory=dict)
     best: dict[str, Point] = field(default_factory=dict)
     """The best that each way came to by itself, where it was the best so far."""
     ends: list[Point] = field(default_factory=list)
@@ -145,14 +143,13 @@ def climb(
             if way != at_work:
                 at_work = way
                 (on_way or str)(way)
-            began, before, best = time.perf_counter(), counter.used, _best(counter)
+            before, best = counter.used, _best(counter)
             new = unseen(draws(way, place), visited, retokenizes=retokenizes, most=counter.left)
             gain = _move(counter, place, new, tolerance)
             used = counter.used - before
             rate, last = gain / max(used, 1), rates.get(way)
             rates[way] = rate if last is None else (1 - _LAST) * last + _LAST * rate
             done.evaluations[way] = done.evaluations.get(way, 0) + used
-            done.seconds[way] = done.seconds.get(way, 0.0) + time.perf_counter() - began
             if _best(counter) > best:
                 done.best[way] = counter.best
             idle = 0 if len(new) or way == SWEEPS else idle + 1

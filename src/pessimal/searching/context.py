@@ -1,5 +1,5 @@
 """What a search needs of a model: its rewards as objectives, the tokens allowed, and which
-responses a text gives; and the searches of a study's trial.
+responses a text gives.
 
 Knows models and scorers. Does not know what is searched for, configurations or the registry.
 """
@@ -27,19 +27,17 @@ from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trust import numerical_noise
-from pessimal.searching.allowed import allowed_tokens
-from pessimal.searching.climb import GRADIENT, climb
-from pessimal.searching.edits import EditObjective, Edits
+from pessimal.searching.allowed import Ids, RoundTrip, allowed_tokens
 from pessimal.searching.gcg import random_responses
 from pessimal.searching.objective import (
-    EvaluationCounter,
+    EditObjective,
+    Edits,
     FluentObjective,
     Journal,
     Objective,
     RewardObjective,
 )
-from pessimal.searching.round_trip import Ids, RoundTrip
-from pessimal.searching.spec import Goal, SearchSpec, Slot
+from pessimal.searching.spec import Goal, Method, SearchSpec, Slot
 
 NO_TEXT = -1000.0  # nats, of a response without a text
 TIMED = 256  # tokens by which a rate is measured
@@ -138,7 +136,8 @@ class SearchContext:
     @property
     def is_scan(self) -> bool:
         """Whether all responses are single tokens, which are gone through whatever it costs."""
-        return self.spec.length == 1 and self.edits is None
+        whole = self.spec.length == 1 and self.edits is None
+        return whole and self.spec.method is Method.all
 
     @property
     def retokenizes(self) -> RoundTrip | None:
@@ -154,14 +153,12 @@ class SearchContext:
         """The first part's, in the model's own precision."""
         return _network(self.model, self.dtype)
 
-    def objective(
-        self, prompts: Sequence[str] = (), dtype: Dtype | None = None, kept: Path | None = None
-    ) -> Objective:
-        """The mean reward over some prompts or all, with the goal's sign, in the model's own
+    def objective(self, dtype: Dtype | None = None, kept: Path | None = None) -> Objective:
+        """The mean reward over all prompts, with the goal's sign, in the model's own
         precision or another; with the policy's share, and by the changes of an answer, where these
         are asked for. What is evaluated is kept in the folder `kept`."""
         dtype = dtype or self.dtype
-        scorers = [self.scorer(key, dtype) for key in prompts or self.prompts]
+        scorers = [self.scorer(key, dtype) for key in self.prompts]
         made: Objective = RewardObjective(scorers, self.spec.goal)
         made = Journal(made, kept / f"evaluations-{dtype.value}") if kept else made
         if self.fluent is not None:
@@ -201,21 +198,17 @@ class SearchContext:
         likely = self.spec.fluency * self.likelihoods(responses)
         return self.spec.goal.sign * self.own_rewards(responses) + likely
 
-    def single_rewards(
-        self, prompts: Sequence[str] = (), *, most: float = np.inf
-    ) -> tuple[np.ndarray, list[str], int] | None:
-        """Mean rewards float64 (V,) of single tokens, NaN where not allowed; references of the
-        tables they are from; and the evaluations where there was no table. None where these would
-        be more than `most`; where what is searched is not their reward."""
+    def scanned_rewards(self) -> tuple[np.ndarray, list[str]] | None:
+        """Mean rewards float64 (V,) of single tokens, NaN where not allowed, and references of the
+        tables they are from; None where not every prompt was scanned, and where what is searched is
+        not their reward."""
         if self.edits or self.fluent:
             return None
-        scanned = {key: self.scanned(key) for key in prompts or self.prompts}
-        evaluations = 0 if all(scanned.values()) else int(self.mask.sum())
-        if evaluations > most:
+        tables = [table for key in self.prompts if (table := self.scanned(key))]
+        if len(tables) < len(self.prompts):
             return None
-        rewards = [table[0] if table else self._scored(key) for key, table in scanned.items()]
-        references = [table[1] for table in scanned.values() if table]
-        return np.where(self.mask, np.mean(rewards, axis=0), np.nan), references, evaluations
+        rewards, references = zip(*tables, strict=True)
+        return np.where(self.mask, np.mean(rewards, axis=0), np.nan), list(references)
 
     @property
     def samples(self) -> int:
@@ -254,17 +247,6 @@ class SearchContext:
         changed, rows = anchor.repeat(n, 1), torch.arange(n)
         changed[rows, rows % length] = draw(n, length=1)[:, 0]
         return anchor, changed
-
-    def _scored(self, key: str) -> np.ndarray:
-        """Rewards float64 (V,) of single allowed tokens, NaN elsewhere; kept for later jobs of this
-        process."""
-        what = (*_model_key(self.model), self.dtype, self.prompts[key], self.mask.tobytes())
-        if what not in _SCORED:
-            ids = torch.from_numpy(np.flatnonzero(self.mask)).unsqueeze(1)
-            column = np.full(len(self.mask), np.nan)
-            column[self.mask] = self.scorer(key, self.dtype).rewards(ids).double().cpu().numpy()
-            _SCORED[what] = column
-        return _SCORED[what]
 
     def _scorer(self, key: str, dtype: Dtype) -> ResponseScorer | SummedScorer:
         scorers = [
@@ -321,38 +303,6 @@ class TextLikelihood:
         return torch.zeros(len(response), self.rows)
 
 
-class TrialContext:
-    """One gradient search after the other at a fixed budget, in units that prompts share."""
-
-    def __init__(self, context: SearchContext, prompts: Sequence[str]):
-        self.context = context
-        self.provenance = context.model.digests  # values of other weights are not to be compared
-        self.objectives = {key: context.objective([key]) for key in prompts}
-        self.scale = {
-            key: (float(np.nanmean(single[0])), float(np.nanstd(single[0])))
-            for key in prompts
-            if (single := context.single_rewards([key])) is not None  # without `most`, always
-        }
-
-    def search(self, prompt: str, *, seed: int, budget: int) -> float:
-        """What the gradient's draws alone reach from a random start within `budget` candidate
-        evaluations: the best reward, in standard deviations of single tokens' rewards from their
-        mean, positive towards the goal."""
-        spec = self.context.spec
-        mean, deviation = self.scale[prompt]
-        counter = EvaluationCounter(self.objectives[prompt], budget=budget)
-        climb(
-            counter,
-            spec,
-            length=spec.length,
-            allowed=self.context.allowed,
-            generator=torch.Generator().manual_seed(seed),
-            retokenizes=self.context.retokenizes,
-            ways=(GRADIENT,),
-        )
-        return (counter.best.value - spec.goal.sign * mean) / deviation
-
-
 def asked_of(prompt: Asked, spec: SearchSpec) -> Asked:
     """What a response is put into: the slot of a given answer to the prompt, where the options have
     one to be kept."""
@@ -379,7 +329,6 @@ def _ids_of(answer: str, frames: Sequence[tuple[Conversations, Frame]]) -> Ids:
 
 # Kept from job to job, since the jobs of a sweep in one process use the same again.
 _LOADED: dict[tuple, RewardNetwork] = {}
-_SCORED: dict[tuple, np.ndarray] = {}
 
 
 def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> RewardNetwork:

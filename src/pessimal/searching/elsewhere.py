@@ -5,6 +5,7 @@ Knows a search's context. Does not know how a response was found.
 """
 
 import json
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,53 +30,63 @@ from pessimal.texts import significant
 RANDOM = 32
 """Random responses of as many tokens that are put where the found one is, as a control."""
 SEARCHED, HELD_OUT = "searched", "held out"
-_RARITY = ["prompt", "way", "n", "as_good", "share", "share_high", "best_of"]
+_RARITY = ["context", "way", "n", "as_good", "share", "share_high", "best_of"]
 
 
-def in_contexts(context: SearchContext, text: str) -> pd.DataFrame:
+def contexts_table(
+    context: SearchContext, text: str, *, token: int, single: Tensor | None
+) -> pd.DataFrame:
     """What a response does, as a `text`; one row a prompt or context: `context`, `part` (searched,
-    held out), `conversation` (JSON, {slot} where the response stands). Where it stands in an
-    answer, or something was held out, also `reward`, `untouched` (of the answer as it is), `random`
-    (the mean of random responses), `change` (reward − untouched, of whole answers − random),
-    `above_random` (share of random ones that the goal prefers it to), `random_moved` (share of them
-    that move the answer's reward the goal's way); of a judge `was_yes` and `is_yes`."""
-    spec, sign = context.spec, context.spec.goal.sign
+    held out), `conversation` (JSON, {slot} where the response stands); then the columns of `_gains`
+    where it stands in an answer or something was held out, and those of `rarity` with a policy."""
     parts = {SEARCHED: context.prompts, HELD_OUT: context.held_out}
     asked = [(part, key, one) for part, some in parts.items() for key, one in some.items()]
-    rows: list[dict[str, Any]] = [
-        {"context": key, "part": part, "conversation": json.dumps(_turns(one, MARK))}
-        for part, key, one in asked
-    ]
-    if not (context.held_out or context.named_slot):
-        return pd.DataFrame(rows)
+    turns = [json.dumps([vars(turn) for turn in filled(one, MARK)]) for _, _, one in asked]
+    table = pd.DataFrame(asked, columns=["part", "context", "conversation"])
+    table = table[["context", "part", "conversation"]].assign(conversation=turns)
+    if context.held_out or context.named_slot:
+        gains = _gains(context, text, [one for _, _, one in asked])
+        table = pd.concat([table, pd.DataFrame(gains)], axis=1)
+    shares = rarity(context, text, token=token, single=single)
+    return table.join(shares, on="context") if len(shares) else table
+
+
+def _gains(context: SearchContext, text: str, asked: Sequence[Asked]) -> Iterator[dict[str, Any]]:
+    """For each prompt or context `reward`, `untouched` (of the answer as it is), `random` (the mean
+    of random responses), `change` (reward − untouched, of whole answers − random), `above_random`
+    (share of random ones that the goal prefers it to), `random_moved` (share of them that move the
+    answer's reward the goal's way); of a judge `was_yes` and `is_yes`."""
+    spec, sign = context.spec, context.spec.goal.sign
     draw = partial(random_responses, length=spec.length, allowed=context.allowed)
     random = draw(RANDOM, generator=torch.Generator().manual_seed(context.seed))
     before = spec.answer if context.edits else "" if context.named_slot else None
     texts = [text, *context.round_trip.text_of(random), *([] if before is None else [before])]
-    conversations = [[filled(one, text) for text in texts] for _, _, one in asked]
+    conversations = [[filled(one, text) for text in texts] for one in asked]
     scorer = text_scorer(context.model, conversations[0][:2], device=context.device)
     model = context.model.spec
     limit = model.judge.says_yes_above if model.kind is Kind.judge else None
-    for row, some in zip(rows, conversations, strict=True):
+    for some in conversations:
         rewards = scorer.rewards(some)
         found, control = float(rewards[0]), rewards[1 : 1 + RANDOM]
         untouched = np.nan if before is None else float(rewards[-1])
         base = float(control.mean()) if before is None else untouched
         above, moved = (sign * gains > 0 for gains in (found - control, control - untouched))
-        row |= {"reward": found, "untouched": untouched, "random": float(control.mean())}
+        row = {"reward": found, "untouched": untouched, "random": float(control.mean())}
         row |= {"change": found - base, "above_random": float(above.mean())}
         row |= {"random_moved": np.nan if before is None else float(moved.mean())}
         if limit is not None:
             row |= {"was_yes": untouched > limit, "is_yes": found > limit}
-    return pd.DataFrame(rows)
+        yield row
 
 
-def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool) -> Result:
+def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool, policy: str) -> Result:
     """What the response does in contexts that were not searched, or in those that were where none
-    was held out. `survives`: whether the text that is scored has the ids that were found."""
+    was held out; else how rare it is under the `policy`. `survives`: whether the text that is
+    scored has the ids that were found."""
     make = partial(Result, "contexts", table, method="search")
+    rare = _rarity_options(table, policy) if "best_of" in table else {}
     if "change" not in table:
-        return make()
+        return make(**rare)
     part = HELD_OUT if (table["part"] == HELD_OUT).any() else SEARCHED
     rows = table[table["part"] == part]
     n, change = len(rows), rows["change"].to_numpy()
@@ -109,8 +120,9 @@ def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool) -> Result
         ),
         weight=weight_of(1.0 if part == HELD_OUT else 0.5),
         estimate=Estimate("mean change, reward", mean, n, "contexts", ends[0], ends[1], null=0.0),
-        notes=() if survives else (other,),
-        summary={"contexts_moved": moved, "contexts_n": n, "contexts_part": part},
+        notes=(*(() if survives else (other,)), *([rare["headline"]] if rare else [])),
+        summary={"contexts_moved": moved, "contexts_n": n, "contexts_part": part}
+        | rare.get("summary", {}),
     )
 
 
@@ -119,13 +131,13 @@ def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool) -> Result
 
 def rarity(context: SearchContext, text: str, *, token: int, single: Tensor | None) -> pd.DataFrame:
     """How often the policy writes an answer that the goal likes as much as the found `text`, or
-    more; one row a prompt, none where the response stands in an answer.
+    more; one row a prompt, its key as index, none where the response stands in an answer.
 
     Of one token, `token`, by the probability of each of those whose values (V,) are `single`, where
     the policy has the same tokens; else by samples of as many tokens as the response has.
 
     Returns:
-        prompt; way (`exact`, `samples`); n tokens or samples; as_good, how many of them are; share
+        way (`exact`, `samples`); n tokens or samples; as_good, how many of them are; share
         of the policy's answers that are; share_high, its one-sided bound of 95 % (of none among n
         3 / n); best_of, how many answers are needed for one as good (1 / share; of samples, at
         least this many: 1 / share_high).
@@ -152,7 +164,7 @@ def rarity(context: SearchContext, text: str, *, token: int, single: Tensor | No
         high = float(stats.beta.ppf(1 - LEVEL, good + 1, n - good)) if 0 < good < n else 1.0
         high = high if good else min(3 / n, 1.0)
         rows.append((key, "samples", n, good, good / n, high, 1 / high))
-    return pd.DataFrame(rows, columns=_RARITY)
+    return pd.DataFrame(rows, columns=_RARITY).set_index("context")
 
 
 def _exact(context: SearchContext, token: int, single: Tensor | None) -> pd.DataFrame | None:
@@ -168,25 +180,20 @@ def _exact(context: SearchContext, token: int, single: Tensor | None) -> pd.Data
     as_good = single >= single[token]
     share = float(p[: len(single)][as_good[: len(p)]].sum())
     row = (key, "exact", int(context.mask.sum()), int(as_good.sum()), share, share)
-    return pd.DataFrame([(*row, 1 / share if share else np.inf)], columns=_RARITY)
+    rows = [(*row, 1 / share if share else np.inf)]
+    return pd.DataFrame(rows, columns=_RARITY).set_index("context")
 
 
-def rarity_result(table: pd.DataFrame, policy: str) -> Result:
-    """How many answers of the policy one would need for one that is as good."""
+def _rarity_options(table: pd.DataFrame, policy: str) -> dict[str, Any]:
+    """Options of a Result: how many answers of the policy one would need for one that is as
+    good."""
     rarest = table.loc[table["best_of"].idxmax()]
     exact, best_of = rarest["way"] == "exact", float(rarest["best_of"])
     n = significant(np.ceil(best_of), digits=3)
-    return Result(
-        "rarity",
-        table,
-        method="search",
-        headline=f"One answer of {policy} in {'' if exact else 'at least '}{n} is as good on "
-        f"{rarest['prompt']}: best of n needs n ≥ {n}.",
-        weight=weight_of(0.6),
-        estimate=Estimate("answers for one as good", best_of, int(rarest["n"]), "answers"),
-        summary={"best_of": best_of, "best_of_exact": bool(exact)},
-    )
-
-
-def _turns(asked: Asked, text: str) -> list[dict[str, str]]:
-    return [vars(turn) for turn in filled(asked, text)]
+    return {
+        "headline": f"One answer of {policy} in {'' if exact else 'at least '}{n} is as good on "
+        f"{rarest['context']}: best of n needs n ≥ {n}.",
+        "weight": weight_of(0.6),
+        "estimate": Estimate("answers for one as good", best_of, int(rarest["n"]), "answers"),
+        "summary": {"best_of": best_of, "best_of_exact": bool(exact)},
+    }

@@ -1,5 +1,4 @@
-"""Looks that try every token: all responses, the most probable, pairs, the 1-opt certificate, and
-how good the gradient is beside them.
+"""Looks that try every token: all responses, the most probable, pairs, the 1-opt certificate.
 
 Knows objectives and the evaluation counter. Does not know models, texts or how a response was
 found, so a result from elsewhere can be certified.
@@ -12,24 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
-from pessimal.searching.gcg import Visited, unseen
-from pessimal.searching.objective import EvaluationCounter, Objective
-from pessimal.searching.round_trip import Retokenizes, best_retokenizing
+from pessimal.searching.allowed import Retokenizes, best_retokenizing
+from pessimal.searching.objective import EvaluationCounter
 
 ONE_OPT, TIE, NOT_ONE_OPT = "1-opt", "tie", "not 1-opt"
 PARTLY, UNTRIED = "partly tried", "not tried"
 # Responses of one call in which all are tried: enough for batches to be full.
 _AT_ONCE = 2048
-# Tokens at each place of a pair that every other token is tried with, at most, in each of two
-# rounds. Begun at both places, and gone on with the best partner of each; begun at one place alone,
-# the same evaluations missed the best pair in one of four cases (`experiments/LOG.md`).
-WIDTH = 8
 # First tokens whose pairs are summed at once.
 _FIRSTS = 64
 # Beginnings that best-first search runs at once; and how far rounding may move a log-probability.
@@ -104,108 +96,6 @@ def _merged(
     top, every = torch.cat([known[0], responses(best)]), torch.cat([known[1], values[best]])
     order = every.argsort(descending=True, stable=True)[:keep]
     return top[order], every[order]
-
-
-def pair_sizes(budget: int, allowed: int, *, most: int) -> tuple[int, int] | None:
-    """How wide a pruned look at pairs is that `budget` evaluations pay for: tokens tried with every
-    other at each end, and m, the best first and second tokens of which all are tried with one
-    another, at most `most`; None where it is not affordable."""
-    m = min(most, math.isqrt(budget // 4), allowed)
-    width = min(WIDTH, (budget - m**2) // (4 * allowed))
-    return (width, m) if width >= 1 and m >= 1 else None
-
-
-def pairs(
-    counter: EvaluationCounter,
-    *,
-    m: int,
-    allowed: Tensor,
-    first_values: Tensor,
-    retokenizes: Retokenizes | None = None,
-    keep: int = 1000,
-    width: int = WIDTH,
-) -> Ranked:
-    """A pruned look at responses of two tokens: the m best first tokens with the m best second
-    ones, and what was tried to rank these. A pair of two tokens that do badly with all others is
-    not found.
-
-    1. Every allowed token is tried behind the `width` best single tokens, and before them.
-    2. The best partner of each, filled up to `width` with the best of all, are tried with every
-       token in the same way.
-    3. First and second tokens rank by the best pair that they were in so far.
-    4. The m best of both are tried with one another. A pair counts from wherever it was tried.
-
-    In text mode partners and ranks are of retokenizing pairs alone. Costs at most m² + 4 · width ·
-    A evaluations. `allowed`: bool (V,); `first_values`: float64 (V,) of single tokens, as a scan
-    gives them.
-    """
-    tokens = allowed.nonzero()[:, 0]  # (A,)
-    alone = best_retokenizing(
-        first_values[tokens], lambda rows: tokens[rows, None], count=width, retokenizes=retokenizes
-    )
-    if not len(alone):  # none retokenizes alone; the best may with another
-        alone = first_values[tokens].topk(min(width, len(tokens))).indices
-    best = tokens[alone]
-    tried = _Pairs(counter, retokenizes)
-    tried.add(best, tokens)
-    tried.add(tokens, best)
-    beginnings, endings = (tried.partners(place, of=best, count=width) for place in (0, 1))
-    tried.add(beginnings, tokens)
-    tried.add(tokens, endings)
-    tried.add(tried.best_tokens(0, m), tried.best_tokens(1, m))
-    counter.details["tried"] = len(tried.values)
-    return tried.best(keep)
-
-
-class _Pairs:
-    """The pairs (n, 2) that were tried, and their values (n,)."""
-
-    def __init__(self, counter: EvaluationCounter, retokenizes: Retokenizes | None):
-        self.counter, self.retokenizes, self.visited = counter, retokenizes, Visited()
-        self.pairs = torch.empty(0, 2, dtype=torch.long)
-        self.values = torch.empty(0, dtype=torch.float64)
-
-    def add(self, firsts: Tensor, seconds: Tensor) -> None:
-        """Evaluate every pair that has not been tried."""
-        by_first = len(firsts) <= len(seconds)
-        for fixed in firsts if by_first else seconds:
-            places = (fixed[None], seconds) if by_first else (firsts, fixed[None])
-            drawn = torch.cartesian_prod(*places)
-            if len(fresh := unseen(drawn, self.visited)):
-                # Those that begin alike are given an anchor, so that their beginning is run once.
-                values = self.counter.values(fresh, anchor=fresh[0] if by_first else None)
-                self.pairs = torch.cat([self.pairs, fresh])
-                self.values = torch.cat([self.values, values])
-
-    def best(self, count: int, among: Tensor | None = None) -> Ranked:
-        """The best retokenizing pairs (k, 2) and their values (k,), among some of them (bool
-        (n,))."""
-        values = self.values if among is None else self.values.masked_fill(~among, -torch.inf)
-        rows = best_retokenizing(
-            values, self.pairs.__getitem__, count=count, retokenizes=self.retokenizes
-        )
-        return self.pairs[rows], values[rows]
-
-    def best_tokens(self, place: int, count: int) -> Tensor:
-        """The tokens (k,) of one place, by the best retokenizing pair of each."""
-        most = count
-        while True:
-            pairs, _ = self.best(most)
-            tokens = list(dict.fromkeys(pairs[:, place].tolist()))
-            if len(tokens) >= count or len(pairs) < most:
-                return torch.tensor(tokens[:count], dtype=torch.long)
-            most *= 4
-
-    def partners(self, place: int, *, of: Tensor, count: int) -> Tensor:
-        """Other tokens (w,) of one place to go on with: the best beside each of the given ones,
-        then the best of all."""
-        beside = self.pairs[:, 1 - place]
-        tokens = [
-            int(token) for fixed in of for token in self.best(1, among=beside == fixed)[0][:, place]
-        ]
-        tokens += self.best_tokens(place, len(of) + len(tokens) + count).tolist()
-        others = [token for token in dict.fromkeys(tokens) if token not in of.tolist()]
-        return torch.tensor(others[:count], dtype=torch.long)
 
 
 # --- The most probable responses, without trying all.
@@ -301,22 +191,6 @@ def _continued(begun: Tensor, size: int, places: Tensor) -> Tensor:
 # --- Single changes of one response.
 
 
-def neighbour_values(objective: Objective, response: Tensor, allowed: Tensor) -> Tensor:
-    """Values (L, V) float64 of the response with every allowed token at every position; -inf
-    elsewhere. The token that stands at a position has the response's own value there, allowed or
-    not. One position is evaluated at a time: 256,000 responses of 16 tokens are 33 MB."""
-    [value] = objective.values(response[None])
-    values = torch.full((len(response), len(allowed)), -torch.inf, dtype=torch.float64)
-    tokens = allowed.nonzero()[:, 0]
-    for position in range(len(response)):
-        others = tokens[tokens != response[position]]
-        if len(others):
-            neighbours = changed(response, position, others)
-            values[position, others] = objective.values(neighbours, anchor=response)
-        values[position, response[position]] = value
-    return values
-
-
 def changed(response: Tensor, position: int, tokens: Tensor) -> Tensor:
     """Responses (A, L): `response` (L,) with each of `tokens` (A,) at one position."""
     responses = response.repeat(len(tokens), 1)
@@ -352,11 +226,8 @@ class Certificate:
     """What a pass over the single changes of one response showed. Above one token it is a local
     statement."""
 
-    response: tuple[int, ...]
     value: float
-    """Its value: sign × reward."""
-    allowed: int
-    """How many tokens were allowed at each position."""
+    """The response's own: sign × reward."""
     evaluations: int
     """Candidate evaluations that it rests on, its own among them."""
     changes: int
@@ -412,68 +283,9 @@ def certify(
         for token in best_retokenizing(row, neighbours, count=1, retokenizes=retokenizes).tolist():
             rows.append((position, token, float(row[token]), value - float(row[token])))
     return Certificate(
-        response=tuple(response.tolist()),
         value=value,
-        allowed=int(allowed.sum()),
         evaluations=1 + int(others.isfinite().sum()),
         changes=int(len(response) * allowed.sum() - allowed[response].sum()),
         noise=noise,
         neighbours=pd.DataFrame(rows, columns=["position", "token", "value", "margin"]),
     )
-
-
-# --- How good the gradient is: where the truly best single change stands in its order.
-
-
-QUALITY = [
-    "position",
-    "best_id",
-    "gain",
-    "gradient_rank",
-    "within_top_k",
-    "regret",
-    "spearman",
-    "n",
-    "top_k",
-]
-
-
-def gradient_quality(
-    values: Tensor, gradient: Tensor, response: Tensor, *, top_k: int
-) -> pd.DataFrame:
-    """One row a position: how the gradient orders the single changes there, against what they truly
-    bring.
-
-    Args:
-        values: (L, V), as `neighbour_values` gives them.
-        gradient: (L, V), d value / d one-hot at the response.
-        response: (L,).
-        top_k: candidates that a search keeps for each position.
-
-    Returns:
-        position (from 0); best_id (the token, other than the one that stands there, whose change
-        truly brings most; the lowest id of equal ones); gain (its value − the response's, in units
-        of value); gradient_rank (its place in the gradient's order, behind all of an equal
-        gradient) and within_top_k; regret (its value − that of the best of the gradient's first
-        `top_k`; equal gradients in the order of ids); spearman (of gradient and true change, ties
-        by mean ranks; NaN where either is constant, or n is below 3; the changes share the
-        response: no test); n (changes compared: allowed tokens, whether or not a text gives them);
-        top_k. Positions without a change are left out.
-    """
-    exact, slopes = values.double().cpu().numpy(), gradient.detach().double().cpu().numpy()
-    rows = []
-    for position, token in enumerate(response.tolist()):
-        others = np.flatnonzero(np.isfinite(exact[position]))
-        others = others[others != token]
-        if not len(others):
-            continue
-        gains = exact[position][others] - exact[position][token]
-        slope = slopes[position][others] - slopes[position][token]
-        best = int(gains.argmax())
-        rank = int((slope >= slope[best]).sum())
-        regret = gains[best] - gains[np.argsort(-slope, kind="stable")[:top_k]].max()
-        constant = len(others) < 3 or np.ptp(gains) == 0 or np.ptp(slope) == 0
-        spearman = np.nan if constant else spearmanr(slope, gains).statistic
-        row = (position, others[best], gains[best], rank, rank <= top_k, regret)
-        rows.append((*row, spearman, len(others), top_k))
-    return pd.DataFrame(rows, columns=QUALITY)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pessimal.errors import ConfigError
-from pessimal.searching.round_trip import Retokenizes
+from pessimal.searching.allowed import Retokenizes
 
 log = logging.getLogger(__name__)
 

@@ -1,14 +1,13 @@
 """The search for responses of two tokens or more, within one budget; then the baselines.
 
-Where the budget pays for all responses, all are tried. Otherwise: what is known, for two tokens a
-pruned look at pairs, a beam, where these are asked for and affordable; then the climb, to what is
-kept for the certificate. Knows objectives. Does not know models or texts.
+Where the budget pays for all responses, all are tried. Otherwise: what is known, then the climb, to
+what is kept for the certificate. `search.method=gcg` is a climb by the gradient alone. Knows
+objectives. Does not know models or texts.
 """
 
 import logging
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -16,35 +15,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pessimal.searching.allowed import Retokenizes
 from pessimal.searching.baselines import (
     affordable_width,
     beam,
-    beam_cost,
     coordinate_ascent,
     random_changes,
 )
-from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, WAYS, climb
-from pessimal.searching.exact import every_response, most_probable, pair_sizes, pairs, summed_pairs
-from pessimal.searching.gcg import starts
+from pessimal.searching.climb import GRADIENT, SWEEPS, WAYS, climb
+from pessimal.searching.exact import every_response, most_probable, summed_pairs
 from pessimal.searching.objective import EvaluationCounter, Objective, Point, TokenSum
-from pessimal.searching.round_trip import Retokenizes
-from pessimal.searching.spec import Certify, SearchSpec
+from pessimal.searching.spec import Certify, Method, SearchSpec
 
 log = logging.getLogger(__name__)
 
-START, CERTIFICATE = "start", "certificate"
-SEARCH = (START, SWEEPS, GRADIENT, RANDOM, CERTIFICATE)
-"""Phases whose evaluations are the budget."""
-BASELINE, ONE_TOKEN = "baseline", "one token"
 BASELINES = ("random search", "coordinate ascent", "beam")
-# Shares of the budget that pairs and beam may take at most, and the certificate: where this does
-# not pay for all single changes, it takes the smaller share, of the gradient's best.
-_PAIRS_SHARE, _BEAM_SHARE, _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 10, 1 / 3, 1 / 20
+# Shares of the budget that the certificate may take: where the first does not pay for all single
+# changes, it takes the second, of the gradient's best.
+_WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 20
 # And the proof of what is most probable: each of its forwards costs less than a response, but gives
 # a whole vocabulary's probabilities.
 _PROOF_SHARE = 1 / 10
 MOST_PROBABLE, SUMMED = "most probable", "every pair, summed"
 _PAIRS_KEPT = 16  # of all, scored again
+LISTED = 8
+"""Responses that are handed on where all were tried."""
 
 
 @dataclass(frozen=True)
@@ -86,23 +81,10 @@ class Problem:
 
 
 class Plan(NamedTuple):
-    """How a budget of evaluations is begun; what is not affordable, or not asked for, is left
-    out."""
+    """How a budget of evaluations is divided."""
 
-    every: bool = False  # all responses are tried
-    pairs: tuple[int, int] | None = None  # width and m of the pruned look at pairs
-    beam_width: int = 0
-    certificate: int = 0  # kept for the end
-
-    def start(self, problem: Problem) -> int:
-        """Evaluations before the climb, at most."""
-        if self.every:
-            return problem.responses
-        looked = 0
-        if self.pairs:
-            looked = self.pairs[1] ** 2 + 4 * self.pairs[0] * problem.tokens
-        beams = beam_cost(problem.length, self.beam_width, problem.tokens, first_given=True)
-        return len(problem.warm_starts) + looked + (beams if self.beam_width else 0)
+    every: bool  # all responses are tried
+    certificate: int  # kept for the end
 
 
 def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
@@ -112,17 +94,9 @@ def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
         all_changes = problem.changes
         whole = spec.certificate is Certify.full or all_changes <= _WHOLE_SHARE * total
         kept = all_changes if whole else max(1, int(_PART_SHARE * total))
-    if problem.responses + all_changes <= total:
+    if spec.method is Method.all and problem.responses + all_changes <= total:
         return Plan(every=True, certificate=all_changes)
-    look, width = None, 0
-    if problem.single is not None:
-        if problem.length == 2 and spec.pairs:
-            most = int(_PAIRS_SHARE * (total - kept))
-            look = pair_sizes(most, problem.tokens, most=spec.pairs)
-        most = int(_BEAM_SHARE * (total - kept))
-        affordable = affordable_width(problem.length, most, problem.tokens, first_given=True)
-        width = min(spec.beam_width, affordable)
-    return Plan(False, look, width, kept)
+    return Plan(every=False, certificate=kept)
 
 
 # --- Stages.
@@ -132,16 +106,16 @@ def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
 class Stage:
     """What one stage took and found."""
 
-    name: str  # `beam`, `sweeps`, `baseline beam` …
-    phase: str
+    name: str  # `beam`, `sweeps`, `random search` …
     evaluations: int = 0
-    seconds: float = 0.0  # wall-clock time of this process
     finals: list[Point] = field(default_factory=list)
     """The responses it hands on, best first."""
     details: dict[str, Any] = field(default_factory=dict)
     """Further figures."""
     curve: list[Point] = field(default_factory=list)
-    """Of a stage with a counter of its own, as baselines have: improvements of its best value."""
+    """Of a baseline: improvements of its best value."""
+    baseline: bool = False
+    """Whether it has a counter of its own."""
 
 
 Work = Callable[[EvaluationCounter], list[Point]]
@@ -179,20 +153,19 @@ class Stages:
         self.total = budget
         self.done: list[Stage] = []  # in the order of the calls
 
-    def run(self, name: str, phase: str, work: Work, *, limit: int | None = None) -> Stage:
+    def run(self, name: str, work: Work, *, limit: int | None = None) -> Stage:
         """A stage of the search, which may use the budget up to `limit` evaluations in all."""
         self.on_begin(name)
         self.counter.budget, self.counter.details = min(limit or self.total, self.total), {}
-        before, began = self.counter.used, time.perf_counter()
+        before = self.counter.used
         finals = work(self.counter)
-        took, self.counter.budget = time.perf_counter() - began, self.total
-        used = self.counter.used - before
-        self.done.append(Stage(name, phase, used, took, finals, self.counter.details))
+        self.counter.budget, used = self.total, self.counter.used - before
+        self.done.append(Stage(name, used, finals, self.counter.details))
         return self.done[-1]
 
-    def aside(self, name: str, phase: str, problem: Problem, work: Work, *, budget: int) -> Stage:
+    def baseline(self, name: str, problem: Problem, work: Work, *, budget: int) -> Stage:
         """A stage that is compared with the search, on a counter of its own."""
-        self.on_begin(name)
+        self.on_begin(f"baseline {name}")
         counter = EvaluationCounter(
             self.objective,
             budget=budget,
@@ -200,11 +173,8 @@ class Stages:
             retokenizes=problem.retokenizes,
             on_count=self.on_count,
         )
-        began, finals = time.perf_counter(), work(counter)
-        took = time.perf_counter() - began
-        self.done.append(
-            Stage(name, phase, counter.used, took, finals, counter.details, counter.curve)
-        )
+        finals = work(counter)
+        self.done.append(Stage(name, counter.used, finals, counter.details, counter.curve, True))
         return self.done[-1]
 
     def named(self, name: str) -> Stage | None:
@@ -236,7 +206,6 @@ class Final(NamedTuple):
     point: Point
     found_by: str  # the method, in words
     start: str = ""  # what that began with: beam, random, pairs, registry
-    restart: int = 0  # number of the climb, or of the response
     one_opt: bool | None = None
     """Whether all single changes were tried and none is better; None: not tried."""
 
@@ -246,33 +215,25 @@ def search(
 ) -> list[Final]:
     """Distinct final responses, best first, within the stages' budget but for what is kept for the
     certificate; what was ever evaluated best is among them."""
-    among, single, finals = problem.among, problem.single, []
+    finals: list[Final] = []
     limit = stages.total - given.certificate
 
     def begin(name: str, look: Callable[[EvaluationCounter], tuple[Tensor, Tensor]]) -> list[Point]:
         def work(counter: EvaluationCounter) -> list[Point]:
             return _points(counter, *look(counter))
 
-        return stages.run(name, START, work, limit=limit).finals
+        return stages.run(name, work, limit=limit).finals
 
     if given.every:
         name = "every response"
-        look = partial(every_response, length=problem.length, keep=spec.restarts, **among)
-        return [Final(point, name, name, n) for n, point in enumerate(begin(name, look))]
+        look = partial(every_response, length=problem.length, keep=LISTED, **problem.among)
+        return [Final(point, name, name) for point in begin(name, look)]
     if problem.warm_starts and stages.evaluations + len(problem.warm_starts) <= limit:
         responses = torch.tensor(list(problem.warm_starts))
         points = begin("known", lambda counter: (responses, counter.values(responses)))
         finals += [
             Final(point, problem.warm_starts[point.response], "registry") for point in points
         ]
-    if given.pairs and single is not None:
-        width, m = given.pairs
-        look = partial(pairs, m=m, width=width, first_values=single, keep=1, **among)
-        finals += [Final(point, "pruned pairs", "pairs") for point in begin("pairs", look)]
-    if given.beam_width:
-        work = partial(_beam, problem, given.beam_width)
-        stage = stages.run("beam", START, work, limit=limit)
-        finals += [Final(point, "beam", "beam") for point in stage.finals]
     if stages.evaluations < limit:
         finals += _climb(stages, problem, spec, best_of_each(finals), limit=limit, seed=seed)
     finals += _best_ever(stages, finals)
@@ -298,12 +259,13 @@ def _climb(
         generator=generator(seed, "climb"),
         tolerance=problem.tolerance,
         first=torch.tensor(begun[0].point.response) if begun else None,
+        ways=(GRADIENT,) if spec.method is Method.gcg else WAYS,
         on_way=stages.on_begin,
         **problem.among,
     )
     counter.budget = stages.total
     for way in WAYS:
-        stage = Stage(way, way, done.evaluations.get(way, 0), done.seconds.get(way, 0.0))
+        stage = Stage(way, done.evaluations.get(way, 0))
         if way in done.best:
             stage.finals.append(done.best[way])
         if way == SWEEPS:
@@ -311,7 +273,7 @@ def _climb(
         stages.done.append(stage)
     label = begun[0].start if begun else "random"
     finals = [Final(point, way, label) for way, point in done.best.items()]
-    return finals + [Final(point, SWEEPS, label, n) for n, point in enumerate(done.ends)]
+    return finals + [Final(point, SWEEPS, label) for point in done.ends]
 
 
 def proven_by_sums(stages: Stages, problem: Problem, given: Plan) -> list[Final]:
@@ -338,7 +300,7 @@ def proven_by_sums(stages: Stages, problem: Problem, given: Plan) -> list[Final]
         return _points(counter, responses, counter.values(responses))
 
     if objective.falls:
-        stage = stages.run(MOST_PROBABLE, START, likeliest)
+        stage = stages.run(MOST_PROBABLE, likeliest)
         if stage.details["proven"]:
             return [Final(point, stage.name, stage.name) for point in stage.finals]
         log.info(
@@ -346,7 +308,7 @@ def proven_by_sums(stages: Stages, problem: Problem, given: Plan) -> list[Final]
             stage.details["forwards"],
         )
     if problem.length == 2 and stages.evaluations + problem.tokens + 1 + _PAIRS_KEPT <= limit:
-        stage = stages.run(SUMMED, START, paired, limit=limit)
+        stage = stages.run(SUMMED, paired, limit=limit)
         return [Final(point, stage.name, stage.name) for point in stage.finals]
     return []
 
@@ -365,28 +327,11 @@ def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> li
     )
     finals = []
     for name, work in zip(BASELINES, works, strict=True):
-        stage = stages.aside(f"baseline {name}", BASELINE, problem, work, budget=budget)
+        stage = stages.baseline(name, problem, work, budget=budget)
         if ends := [*stage.finals, *stage.curve[-1:]]:
             best = max(ends, key=lambda point: point.value)
             finals.append(Final(best, f"baseline: {name}", "baseline"))
     return finals
-
-
-def one_token(
-    stages: Stages, problem: Problem, spec: SearchSpec, *, best: float, seed: int
-) -> tuple[int, float]:
-    """How many climbs by the gradient alone, from one random token each, reach the value `best` of
-    the best single token; and the median of the evaluations until each had its own best."""
-    alone, random = replace(problem, length=1, warm_starts={}), generator(seed, "one token")
-    each = max(spec.evaluations // (10 * spec.restarts), 4)
-    points = []
-    for number, start in enumerate(
-        starts(spec.restarts, length=1, generator=random, **problem.among)
-    ):
-        work = partial(_by_gradient, alone, spec, generator(seed, f"restart {number}"), start)
-        points += stages.aside(f"one token {number}", ONE_TOKEN, alone, work, budget=each).finals
-    hits = sum(point.value >= best - problem.tolerance for point in points)
-    return hits, float(np.median([point.evaluations for point in points]))
 
 
 def _from_random(
@@ -398,35 +343,20 @@ def _from_random(
 
 
 def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Point]:
-    """The beam's last level; the best value of each is noted."""
+    """The beam's last level, where it came so far."""
     if not width:
         return []
     levels = beam(
         counter, length=problem.length, width=width, first_values=problem.single, **problem.among
     )
-    points = [_points(counter, *level) for level in levels]
-    counter.details["best"] = [level[0].value for level in points]
-    return points[-1] if len(levels) == problem.length else []
-
-
-def _by_gradient(
-    problem: Problem,
-    spec: SearchSpec,
-    random: torch.Generator,
-    start: Tensor,
-    counter: EvaluationCounter,
-) -> list[Point]:
-    """Where a climb by the gradient alone ends."""
-    among = {"length": problem.length, "first": start, **problem.among}
-    climb(counter, spec, generator=random, ways=(GRADIENT,), **among)
-    return [counter.best]
+    return _points(counter, *levels[-1]) if len(levels) == problem.length else []
 
 
 def _best_ever(stages: Stages, finals: list[Final]) -> list[Final]:
     """The best that was evaluated, where no stage handed it on."""
     handed_on = max((final.point.value for final in finals), default=-np.inf)
     best = stages.counter.curve[-1:]
-    return [Final(point, START, "random") for point in best if point.value > handed_on]
+    return [Final(point, "start", "random") for point in best if point.value > handed_on]
 
 
 def best_of_each(finals: list[Final]) -> list[Final]:

@@ -5,8 +5,10 @@ float32, certifies the best of all, and makes the tables. Knows no configuration
 `api.search` brings these.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +20,39 @@ from pessimal.conversation import Asked
 from pessimal.conversation import Context as ConversationContext
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
+from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.identify import check_slot
+from pessimal.searching.allowed import best_retokenizing, digest
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
 from pessimal.searching.objective import (
-    GRADIENT_COST,
     EvaluationCounter,
     Objective,
     Point,
 )
 from pessimal.searching.procedure import (
     BASELINES,
-    CERTIFICATE,
-    START,
+    LISTED,
     Final,
     Plan,
     Problem,
     Stages,
     baselines,
     best_of_each,
-    one_token,
     plan,
     proven_by_sums,
 )
 from pessimal.searching.procedure import search as search_by_stages
 from pessimal.searching.results import SearchResult
-from pessimal.searching.round_trip import best_retokenizing
-from pessimal.searching.spec import Certify, SearchSpec
+from pessimal.searching.spec import Certify, Filter, Method, SearchSpec
+from pessimal.tables.score_table import ModelProvenance
 from pessimal.texts import duration, speed
 
-# Final responses that are scored again by the model's own forward; and what else the end takes: one
-# more of these, and the gradient at the result.
-_RESCORED, _RESCORED_MORE = 32, 1 + GRADIENT_COST
-_SINGLE_SHARE = 1 / 4
+# Final responses that are scored again by the model's own forward; and evaluations that the
+# certificate leaves: one scores a better response that it came to.
+_RESCORED, _SPARE = 32, 4
 
 
 def search(
@@ -96,7 +96,8 @@ def run(
     """
     spec, length, seed = context.spec, context.spec.length, context.seed
     (on_begin or str)("loading")
-    free = context.single_rewards(most=0)  # of finished scans
+    alone = spec.method is Method.gcg
+    free = None if alone else context.scanned_rewards()
     problem = Problem(
         length=length,
         allowed=context.allowed,
@@ -126,14 +127,12 @@ def run(
         problem = replace(problem, tolerance=2 * noise)
         return []
 
-    stages.run("noise", START, sampled)
-    rewards, references, _ = free or (None, [], 0)
+    stages.run("noise", sampled)
+    rewards, references = free or (None, [])
     single = None
     if rewards is not None:
         single = torch.from_numpy(spec.goal.sign * rewards).nan_to_num(nan=-torch.inf)
-    wanted = spec.check_gradient or spec.beam_width or (length == 2 and spec.pairs)
-    affordable = problem.tokens <= _SINGLE_SHARE * total
-    if single is None and (context.is_scan or (wanted and affordable)):
+    if single is None and context.is_scan:
         single = torch.full((len(context.mask),), -torch.inf, dtype=torch.float64)
 
         def scored(counter: EvaluationCounter) -> list[Point]:
@@ -141,10 +140,10 @@ def run(
             single[tokens] = counter.values(tokens[:, None])
             return []
 
-        stages.run("single tokens", START, scored)
+        stages.run("single tokens", scored)
     problem = replace(problem, single=single)
     # 2. What it will cost.
-    after = 2 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
+    after = 2 * context.samples + _SPARE + min(context.samples, _RESCORED)
     given = plan(problem, spec, total=stages.total - stages.evaluations - after)
     given = given._replace(certificate=given.certificate + after)
     everything = context.is_scan or given.every
@@ -157,15 +156,11 @@ def run(
     if on_cost is not None:
         on_cost(*_cost(stages, problem, given, each_baseline(total), rate))
     # 3. The search, and its baselines.
-    hits: tuple[int | None, float] = (None, 0.0)
-    if spec.check_gradient and single is not None:
-        [best] = _best_tokens(problem, single, n=1)
-        hits = one_token(stages, problem, spec, best=float(single[best]), seed=seed)
     if context.is_scan and single is not None:
-        tokens = _best_tokens(problem, single, n=spec.restarts)
+        tokens = _best_tokens(problem, single, n=LISTED)
         points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
         finals = [Final(one, "scan", "scan") for one in points]
-    elif proven := proven_by_sums(stages, problem, given):
+    elif not alone and (proven := proven_by_sums(stages, problem, given)):
         finals, everything = proven, True
     else:
         finals = search_by_stages(stages, problem, spec, given, seed=seed)
@@ -177,14 +172,14 @@ def run(
     if context.dtype is not Dtype.float32:
         in_float32 = context.objective(dtype=Dtype.float32, kept=folder)
     return _concluded(
-        context, stages, problem, finals, in_float32, hits=hits, inputs=references, exact=everything
+        context, stages, problem, finals, in_float32, inputs=references, exact=everything
     )
 
 
 def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
     """The whole budget; of one token at least what all cost, since it is the scan."""
     spec = context.spec
-    others = 4 * context.samples + _RESCORED_MORE + min(context.samples, _RESCORED)
+    others = 4 * context.samples + _SPARE + min(context.samples, _RESCORED)
     needed = problem.changes + others + 1
     if context.is_scan:
         whole = 0 if context.dtype is Dtype.float32 else problem.changes
@@ -204,7 +199,8 @@ def _cost(
     """What a search will take, in words, and its evaluations in all."""
     begun, total = stages.evaluations, stages.total
     scan = problem.length == 1 and problem.single is not None
-    start = 0 if scan else min(given.start(problem), total)
+    start = problem.responses if given.every else len(problem.warm_starts)
+    start = 0 if scan else min(start, total)
     climb = 0 if given.every or scan else total - begun - start - given.certificate
     parts = {
         "start": begun + start,
@@ -212,13 +208,9 @@ def _cost(
         "certificate": given.certificate,
     }
     named = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
-    left_out = [] if given.beam_width or given.every else ["beam"]
-    if problem.length == 2 and not given.pairs and not given.every:
-        left_out.append("pruned pairs")
-    unrun = f"; not run: {', '.join(left_out)}" if left_out and problem.length > 1 else ""
     more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
     everything = total + len(BASELINES) * baseline
-    cost = f"At most {total:,} evaluations ({named}){more}{unrun}"
+    cost = f"At most {total:,} evaluations ({named}){more}"
     return f"{cost}: about {duration(everything / rate)} at {speed(rate)} a second.", everything
 
 
@@ -261,15 +253,14 @@ def _concluded(
             values = problem.single[None].clone()
         else:
             none = certificate is Certify.none or (certificate is Certify.rest and best_of_all)
-            # What is left pays for scoring a better response again, and its neighbour's gradient.
-            counter.budget = counter.used + 1 if none else stages.total - _RESCORED_MORE
+            counter.budget = counter.used + 1 if none else stages.total - _SPARE
             response, values = passes(counter, start, tolerance=2 * noise, **problem.among)
         if not torch.equal(response, start):
             counter.budget = stages.total
             counter.count(1)
         return []
 
-    stages.run("certificate", CERTIFICATE, work)
+    stages.run("certificate", work)
     proven = certify(values, response, noise=noise, **problem.among)
     if not torch.equal(response, start):
         point = Point(stages.evaluations, proven.value, tuple(response.tolist()))
@@ -287,7 +278,97 @@ def _concluded(
         finals,
         own[order],
         proven,
-        neighbour_values=values,
-        objective=objective,
         **about,
     )
+
+
+# --- What the result of a search depends on.
+
+
+USUAL = ("ids", "float32", "all")
+"""Mode, precision and method that a name leaves out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchProvenance(ModelProvenance):
+    """Two results with one key are the same search, but for the last bits that another device or
+    batch size may change, and for what the registry held when it began."""
+
+    prompts: dict[str, Asked]  # what is answered, or has the slot, by key; the mean is searched
+    goal: str
+    length: int
+    mode: str
+    allowed: int
+    """How many tokens a response may be made of; `allowed_digest` says which."""
+    allowed_digest: str
+    tokens: str = ""
+    """Which tokens these are, for the name, where they are not the usual ones."""
+    options: dict = field(default_factory=dict)  # the other options of the search
+    seed: int = 0
+    named: str = ""
+    """What the prompts are called together."""
+    objective: str = ""
+    """What is searched besides a whole answer's reward: the slot with its answer, the policy with
+    its share; part of the name."""
+    beside: dict = field(default_factory=dict)
+    """What the result is reported on: what is held out, the policy and how many answers it
+    writes."""
+
+    def fields(self) -> dict[str, Any]:
+        """Every field that the key covers, by name."""
+        fields = super().fields()
+        del fields["tokens"]  # the digest says it
+        return fields
+
+    @property
+    def name(self) -> str:
+        """Name of the artifact: what distinguishes results in a list; the key covers everything."""
+        parts = [self.model, self.named, f"{self.goal}-{self.length}", self.objective]
+        method = self.options.get("method", "")
+        more = (str(part) for part in (self.mode, self.dtype, self.tokens, method))
+        parts = [part for part in parts if part]
+        return "--".join([*parts, *(part for part in more if part and part not in USUAL)])
+
+
+def identify(context: SearchContext) -> SearchProvenance:
+    """What the result of a search will depend on, known before the network is loaded."""
+    spec = context.spec
+    tokens = "+".join(one.value for one in spec.allowed) or "every-token"
+    if spec.allowed_path is not None:
+        tokens += f"+{Path(spec.allowed_path).stem}-{digest(context.mask)[:6]}"
+    named = ("length", "goal", "allowed", "allowed_path")
+    return SearchProvenance(
+        model=context.model.name,
+        prompts=context.prompts,
+        goal=spec.goal.value,
+        length=spec.length,
+        mode=context.mode.value,
+        allowed=int(context.mask.sum()),
+        allowed_digest=digest(context.mask),
+        tokens="" if tokens == Filter.no_special.value else tokens,
+        options={
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in vars(spec).items()
+            if name not in named
+        },
+        seed=context.seed,
+        named=context.named,
+        objective="--".join(_objective(context)),
+        beside={
+            "held_out": repr(context.held_out),
+            "policy": context.policy and context.policy.digests,
+            "answers": context.answers,
+        },
+        **of_model(context.model),
+    )
+
+
+def _objective(context: SearchContext) -> Iterator[str]:
+    """Parts of a name: the slot, the given answer, the share and the name of a policy."""
+    spec = context.spec
+    if context.named_slot:
+        asked = "" if context.edits is None else spec.answer
+        what = repr((asked, list(context.prompts.values())))
+        yield f"{context.named_slot}-{hashlib.sha256(what.encode()).hexdigest()[:6]}"
+    if spec.fluency and context.policy is not None:
+        yield f"fluent{spec.fluency:g}-{context.policy.name}"

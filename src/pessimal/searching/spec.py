@@ -15,7 +15,6 @@ from pessimal.options import Count, Options, Share, existing_file
 LONGEST = 16
 LEAST = 20
 """Evaluations that a search needs: samples of the noise, a start, a step."""
-Whole = Annotated[int, Ge(0)]
 
 
 class Goal(Enum):
@@ -51,6 +50,16 @@ class Slot(Enum):
     """In it: each token of the response replaces one of the answer's, or is put in."""
 
 
+class Method(Enum):
+    """How responses are looked for."""
+
+    all = "all"
+    """All responses where the budget pays for them, proofs, and of sweeps, the gradient's draws and
+    random changes what lately gained most."""
+    gcg = "gcg"
+    """Greedy coordinate gradient alone, as published, from a random response."""
+
+
 class Certify(Enum):
     """How many single changes of the result are tried before it is published."""
 
@@ -74,6 +83,9 @@ class SearchSpec(Options):
     """Tokens of the response, 1 to 16."""
     goal: Goal = Goal.optimal
     """optimal (the highest reward) or pessimal (the lowest)."""
+    method: Method = Method.all
+    """all (all means together: every response where the budget pays for them, sweeps, the
+    gradient's draws, random changes) or gcg (greedy coordinate gradient alone)."""
     slot: Slot | None = None
     """Where the response stands: after or before a given answer; edit (changes of the answer, as
     many as `length` says, each a token replaced or put in); null for the whole answer, or for the
@@ -86,8 +98,7 @@ class SearchSpec(Options):
     plus β times the log-probability that `policy` gives what stands in the slot and behind it."""
     evaluations: Annotated[int, Ge(LEAST)] = 250_000
     """Budget of the whole search, certificate and samples of the numerical noise included, at least
-    20. Where it pays for all responses, all are tried. Baselines and `check_gradient` come on
-    top."""
+    20. Where it pays for all responses, all are tried. Baselines come on top."""
     certificate: Certify = Certify.rest
     """rest (all single changes of the result are tried where a third of the budget pays for them,
     else the gradient's best of each position), full (all) or none."""
@@ -99,21 +110,9 @@ class SearchSpec(Options):
     baselines: int | bool = 20_000
     """Evaluations of each baseline (random changes, coordinate ascent, beam); 0 or false for none,
     true for as many as the search took."""
-    check_gradient: bool = False
-    """Check the gradient too: does it alone find the best single token, and how does it rank the
-    single changes of a random response?"""
     from_registry: bool = True
     """Begin from the best response that the registry holds for the same model, prompts, goal,
     length, mode and tokens; false for searches that know nothing of one another."""
-    restarts: Count = 8
-    """Random tokens that `check_gradient` begins from; and responses listed where all were
-    tried."""
-    beam_width: Whole = 0
-    """Responses kept at each length by a beam that gives the first start, as far as a tenth of the
-    budget goes; 0 leaves it out."""
-    pairs: Whole = 0
-    """m: for two tokens, a pruned look is at the m best first by the m best second tokens, as far
-    as a third of the budget goes; 0 leaves it out."""
     search_width: Count = 64
     """Candidates evaluated in a step of the gradient."""
     top_k: Count = 256
@@ -143,3 +142,20 @@ class SearchSpec(Options):
             raise ConfigError("search.slot=edit changes a given answer: type search.answer=TEXT")
         if self.allowed_path is not None:
             existing_file("search.allowed_path", self.allowed_path)
+
+
+@dataclass
+class TuningSpec(Options):
+    """A study of the search's options by Optuna (`pessimal search -m hparams_search=gcg`)."""
+
+    _prefix: ClassVar[str] = "tuning"
+
+    study: str | None = None
+    """Name of the study; METHOD-MODEL-GOAL-LENGTH where null."""
+    storage: str | None = None
+    """The SQLite file that the study is kept in (FILE.db or sqlite:///FILE.db);
+    paths.root/studies/NAME.db where null."""
+    prompts: list[str] = field(default_factory=list)
+    """Keys of the prompts that options are tuned on: a trial is a search of each."""
+    held_out: list[str] = field(default_factory=list)
+    """Keys of the prompts that the tuned options are compared with the defaults on."""

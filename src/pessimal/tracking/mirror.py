@@ -43,7 +43,6 @@ STEPS = {
     "pessimal/*": "train/step",
     "search/*": "search/evaluations",
     "scan/*": "scan/candidates",
-    "tuning/*": "tuning/search",
     "forecast/*": "forecast/kl",
 }
 """What each time series is drawn against."""

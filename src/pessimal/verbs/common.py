@@ -13,7 +13,7 @@ from hydra.types import RunMode
 
 from pessimal.api.store import Store
 from pessimal.config.compose import asked, config_hash, plain
-from pessimal.config.schema import SearchConfig, TaskConfig, TrackingMode
+from pessimal.config.schema import TaskConfig, TrackingMode
 from pessimal.progress import working
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tracking.client import Target
@@ -81,8 +81,6 @@ def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
     that matter."""
     if not in_sweep():
         return None, []
-    if isinstance(config, SearchConfig) and config.tuning.study:  # its jobs have names of their own
-        return config.tuning.study, []
     hydra = HydraConfig.get()
     overrides = [o for o in hydra.overrides.task if not o.lstrip("+~").startswith(_NOT_ASKED)]
     return f"{config.task} {Path(hydra.sweep.dir).name.removeprefix('multirun_')}", overrides

@@ -1,16 +1,19 @@
 """`pessimal search`: the best or the worst response of a given length, what is certain of it, and
-what it cost."""
+what it cost; and with `-m hparams_search=gcg` a study of its options."""
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from rich.table import Table
 from rich.text import Text
 
 from pessimal.api.search import run_search, scanned_rewards
+from pessimal.api.store import Artifact, publish
 from pessimal.config.schema import SearchConfig
 from pessimal.conversation import Asked
 from pessimal.progress import quiet_libraries
@@ -20,10 +23,12 @@ from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.contexts import halves, read_contexts, sample
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
-from pessimal.searching.context import SearchContext, TrialContext
+from pessimal.searching.context import SearchContext
 from pessimal.searching.results import SearchResult
 from pessimal.tables.result import Result
-from pessimal.verbs.common import registry_of, store_of
+from pessimal.texts import safe_name
+from pessimal.tracking.mirror import Mirror
+from pessimal.verbs.common import registry_of, store_of, tracked
 from pessimal.verbs.printing import print_path, show
 
 log = logging.getLogger(__name__)
@@ -35,15 +40,10 @@ def run(config: SearchConfig) -> float | None:
     """Search, publish a `search-result` artifact and print its folder; a result that is finished
     already is named.
 
-    Returns the best reward with the goal's sign, more is better, for whoever sweeps the options. A
-    job of a study (`-m hparams_search=gcg`) does what the sweeper asks of it instead.
+    Returns the best reward with the goal's sign, more is better, for whoever sweeps the options.
     """
     quiet_libraries()
     begin_process(config.trainer)
-    if config.tuning.study is not None:
-        from pessimal.verbs.search_tuning import run_study_job  # Optuna comes with it
-
-        return run_study_job(config, prepare)
     context = open_context(config, config.prompt_keys)
     cache, progress = config.paths.cache, config.progress
     done = run_search(context, store=store_of(config), cache=cache, progress=progress)
@@ -102,14 +102,14 @@ def print_checklist(
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )
-    checks = found.tables["ladder"]
+    checks = found.tables["checks"]
     for check in checks.itertuples():
         table.add_row(MARKS[check.verdict], check.check, Text(check.measured, style="dim"))
     show(table)
     if not found.exact:
-        show(Text(checks["meaning"][1], style="dim"))
+        show(Text(checks["meaning"][0], style="dim"))
     for result in results:
-        if result.name in ("contexts", "rarity", "front") and result.headline:
+        if result.name in ("contexts", "candidates") and result.headline:
             show(Text(result.headline))
     for response, reference in known.items():
         same = response == found.response
@@ -122,9 +122,45 @@ def print_checklist(
         )
 
 
-# --- What a study of the options tries.
+def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None:
+    """Tune options of the search until their study has so many trials, publish a `study` artifact
+    and print its folder; one that is published already is named."""
+    from pessimal.api.tune import tune as tune_search  # Optuna comes with it
 
+    quiet_libraries()
+    begin_process(config.trainer)
+    search, tuning, registry = config.search, config.tuning, registry_of(config)
+    name = f"{search.method.value}-{config.model.name}-{search.goal.value}-{search.length}"
+    name = tuning.study or safe_name(name)
 
-def prepare(config: SearchConfig, prompts: list[str]) -> TrialContext:
-    """The model of a configuration, ready to be searched on these prompts."""
-    return TrialContext(open_context(config, prompts), prompts)
+    def track(number: int, options: dict[str, Any]) -> AbstractContextManager[Mirror]:
+        job = replace(config, search=replace(search, **options))
+        return tracked(job, name=f"{name} trial {number}", group=name)
+
+    results, key = tune_search(
+        open_reward(config.model, cache=config.paths.cache),
+        {prompt: config.prompts[prompt] for prompt in tuning.prompts},
+        space=space,
+        storage=tuning.storage or f"{config.paths.root}/studies/{safe_name(name)}.db",
+        name=name,
+        trials=trials,
+        held_out={prompt: config.prompts[prompt] for prompt in tuning.held_out},
+        track=track,
+        seed=config.seed,
+        mode=config.mode.value,
+        batch_size=config.batch_size,
+        policy=config.policy,
+        device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
+        **vars(search),
+    )
+    for result in results:
+        show(Text(result.headline))
+    published = None if config.force else registry.find("study", key)
+    if published is None:
+        with tracked(config, name=name, group=name) as mirror:
+            summary: dict[str, Any] = {"model": config.model.name}
+            for result in results:
+                summary |= result.summary
+            artifact = Artifact("study", name, key=key, summary=summary)
+            published = publish(registry, mirror, artifact, results, progress=config.progress)
+    print_path(published[0])

@@ -11,8 +11,7 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, existing_file, listed
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
-from pessimal.searching.spec import SearchSpec, Slot
-from pessimal.tuning.spec import TuningSpec
+from pessimal.searching.spec import SearchSpec, Slot, TuningSpec
 
 
 @dataclass
@@ -68,12 +67,8 @@ class SearchConfig(PromptedConfig):
                 f"search.slot={self.search.slot.value} is of given answers: type "
                 "search.answer=TEXT or contexts=FILE"
             )
-        aside = self.contexts or self.search.fluency or self.search.slot is Slot.edit
-        if self.tuning.study is not None and aside:
-            raise ConfigError(
-                "a study tunes on prompts, by their reward: leave out contexts, search.fluency and "
-                "search.slot=edit"
-            )
+        if self.tuning.prompts and self.contexts:
+            raise ConfigError("a study tunes on prompts: leave out contexts")
         if self.policy is None and (self.search.fluency or self.answers):
             raise ConfigError("search.fluency and answers are of a language model: policy=NAME")
         if self.mode is Mode.paper:
