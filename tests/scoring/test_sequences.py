@@ -184,7 +184,7 @@ def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folder
     assert scorers[0].path == "shared-prefix, common prefix"
     size = np.abs([scorer.own_rewards(changed) for scorer in scorers]).max()
     assert close(both.rewards(changed, anchor=response), both.own_rewards(changed), size=size)
-    searched = SearchContext(model, {"p": PROMPT}, SearchSpec(length=1, check_gradient=False))
+    searched = SearchContext(model, {"p": PROMPT}, SearchSpec(length=1))
     every = torch.from_numpy(np.flatnonzero(searched.mask))[:, None]
     assert run(searched).response == tuple(every[both.own_rewards(every).argmax()].tolist())
 

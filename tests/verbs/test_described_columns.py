@@ -98,7 +98,7 @@ def test_columns_of_pairs_are_described_and_every_described_one_is_there():
 
 
 def test_columns_of_an_audit_are_described():
-    from pessimal.auditing import changes, one_word, verdicts
+    from pessimal.auditing import changes, evidence, verdicts
     from pessimal.rewards.ceiling import Bounds
 
     table = described_tables.vocabulary()[0]
@@ -107,7 +107,7 @@ def test_columns_of_an_audit_are_described():
     made = [
         verdicts.answers([replace(table, measured=said)]),
         changes.place([table], {"other": [table]}),
-        one_word.one_word([table]),
+        evidence.one_word([table]),
         verdicts.ceiling(Bounds(-4.0, 4.0, "a norm"), table),
         verdicts.audit_result(verdicts.verdicts({}), verdicts.facts({}), "pass", []),
         changes.changes_result(changes.changes({}, {}, alike), "audit/m:v0"),
