@@ -10,19 +10,20 @@ for each. Does not know rewards.
 """
 
 import re
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 from annotated_types import Ge, Interval
+from pydantic.dataclasses import dataclass
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.chat import digest_of
 from pessimal.explaining.edits.language import generator
 from pessimal.explaining.perturbers import Perturbation, Request, Status
 from pessimal.explaining.perturbers.rules import OneByOne
+from pessimal.options import DESCRIBED
 from pessimal.tables.files import sha256_of
 from pessimal.texts import WORD
 
@@ -41,7 +42,7 @@ _NEAR = 8_000
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, config=DESCRIBED)
 class Checkpoint:
     """Options of a perturber that is a network. Importing and making it loads no torch."""
 
@@ -135,7 +136,7 @@ class Checkpoint:
         return cast("PreTrainedModel", network.to(device))
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, config=DESCRIBED)
 class BlankFilling(OneByOne, Checkpoint):
     """Fills blanks (see `Perturber`) by a masked language model, such as a BERT or RoBERTa."""
 

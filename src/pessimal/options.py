@@ -53,6 +53,10 @@ class OneOf:
         return handler.generate_schema(Literal[self.choices])
 
 
+DESCRIBED = ConfigDict(extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
+"""Of a class of options: unknown ones are refused, and the sentences below its fields are kept."""
+
+
 class _Refusing(type):
     """Makes a ConfigError, with the option's name as it is typed, of a value that pydantic
     refuses."""
@@ -69,7 +73,7 @@ class Options(metaclass=_Refusing):
     """Base of every class of options: pydantic checks each field against its annotation, then
     `check` what fields have to do with one another."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    __pydantic_config__ = DESCRIBED
     _prefix: ClassVar[str] = ""
     """What is typed before the fields' names, such as `trainer`."""
 

@@ -21,9 +21,11 @@ from typing import Annotated, Any, cast
 
 from annotated_types import Ge, Gt, Interval
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as options_class
 from typing_extensions import TypedDict
 
 from pessimal.errors import ConfigError, ModelError, WorkError, require
+from pessimal.options import DESCRIBED
 from pessimal.rewards.server import STOP_AFTER, OptionNames, Server, status_of
 from pessimal.tables.files import write_atomically
 from pessimal.tables.score_table import storable
@@ -421,7 +423,7 @@ _FILTERS = ("content_filter", "content_policy_violation")
 """Codes of a filter in front of the model, as Azure gives them."""
 
 
-@dataclass(kw_only=True)
+@options_class(kw_only=True, config=DESCRIBED)
 class EndpointOptions:
     """Options of an endpoint."""
 

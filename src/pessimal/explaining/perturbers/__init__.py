@@ -10,7 +10,7 @@ import importlib
 import inspect
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
@@ -167,5 +167,6 @@ def kinds_of(perturber: type) -> dict[str, Any]:
     """The options of a perturber's constructor, each with the type that it is annotated with."""
     arguments = inspect.signature(perturber).parameters
     constructor = getattr(perturber, "__init__")  # noqa: B009  mypy holds that of a type unsound
-    hints = typing.get_type_hints(constructor, include_extras=True)
+    annotated = perturber if is_dataclass(perturber) else constructor
+    hints = typing.get_type_hints(annotated, include_extras=True)
     return {name: hints.get(name, Any) for name in arguments if name not in HANDED_IN}

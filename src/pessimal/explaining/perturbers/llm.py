@@ -7,11 +7,12 @@ Knows what to ask and what to make of the answers. Does not know how a question 
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Interval
+from pydantic.dataclasses import dataclass
 
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Attribute
 from pessimal.explaining.chat import (
@@ -31,6 +32,7 @@ from pessimal.explaining.perturbers.prompts import (
     rewrite,
     rewrite_plainly,
 )
+from pessimal.options import DESCRIBED
 
 Spans = tuple[tuple[int, int], ...]
 _CONTROL = (OVERALL, PLACEBO)
@@ -38,7 +40,7 @@ _SAME_LENGTH = 0.8
 """Least ratio of the words of a response and its paraphrase, the fewer over the more."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, config=DESCRIBED)
 class TwoSteps:
     """What every perturber that asks a language model does (see `Perturber`). A seed repeats both
     steps; the first is asked once for each response and seed, for all attributes together."""
@@ -163,7 +165,7 @@ class TwoSteps:
         return {request: _perturbation(request, of, answer) for (request, of), answer in answers}
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, config=DESCRIBED)
 class Llm(TwoSteps, EndpointOptions):
     """A language model behind an OpenAI-compatible endpoint."""
 

@@ -5,23 +5,24 @@ Knows transformers. Does not know wordings, nor whether a reply is of use.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from annotated_types import Ge
+from pydantic.dataclasses import dataclass
 
 from pessimal.errors import ModelError, WorkError
 from pessimal.explaining.chat import Client, Question, Reply, digest_of
 from pessimal.explaining.perturbers.llm import TwoSteps
+from pessimal.options import DESCRIBED
 from pessimal.rewards.rendering import rendered
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, config=DESCRIBED)
 class Local(TwoSteps):
     """An instruction-tuned model. ModelError where its files are no causal language model with a
     chat template."""

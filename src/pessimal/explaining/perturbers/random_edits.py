@@ -6,18 +6,19 @@ direction only decide, as all of the request does, which words are drawn.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
+from pydantic.dataclasses import dataclass
 
 from pessimal.errors import require
 from pessimal.explaining.edits.language import generator
 from pessimal.explaining.perturbers import Perturbation, Request, Status
 from pessimal.explaining.perturbers.rules import OneByOne
+from pessimal.options import DESCRIBED
 
 FREQUENT = 1000
 """Words that replacements are drawn from: the most frequent of English, without what is no word of
@@ -25,7 +26,7 @@ two letters or more."""
 TOKEN = re.compile(r"\S+")
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, config=DESCRIBED)
 class RandomEdits(OneByOne):
     """The perturber `random`. Words are what stands between white space."""
 
