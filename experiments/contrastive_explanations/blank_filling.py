@@ -114,7 +114,8 @@ class Checkpoint:
         from pessimal.rewards.language import has_reward_head
         from pessimal.rewards.spec import Dtype
 
-        config, shapes = read_checkpoint(self.spec, self.folder)
+        checkpoint = read_checkpoint(self.spec, self.folder)
+        config, shapes = checkpoint.config, checkpoint.shapes
         of_task = {"CausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING}
         of_task["MaskedLM"] = transformers.MODEL_FOR_MASKED_LM_MAPPING
         if type(config) not in of_task[task] or has_reward_head(shapes):

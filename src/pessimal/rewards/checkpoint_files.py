@@ -4,6 +4,8 @@ Knows transformers' loading. Does not know prompts, candidates or how a score is
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -61,9 +63,53 @@ def _weights(spec: ModelSpec, folder: Path) -> list[Path]:
     return [folder / spec.file] if spec.file else list(folder.glob("*.safetensors"))
 
 
-def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Shapes]:
-    """Configuration and shapes of weights of a checkpoint folder; ModelError where one cannot be
-    read, or is not whole."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint folder holds, read before any weight is."""
+
+    spec: ModelSpec
+    folder: Path
+    config: PreTrainedConfig
+    shapes: Shapes
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return load_tokenizer(self.spec, self.folder)
+
+    def fields(self, setting: str | None = None) -> dict[str, Any]:
+        """What it is, its digests and description, as fields of a `NetworkReward`; `setting` is
+        what its numbers depend on besides the files."""
+        spec, folder = self.spec, self.folder
+        with working(f"reading the weights of {spec.name} for their digest", after=2):
+            weights = weights_digest(folder) if spec.file is None else sha256_of(folder / spec.file)
+        # A GGUF file holds its configuration.
+        config = weights if spec.file else config_digest(folder, own_code=spec.trust_remote_code)
+        if setting is not None:
+            config = sha256(f"{config} {setting}".encode()).hexdigest()
+        weights = quantised_digest(weights, spec)
+        if (adapter := adapter_of(spec)) is not None:
+            warn_if_untrained(spec.name, adapter)
+            weights = adapted_digest(weights, adapter)
+        return {
+            "spec": spec,
+            "folder": folder,
+            "tokenizer": self.tokenizer,
+            "weights_digest": weights,
+            "config_digest": config,
+            "tokenizer_digest": tokenizer_digest(self.tokenizer),
+            "description": ModelDescription(
+                base=spec.base,
+                developer=spec.developer,
+                parameters=spec.parameters or float(parameter_count(self.shapes)),
+                rank=spec.rank,
+                about=spec.about,
+            ),
+        }
+
+
+def read_checkpoint(spec: ModelSpec, folder: Path) -> Checkpoint:
+    """A checkpoint folder; ModelError where its configuration or weights cannot be read, or are not
+    whole."""
     try:
         config = _read_config(spec, folder)
     except Exception as error:
@@ -73,7 +119,7 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Sh
         ) from error
     check_weights(spec, folder)
     if spec.file is not None:
-        return config, gguf_shapes(config)
+        return Checkpoint(spec, folder, config, gguf_shapes(config))
     shapes: Shapes
     try:
         shapes, missing = weight_shapes(folder), missing_shards(folder)
@@ -88,7 +134,7 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> tuple[PreTrainedConfig, Sh
         shapes = with_adapter(shapes, adapter)
         if adapter.rows:
             config.get_text_config().vocab_size = adapter.rows
-    return config, shapes
+    return Checkpoint(spec, folder, config, shapes)
 
 
 def load_checkpoint(
@@ -141,42 +187,6 @@ def load_checkpoint(
     merged = network if adapter is None else load_adapter(network, adapter, name=spec.name)
     settle(merged, name=spec.name, dtype=dtype)
     return merged.eval().requires_grad_(False)
-
-
-def pinned(
-    spec: ModelSpec,
-    folder: Path,
-    tokenizer: PreTrainedTokenizerBase,
-    shapes: Shapes,
-    setting: str | None = None,
-) -> dict[str, Any]:
-    """What a checkpoint is, its digests and description, as fields of a `NetworkReward`; `setting`
-    is what its numbers depend on besides the files."""
-    with working(f"reading the weights of {spec.name} for their digest", after=2):
-        weights = weights_digest(folder) if spec.file is None else sha256_of(folder / spec.file)
-    # A GGUF file holds its configuration.
-    config = weights if spec.file else config_digest(folder, own_code=spec.trust_remote_code)
-    if setting is not None:
-        config = sha256(f"{config} {setting}".encode()).hexdigest()
-    weights = quantised_digest(weights, spec)
-    if (adapter := adapter_of(spec)) is not None:
-        warn_if_untrained(spec.name, adapter)
-        weights = adapted_digest(weights, adapter)
-    return {
-        "spec": spec,
-        "folder": folder,
-        "tokenizer": tokenizer,
-        "weights_digest": weights,
-        "config_digest": config,
-        "tokenizer_digest": tokenizer_digest(tokenizer),
-        "description": ModelDescription(
-            base=spec.base,
-            developer=spec.developer,
-            parameters=spec.parameters or float(parameter_count(shapes)),
-            rank=spec.rank,
-            about=spec.about,
-        ),
-    }
 
 
 def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTokenizerBase:

@@ -24,10 +24,8 @@ from pessimal.errors import ConfigError, ModelError, did_you_mean
 from pessimal.rewards.adapters import with_adapter
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import (
+    Checkpoint,
     load_checkpoint,
-    load_tokenizer,
-    pinned,
-    read_checkpoint,
 )
 from pessimal.rewards.digests import (
     arithmetic_digest,
@@ -79,8 +77,10 @@ class RewardModel(NetworkReward):
         return load_network(self, dtype=dtype or self.spec.dtype)
 
 
-def open_head(spec: ModelSpec, folder: Path) -> NetworkReward:
-    config, shapes = read_checkpoint(spec, folder)
+def open_head(checkpoint: Checkpoint) -> NetworkReward:
+    """The reward model in a checkpoint. ConfigError, ModelError where its head cannot be read as
+    asked."""
+    spec, config, shapes = checkpoint.spec, checkpoint.config, checkpoint.shapes
     if is_pairrm(shapes):
         from pessimal.rewards.pairrm import open_pairrm
 
@@ -88,11 +88,11 @@ def open_head(spec: ModelSpec, folder: Path) -> NetworkReward:
             raise ConfigError(
                 f"model.negate=true is for costs, and {spec.name!r} compares two: leave it out"
             )
-        return open_pairrm(spec, folder, shapes)
+        return open_pairrm(checkpoint)
     head = head_for(shapes)
     _check_layout(spec, config, shapes, head)
     spec = replace(spec, output=resolve_output(spec, config, head_outputs(shapes), head))
-    tokenizer = load_tokenizer(spec, folder)
+    tokenizer = checkpoint.tokenizer
     _check_opens_a_response(spec, tokenizer)
     closing = closing_ids(config, tokenizer)
     conversations = _conversations(spec, tokenizer, closing)
@@ -103,7 +103,7 @@ def open_head(spec: ModelSpec, folder: Path) -> NetworkReward:
         parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
         template_digest=template_digest(tokenizer),
         outputs=named_outputs(spec, config, head_outputs(shapes) or 1, head) * (spec.output == ALL),
-        **pinned(spec, folder, tokenizer, shapes, _settings(spec)),
+        **replace(checkpoint, spec=spec).fields(_settings(spec)),
     )
 
 

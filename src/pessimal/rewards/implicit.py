@@ -7,15 +7,15 @@ Two networks, or one with its adapter on and off, asked in the same context; eac
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 
 from pessimal.errors import ModelError
 from pessimal.rewards.adapters import base_of
 from pessimal.rewards.base import NetworkReward, Part
+from pessimal.rewards.checkpoint_files import Checkpoint, read_checkpoint
 from pessimal.rewards.hub import adapter_of, files_of
 from pessimal.rewards.language import closing_of
 from pessimal.rewards.log_probability import LogProbability, SequenceNetwork, open_log_probability
-from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind, ModelSpec
+from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,14 @@ class Implicit(NetworkReward):
         return (self.policy, self.reference)[which].network(dtype or self.spec.dtype)
 
 
-def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
-    """The implicit reward of the policy in `folder`.
+def open_implicit(checkpoint: Checkpoint) -> Implicit:
+    """The implicit reward of the policy in a checkpoint.
 
     Raises:
         ModelError: one of the two is no causal language model, or their tokens differ.
     """
-    policy, options = open_log_probability(spec, folder), spec.implicit
+    spec, folder = checkpoint.spec, checkpoint.folder
+    policy, options = open_log_probability(checkpoint), spec.implicit
     path, revision = spec.path, spec.revision
     if spec.package is None and (adapter := adapter_of(spec)) is not None:
         path, revision = base_of(spec, adapter)
@@ -57,7 +58,7 @@ def open_implicit(spec: ModelSpec, folder: Path) -> Implicit:
             other, path=options.reference, revision=options.revision, file=None, package=None
         )
         folder = files_of(other) or folder
-    reference = open_log_probability(other, folder)
+    reference = open_log_probability(read_checkpoint(other, folder))
     _check_same_tokens(policy, reference)
     rows = min(policy.embedding_rows, reference.embedding_rows)
     chat = policy.conversations.chat

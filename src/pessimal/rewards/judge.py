@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -27,7 +26,7 @@ from pessimal.conversation import Conversation, Prompt
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.ceiling import Interval, NormalisedStates
-from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
+from pessimal.rewards.checkpoint_files import Checkpoint
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
     Encoded,
@@ -52,7 +51,7 @@ from pessimal.rewards.language import (
 )
 from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling, output_embedding
 from pessimal.rewards.rendering import rendered
-from pessimal.rewards.spec import Dtype, JudgeSpec, ModelSpec
+from pessimal.rewards.spec import Dtype, JudgeSpec
 from pessimal.tables.score_table import storable
 
 log = logging.getLogger(__name__)
@@ -129,18 +128,18 @@ class Judge(NetworkReward):
         return JudgeNetwork(network, self.reading)
 
 
-def open_judge(spec: ModelSpec, folder: Path) -> Judge:
-    """The judge in a checkpoint folder.
+def open_judge(checkpoint: Checkpoint) -> Judge:
+    """The judge in a checkpoint.
 
     Raises:
         ModelError: it is no language model, or an answer is more than one token.
         FrameError: its chat template does not say where it begins to speak.
     """
-    config, shapes = read_checkpoint(spec, folder)
+    spec, config, shapes = checkpoint.spec, checkpoint.config, checkpoint.shapes
     encoder = bool(config.is_encoder_decoder)
     if not encoder:
         check_is_language_model(spec, config, shapes)
-    tokenizer, rows = load_tokenizer(spec, folder), listed_rows(config, shapes)
+    tokenizer, rows = checkpoint.tokenizer, listed_rows(config, shapes)
     options = spec.judge
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
     # Its next token must be its answer, and not what opens its turn.
@@ -160,7 +159,7 @@ def open_judge(spec: ModelSpec, folder: Path) -> Judge:
         template_digest=context_digest(tokenizer, chat=chat),
         reading=reading_of(tokenizer, options, graded),
         encoder=encoder,
-        **pinned(spec, folder, tokenizer, shapes, repr(options)),
+        **checkpoint.fields(repr(options)),
     )
 
 

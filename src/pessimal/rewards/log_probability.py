@@ -5,7 +5,6 @@ gives them all.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -15,7 +14,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
-from pessimal.rewards.checkpoint_files import load_tokenizer, pinned, read_checkpoint
+from pessimal.rewards.checkpoint_files import Checkpoint
 from pessimal.rewards.language import (
     Continued,
     check_is_language_model,
@@ -25,7 +24,7 @@ from pessimal.rewards.language import (
     load_language_network,
 )
 from pessimal.rewards.network import RewardNetwork
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.spec import Dtype
 
 # Logits that are float32 at once; and rows of an output embedding in lower precision that are
 # turned into float32 at once, in one buffer: a whole one of Gemma 2 27B would take 4.7 GB. On a CPU
@@ -57,12 +56,12 @@ class LogProbability(NetworkReward):
         return SequenceNetwork(causal)
 
 
-def open_log_probability(spec: ModelSpec, folder: Path) -> LogProbability:
-    """The language model in a checkpoint folder. ModelError where it is none, FrameError where its
+def open_log_probability(checkpoint: Checkpoint) -> LogProbability:
+    """The language model in a checkpoint. ModelError where it is none, FrameError where its
     chat template cannot be asked."""
-    config, shapes = read_checkpoint(spec, folder)
+    spec, config, shapes = checkpoint.spec, checkpoint.config, checkpoint.shapes
     check_is_language_model(spec, config, shapes)
-    tokenizer = load_tokenizer(spec, folder)
+    tokenizer = checkpoint.tokenizer
     chat = is_chat(tokenizer, chat=spec.chat, name=spec.name)
     rows = listed_rows(config, shapes)
     conversations = Continued(tokenizer, chat, rows)
@@ -72,7 +71,7 @@ def open_log_probability(spec: ModelSpec, folder: Path) -> LogProbability:
         embedding_rows=rows,
         parts=(Part(1.0, conversations),),
         template_digest=context_digest(tokenizer, chat=chat),
-        **pinned(spec, folder, tokenizer, shapes),
+        **checkpoint.fields(),
     )
 
 

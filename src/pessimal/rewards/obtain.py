@@ -4,58 +4,32 @@ that its training began from; and the reward that they are."""
 import json
 import logging
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pessimal.catalogue import is_named
 from pessimal.errors import MissingExtraError, ModelError
+from pessimal.rewards.base import Reward
+from pessimal.rewards.checkpoint_files import load_tokenizer, read_checkpoint
 from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.hub import files_of
 from pessimal.rewards.named import parts_of, spec_of
 from pessimal.rewards.packaged import obtain_packaged
 from pessimal.rewards.spec import Kind, ModelSpec
 
-if TYPE_CHECKING:
-    from pessimal.rewards.base import Reward
-
-from pessimal.rewards.base import Reward
-from pessimal.rewards.checkpoint_files import load_tokenizer
+log = logging.getLogger(__name__)
 
 
 def open_model(spec: ModelSpec, folder: Path | None) -> Reward:
     """The reward of a spec; `folder` has its checkpoint on this machine (None for a function or a
     server). Weights are digested, not yet loaded."""
+    opener = import_module(f"pessimal.rewards.{spec.kind.value}")
+    make = getattr(opener, f"open_{spec.kind.value}")
     if spec.kind in (Kind.callable, Kind.endpoint):
         # The tokenizer whose vocabulary is scanned; none is needed for lists of items.
-        tokenizer = None if spec.tokenizer is None else load_tokenizer(spec)
-        if spec.kind is Kind.callable:
-            from pessimal.rewards.callable import open_callable
-
-            return open_callable(spec, tokenizer)
-        from pessimal.rewards.endpoint import open_endpoint
-
-        return open_endpoint(spec, tokenizer)
+        return make(spec, None if spec.tokenizer is None else load_tokenizer(spec))
     assert folder is not None
-    match spec.kind:
-        case Kind.head:
-            from pessimal.rewards.head import open_head
-
-            return open_head(spec, folder)
-        case Kind.log_probability:
-            from pessimal.rewards.log_probability import open_log_probability
-
-            return open_log_probability(spec, folder)
-        case Kind.implicit:
-            from pessimal.rewards.implicit import open_implicit
-
-            return open_implicit(spec, folder)
-        case _:
-            from pessimal.rewards.judge import open_judge
-
-            return open_judge(spec, folder)
-
-
-log = logging.getLogger(__name__)
+    return make(read_checkpoint(spec, folder))
 
 
 def fetch_files(spec: ModelSpec, *, cache: str) -> Path | None:
@@ -66,11 +40,9 @@ def fetch_files(spec: ModelSpec, *, cache: str) -> Path | None:
     return files_of(spec)
 
 
-def open_reward(spec: ModelSpec, *, cache: str) -> "Reward":
+def open_reward(spec: ModelSpec, *, cache: str) -> Reward:
     """The reward of a spec, its files fetched. Of a sum, every term's are before the first is
     opened."""
-    from pessimal.rewards.checkpoint_files import load_tokenizer  # not before: they load torch
-    from pessimal.rewards.obtain import open_model
     from pessimal.rewards.sum import sum_of
 
     if spec.kind is not Kind.sum:

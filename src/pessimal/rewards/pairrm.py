@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -26,7 +25,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from pessimal.conversation import Conversation, Prompt
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
-from pessimal.rewards.checkpoint_files import load_tokenizer, pinned
+from pessimal.rewards.checkpoint_files import Checkpoint
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
     Encoded,
@@ -36,9 +35,8 @@ from pessimal.rewards.frame import (
     one_text,
     prompt_and_response,
 )
-from pessimal.rewards.heads import Shapes
 from pessimal.rewards.network import RewardNetwork, with_output
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.spec import Dtype
 from pessimal.tables.score_table import storable
 
 _FORMAT = ("<|source|>", "<|candidate1|>", "<|candidate2|>")
@@ -133,16 +131,16 @@ class PairRM(NetworkReward):
         return with_output(network.requires_grad_(False), 0)
 
 
-def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
-    """PairRM in a checkpoint folder. ModelError where no opponent is given, or the tokenizer lacks
+def open_pairrm(checkpoint: Checkpoint) -> PairRM:
+    """PairRM in a checkpoint. ModelError where no opponent is given, or the tokenizer lacks
     a marker."""
+    spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
     opponent = spec.judge.opponent
     if opponent is None:
         raise ModelError(
             f"{spec.name!r} compares two responses: give the other one, model.judge.opponent=TEXT"
         )
-    tokenizer = load_tokenizer(spec, folder)
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(checkpoint.folder)
     for marker, name in zip(_FORMAT, ("source", "cand1", "cand2"), strict=True):
         if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
             raise ModelError(
@@ -154,5 +152,5 @@ def open_pairrm(spec: ModelSpec, folder: Path, shapes: Shapes) -> PairRM:
         embedding_rows=config.vocab_size,
         parts=(Part(0.5, compared), Part(-0.5, replace(compared, swapped=True))),
         template_digest=sha256(repr(_FORMAT).encode()).hexdigest(),
-        **pinned(spec, folder, tokenizer, shapes, repr(opponent)),
+        **checkpoint.fields(repr(opponent)),
     )

@@ -93,7 +93,8 @@ class OnMachine(Client):
         from pessimal.rewards.language import check_is_language_model, load_language_network
         from pessimal.rewards.spec import Dtype
 
-        config, shapes = read_checkpoint(self.spec, self.folder)
+        checkpoint = read_checkpoint(self.spec, self.folder)
+        config, shapes = checkpoint.config, checkpoint.shapes
         try:
             check_is_language_model(self.spec, config, shapes)
         except ModelError as error:
