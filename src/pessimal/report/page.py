@@ -18,15 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from pessimal.auditing.changes import CHANGES
-from pessimal.auditing.verdicts import (
-    AUDIT,
-    FAIL,
-    MEASURED,
-    NOT_ASKED,
-    NOT_MEASURED,
-    PASS,
-    REVIEW,
-)
+from pessimal.auditing.verdicts import AUDIT, FAIL, MEASURED, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
 from pessimal.report.cards import cards, kinds, of_model, prompts, wanted

@@ -58,11 +58,8 @@ def checkout(package: Path = PACKAGE) -> Checkout:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    environment = {
-        k: v
-        for k, v in os.environ.items()
-        if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-    }
+    hidden = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     done = subprocess.run(
         command, check=True, capture_output=True, text=True, timeout=_SECONDS, env=environment
@@ -203,6 +200,8 @@ class Registry:
         """
         name, code, config = safe_name(name), checkout(), self.config
         home = self.root / type / name
+        as_read = json.loads(json.dumps(dict(summary or {})))
+        config_hash = None if config is None else _sha256(json.dumps(config, sort_keys=True))
         self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
@@ -210,30 +209,15 @@ class Registry:
                 raise ValueError(f"{type}/{name}: the name {taken[0]} is the registry's own")
             if config is not None:
                 (staging / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-            files = {
-                str(p.relative_to(staging)): sha256_of(p)
-                for p in sorted(staging.rglob("*"))
-                if p.is_file()
-            }
+            paths = [path for path in sorted(staging.rglob("*")) if path.is_file()]
+            files = {str(path.relative_to(staging)): sha256_of(path) for path in paths}
             with self._lock():
                 version = 1 + max(
                     (int(p.name[1:]) for p in home.glob("v*") if p.name[1:].isdigit()), default=-1
                 )
-                manifest = Manifest(
-                    type=type,
-                    name=name,
-                    version=version,
-                    files=files,
-                    key=key,
-                    inputs=list(inputs),
-                    config_hash=None
-                    if config is None
-                    else _sha256(json.dumps(config, sort_keys=True)),
-                    run_id=run_id,
-                    created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                    summary=json.loads(json.dumps(dict(summary or {}))),  # as it is read back
-                    **code._asdict(),
-                )
+                created = datetime.now(UTC).isoformat(timespec="microseconds")
+                about = (key, list(inputs), config_hash, run_id, created, as_read, *code)
+                manifest = Manifest(type, name, version, files, *about)
                 (staging / MANIFEST).write_text(manifest.text())
                 staging.chmod(0o755)
                 folder = home / f"v{version}"
@@ -251,9 +235,8 @@ class Registry:
         for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
             try:
                 stamp = file.stat().st_mtime_ns, file.stat().st_size
-                if (
-                    self._read.get(file, (None,))[0] != stamp
-                ):  # a scan of many prompts looks again and again
+                # A scan of many prompts looks again and again.
+                if self._read.get(file, (None,))[0] != stamp:
                     self._read[file] = stamp, read_manifest(file.parent)
                 manifest = self._read[file][1]
                 for name, kind in (needs or {}).items():
@@ -261,9 +244,8 @@ class Registry:
                         raise InputError(f"{file} says no {name!r}; type: pessimal runs verify")
                 found.append((file.parent, manifest))
             except (InputError, FileNotFoundError) as error:
-                if (
-                    file.exists() and str(error) not in self._warned
-                ):  # else it was removed meanwhile
+                # A file that is not there was removed meanwhile.
+                if file.exists() and str(error) not in self._warned:
                     self._warned.add(str(error))
                     log.warning("left out: %s", error)
         return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
