@@ -9,6 +9,7 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,8 @@ def frame(
     panels: list[Axes] = []
     for place, heading in enumerate(headings):
         bottom, column = total - top - (place // across + 1) * row + below, place % across
-        box = (
-            (left + column * (panel_width + PANEL_GAP)) / width,
-            bottom / total,
-            panel_width / width,
-            height / total,
-        )
+        start = (left + column * (panel_width + PANEL_GAP)) / width
+        box = start, bottom / total, panel_width / width, height / total
         first = panels[0] if panels else None
         axes = figure.add_axes(box, sharex=first, sharey=first)
         axes.set_axisbelow(True)
@@ -126,17 +123,11 @@ def frame(
             axes.set_ylabel(ylabel)
         panels.append(axes)
     if handles:
-        figure.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(0.05 / width, 1), ncols=per_line
-        )
+        corner: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.05 / width, 1)}
+        figure.legend(handles=handles, ncols=per_line, **corner)
     if xlabel:
-        figure.text(
-            (left + (width - left - right) / 2) / width,
-            0.05 / total,
-            xlabel,
-            ha="center",
-            va="bottom",
-        )
+        middle = (left + (width - left - right) / 2) / width
+        figure.text(middle, 0.05 / total, xlabel, ha="center", va="bottom")
     return figure, panels
 
 
@@ -158,10 +149,8 @@ def _legend_lines(handles: Sequence[Artist], width: float) -> tuple[int, int]:
     widths = [inches([str(handle.get_label())]) + 0.46 for handle in handles]
     for lines in range(1, len(handles) + 1):  # entries run down the columns
         across = -(-len(handles) // lines)
-        if (
-            sum(max(widths[place : place + lines]) for place in range(0, len(widths), lines))
-            <= width
-        ):
+        columns = [widths[place : place + lines] for place in range(0, len(widths), lines)]
+        if sum(map(max, columns)) <= width:
             return lines, across
     return len(handles), 1
 
@@ -207,7 +196,8 @@ def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[objec
     """Colour and mark of each group; marks repeat from the eleventh on."""
     colour_of = colours(groups, palette)
     return {
-        group: (colour_of[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(colour_of)
+        g: (colour, mark)
+        for (g, colour), mark in zip(colour_of.items(), cycle(MARKERS), strict=False)
     }
 
 
