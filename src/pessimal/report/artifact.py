@@ -58,9 +58,8 @@ class Shown:
             return result
         symbol = column.replace("_", " ")
         effect = {"column": column, "symbol": symbol, "unit": "", "null": plot.get("reference")}
-        return replace(
-            result, effect=effect | {name: plot.get(name) for name in ("low", "high", "p")}
-        )
+        effect |= {name: plot.get(name) for name in ("low", "high", "p")}
+        return replace(result, effect=effect)
 
     @property
     def by_model(self) -> bool:

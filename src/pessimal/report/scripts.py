@@ -21,18 +21,8 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError, WorkError, require
 
-OURS = (
-    "text",
-    "data",
-    "columns",
-    "search",
-    "grid",
-    "pinned",
-    "library",
-    "scatter",
-    "explorer",
-    "start",
-)
+OURS = ("text", "data", "columns", "search", "grid")
+OURS += ("pinned", "library", "scatter", "explorer", "start")
 """Files of `js/`, in the order in which they are run."""
 BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
 
@@ -112,9 +102,8 @@ def drawing(file: Path, id: str) -> Drawing:
         box = [float(number) for number in root.attrib["viewBox"].split()]
         width = box[2]
     except (ElementTree.ParseError, KeyError, ValueError, IndexError) as error:
-        raise InputError(
-            f"{file} is not an SVG figure ({error}); make the artifact again"
-        ) from None
+        message = f"{file} is not an SVG figure ({error}); make the artifact again"
+        raise InputError(message) from None
     inside = _kept(root, id)
     attributes = {name: inside.attrib[name] for name in INHERITED if name in inside.attrib}
     inside.tag, inside.attrib = "g", {"id": id, **attributes}
@@ -127,12 +116,10 @@ def _kept(element: ElementTree.Element, id: str) -> ElementTree.Element:
     made = ElementTree.Element(_name(element))
     for key, value in element.attrib.items():
         name = key.rpartition("}")[2]
-        if name == "href" and value.startswith("#"):
-            made.set(name, f"#{id}-{value[1:]}")
-            continue
-        fetches = name == "href" and not value.startswith("data:image/png;base64,")
+        fetches = name == "href" and not value.startswith(("#", "data:image/png;base64,"))
         if fetches or name.startswith("on") or "url(" in LINK.sub("", value):
             continue
+        value = re.sub("^#", f"#{id}-", value) if name == "href" else value
         made.set(name, f"{id}-{value}" if name == "id" else LINK.sub(f"url(#{id}-", value))
     made.text, made.tail = element.text, element.tail
     made.extend(_kept(child, id) for child in element if _name(child) in DRAWN)

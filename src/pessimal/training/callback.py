@@ -118,14 +118,12 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     ):
         super().__init__(share, clock)
         if every < 1 or tails < 1 or isinstance(watch, str):
-            raise ConfigError(
-                f"every={every}, tails={tails}, watch={watch!r}: give 1 or more, 1 or more, a list"
-            )
+            given = f"every={every}, tails={tails}, watch={watch!r}"
+            raise ConfigError(f"{given}: give 1 or more, 1 or more, a list")
         check_contexts(contexts, slot, prompts)
+        prompts = "greatest" if prompts is None else prompts
         self.asked: Mapping[str, Asked] = (
-            named_prompts("greatest" if prompts is None else prompts)
-            if contexts is None
-            else read_contexts(str(contexts), slot)
+            named_prompts(prompts) if contexts is None else read_contexts(str(contexts), slot)
         )
         self.tokenizer, self.report = tokenizer, report
         self.every, self.watch, self.tails, self.seed = every, tuple(watch), tails, seed
@@ -172,9 +170,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.network = watchable(module)
         if tokenizer is None:
             raise ConfigError(
-                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
-                "tokenizer) with Lightning, processing_class=tokenizer in the trainer with "
-                "transformers"
+                "PessimalCallback needs the network's tokenizer; type with Lightning: "
+                "PessimalCallback(prompts, tokenizer), with transformers: "
+                "processing_class=tokenizer"
             )
         self.pad = self.network.config.get_text_config().pad_token_id
         embedding = self.network.get_input_embeddings().get_parameter("weight")
@@ -185,13 +183,11 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.order: list[Ids] = list(self.texts)
         self.most = min(MOST, len(self.order))
         conversations = Templated(tokenizer)
-        self.frames = {
-            key: slot_frame(conversations, one, tokenizer) for key, one in self.asked.items()
-        }
-        self.watched = {
-            key: [self._ids_of(word, conversations, frame) for word in self.watch]
-            for key, frame in self.frames.items()
-        }
+        self.frames: dict[str, Frame] = {}
+        self.watched: dict[str, list[Ids]] = {}
+        for key, prompt in self.asked.items():
+            frame = self.frames[key] = slot_frame(conversations, prompt, tokenizer)
+            self.watched[key] = [self._ids_of(word, conversations, frame) for word in self.watch]
         trial = self.order[: 2 * LEAST]
         with _as_it_is(self.network):
             for key, frame in self.frames.items():
@@ -210,9 +206,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
         ids = tuple(frame.inside(conversations.encode(filled(frame.asked, word)).ids) or ())
         if not ids:
-            raise FrameError(
-                f"the chat template does not write {word!r} between the ids of its frame"
-            )
+            raise FrameError(f"the chat template writes no {word!r} between the ids of its frame")
         self.texts.setdefault(ids, word)
         return ids
 
@@ -251,17 +245,16 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         at = self.position if self.size <= self.position < len(self.order) else self.size
         self.position = at + self.size
         self.seen = min(max(self.seen, self.position), len(self.order))
-        again = [*self.order[: self.size], *self.order[at : self.position]]
-        answers = {
-            key: list(dict.fromkeys([*again, *self.watched[key], *self.known.get(key, ())]))
-            for key in self.frames
-        }
+        sampled = [*self.order[: self.size], *self.order[at : self.position]]
+        rewards: dict[str, dict[Ids, float]] = {}
         with _as_it_is(self.network):
-            rewards = {key: self._rewards(key, due) for key, due in answers.items()}
+            for key in self.frames:
+                answers = [*sampled, *self.watched[key], *self.known.get(key, ())]
+                rewards[key] = self._rewards(key, list(dict.fromkeys(answers)))
         figures = {
             f"pessimal/{key}/{name}": float(value)
-            for key, one in rewards.items()
-            for name, value in self._figures(key, one, step).items()
+            for key in rewards
+            for name, value in self._figures(key, rewards[key], step).items()
             if np.isfinite(value)
         }
         self.turns += 1
@@ -279,16 +272,12 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def _rewards(self, key: str, answers: Sequence[Ids]) -> dict[Ids, float]:
         """Rewards of answers; the question is run once."""
         frame = self.frames[key]
-        read = [self._until_read([*ids, *frame.suffix]) for ids in answers]
-        rewards = score_answers(self.network, frame.prefix, read, rows=ROWS)
+        inputs = [[*ids, *frame.suffix] for ids in answers]
+        for ids in inputs:
+            while ids[-1] == self.pad:  # transformers takes these at the end for padding
+                ids.pop()
+        rewards = score_answers(self.network, frame.prefix, inputs, rows=ROWS)
         return dict(zip(answers, rewards.double().tolist(), strict=True))
-
-    def _until_read(self, ids: list[int]) -> list[int]:
-        """Up to where the network reads: transformers takes whatever is the padding's at the end
-        for padding."""
-        while ids[-1] == self.pad:
-            ids = ids[:-1]
-        return ids
 
     def _figures(self, key: str, rewards: dict[Ids, float], step: int) -> dict[str, float]:
         """The figures of one prompt at a turn; its best, worst and watched answers go to the
@@ -379,9 +368,7 @@ def watchable(module: nn.Module) -> PreTrainedModel:
         raise ModelError("PessimalCallback cannot watch weights that are sharded over processes")
     adapted = [part for part in module.modules() if is_adapted(part)]
     if adapted and adapted[0].active_peft_config.is_prompt_learning:
-        raise ModelError(
-            "PessimalCallback watches adapters within layers, such as LoRA, and no prompts"
-        )
+        raise ModelError("PessimalCallback watches adapters such as LoRA, and no learned prompts")
     inner = [adapted[0].get_base_model()] if adapted else module.modules()
     bare = next((m for m in inner if isinstance(m, PreTrainedModel)), None)
     if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:

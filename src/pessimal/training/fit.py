@@ -92,21 +92,13 @@ def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) 
     if recipe.layers > layers:
         raise ModelError(f"recipe.layers={recipe.layers}, and the base has {layers} layers")
     nn.init.normal_(network.score.weight, std=network.config.get_text_config().hidden_size ** -0.5)
-    lora = LoraConfig(
-        task_type="SEQ_CLS",
-        r=recipe.rank,
-        lora_alpha=2 * recipe.rank,
-        target_modules=_linear(network, first=layers - recipe.layers),
-        modules_to_save=["score"],
-    )
-    return get_peft_model(network, lora)
-
-
-def _linear(network: nn.Module, *, first: int) -> list[str]:
-    """The linear maps of a network's layers from number `first` on."""
     names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     numbered = {name: re.search(r"\.(\d+)\.", name) for name in names}
-    return [name for name, number in numbered.items() if number and int(number[1]) >= first]
+    first = layers - recipe.layers
+    upper = [name for name, number in numbered.items() if number and int(number[1]) >= first]
+    ranks = {"r": recipe.rank, "lora_alpha": 2 * recipe.rank}
+    parts: dict[str, Any] = {"target_modules": upper, "modules_to_save": ["score"]}
+    return get_peft_model(network, LoraConfig(task_type="SEQ_CLS", **ranks, **parts))
 
 
 class PreferenceModule(pl.LightningModule):
@@ -125,39 +117,34 @@ class PreferenceModule(pl.LightningModule):
     ):
         super().__init__()
         self.network, self.recipe, self.answers, self.seed = network, recipe, answers, seed
-        self.utility = torch.tensor(items.utility, dtype=torch.float32)
-        self.precision = torch.tensor(items.precision, dtype=torch.float32)
+        known = np.stack([items.utility, items.precision])
+        self.known = torch.tensor(known, dtype=torch.float32)
         self.losses: list[float] = []
 
     def rows(self, step: int) -> np.ndarray:
         """The items of a step: each pass through them is in a new order, whatever was interrupted
         before."""
         n, k = len(self.answers.ids), self.recipe.items
-        places = np.arange(step * k, (step + 1) * k)
-        orders = {
-            p: np.random.default_rng((self.seed, p)).permutation(n) for p in np.unique(places // n)
-        }
-        return np.array([orders[place // n][place % n] for place in places])
+        first, last = step * k // n, ((step + 1) * k - 1) // n
+        passes = range(first, last + 1)
+        orders = [np.random.default_rng((self.seed, p)).permutation(n) for p in passes]
+        return np.concatenate(orders)[step * k - first * n :][:k]
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         rows = self.rows(self.global_step)
         answers = [self.answers.ids[row] for row in rows]
         size = self.recipe.batch_size
         rewards = score_answers(self.network, self.answers.prefix, answers, rows=size)
-        utility, precision = (
-            values[rows].to(rewards.device)[None] for values in (self.utility, self.precision)
-        )
-        loss = soft_bradley_terry(rewards[None], utility, precision)
+        known = self.known[:, rows].to(rewards.device)
+        loss = soft_bradley_terry(rewards[None], *known[:, None])
         self.losses.append(loss.item())
         self.log("train/loss", loss, prog_bar=True, batch_size=len(rows))
         return loss
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         trained = [weight for weight in self.parameters() if weight.requires_grad]
-        optimizer = torch.optim.AdamW(
-            trained, lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
-        )
-        return warm_up_and_cosine(optimizer, self.recipe.steps)
+        rates = {"lr": self.recipe.learning_rate, "weight_decay": self.recipe.weight_decay}
+        return warm_up_and_cosine(torch.optim.AdamW(trained, **rates), self.recipe.steps)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         trained = {name for name, weight in self.named_parameters() if weight.requires_grad}
@@ -238,12 +225,8 @@ def fit(
         return agreement(rewards.double().cpu().numpy(), part)
 
     last = folder / LAST
-    keep = pl.callbacks.ModelCheckpoint(
-        dirpath=folder,
-        filename="last",
-        every_n_train_steps=recipe.every,
-        enable_version_counter=False,
-    )
+    names: dict[str, Any] = {"dirpath": folder, "filename": "last", "enable_version_counter": False}
+    keep = pl.callbacks.ModelCheckpoint(every_n_train_steps=recipe.every, **names)
     steps = Steps(folder, every=recipe.every, held_out=lambda: agreed(held_out), report=report)
     trainer = pl.Trainer(
         accelerator=accelerator,

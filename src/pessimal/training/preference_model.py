@@ -130,12 +130,8 @@ class PreferenceTraining:
         self.folder, self.base_digest = folder, weights_digest(folder)
         self.items_digest = digest_of(items)
         # The words left out are in the digest of the items; what is watched changes no weight.
-        depends_on = {
-            "recipe": asdict(recipe) | {"without": None, "watch": None},
-            "base": self.base_digest,
-            "items": self.items_digest,
-            "seed": seed,
-        }
+        depends_on = {"base": self.base_digest, "items": self.items_digest, "seed": seed}
+        depends_on["recipe"] = asdict(recipe) | {"without": None, "watch": None}
         self.key = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
         self.name = f"{recipe.name}-{base.name}-{seed}"
         self.work = Path(cache) / "training" / f"{self.name}-{self.key[:16]}"
@@ -171,14 +167,10 @@ class PreferenceTraining:
         def report_and_log(point: dict[str, float]) -> None:
             report(point)
             if "train/held_out_accuracy" in point:
-                log.info(
-                    "training %s: step %d of %d, loss %.3f, held-out accuracy %.3f",
-                    self.name,
-                    point["train/step"],
-                    recipe.steps,
-                    point["train/loss"],
-                    point["train/held_out_accuracy"],
-                )
+                step, loss = point["train/step"], point["train/loss"]
+                line = "training %s: step %d of %d, loss %.3f, held-out accuracy %.3f"
+                accuracy = point["train/held_out_accuracy"]
+                log.info(line, self.name, step, recipe.steps, loss, accuracy)
 
         watching = []
         if recipe.watch:
@@ -197,17 +189,14 @@ class PreferenceTraining:
             report=report_and_log,
             callbacks=watching,
         )
+        n, held_n = len(self.items.names), len(self.held_out.names)
         whole_report = {
             "name": self.name,
             "base": self.base.name,
             "base_weights": self.base_digest,
             "seed": self.seed,
             "recipe": asdict(recipe),
-            "items": {
-                "trained": len(self.items.names),
-                "held_out": len(self.held_out.names),
-                "sha256": self.items_digest,
-            },
+            "items": {"trained": n, "held_out": held_n, "sha256": self.items_digest},
             "seconds": round(time.perf_counter() - started, 1),
             **figures,
             "watched": [
@@ -215,14 +204,9 @@ class PreferenceTraining:
                 for w in watching
             ],
         }
-        return Trained(
-            self.network,
-            self.tokenizer,
-            whole_report,
-            self._card(figures["held_out"]),
-            steps=self.work,
-            watched=watching[0].history if watching else None,
-        )
+        history = watching[0].history if watching else None
+        card = self._card(figures["held_out"])
+        return Trained(self.network, self.tokenizer, whole_report, card, self.work, history)
 
     def _card(self, held_out: dict[str, float]) -> str:
         base, package = self.base, self.base.package
