@@ -10,6 +10,7 @@ within seconds of our own.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -116,7 +117,7 @@ def connected() -> Iterator["wandb.Api"]:
     """The server's API for the length of some work; every request takes at most five seconds.
 
     Raises:
-        WorkError: what the client raises, said so that one can act on it.
+        WorkError: the client raised something; it says what to do.
     """
     import wandb
 
@@ -166,24 +167,18 @@ def begin_run(
     import wandb
 
     settle(target.folder)
+    limits = {"init_timeout": PATIENCE, "finish_timeout": max(patience / 4, 0.5)}
     if mode == "online":
         check_key()
+        limits["init_timeout"] = max(patience / 3, 1.0)
+    about |= {name: getattr(target, name) for name in ("project", "entity", "group")}
     run = wandb.init(
-        # One a task, also where WANDB_RUN_ID is set.
-        id=id or secrets.token_hex(4),
+        id=id or secrets.token_hex(4),  # one per task, also where WANDB_RUN_ID is set
         mode="online" if mode == "online" else "offline",
         dir=str(target.folder),
-        project=target.project,
-        entity=target.entity,
-        group=target.group,
         tags=list(target.tags) or None,
         reinit="finish_previous",
-        settings=wandb.Settings(
-            init_timeout=max(patience / 3, 1.0) if mode == "online" else PATIENCE,
-            finish_timeout=max(patience / 4, 0.5),
-            finish_timeout_raises=True,
-            **settings or {},
-        ),
+        settings=wandb.Settings(finish_timeout_raises=True, **limits, **settings or {}),
         **about,
     )
     with contextlib.suppress(OSError):  # without the note the run is still whole
@@ -231,13 +226,10 @@ def as_artifact(
     import wandb
 
     copied = ("reference", "key", "config_hash", "run_id", "created", "inputs", "commit", "dirty")
-    metadata = {
-        **{name: getattr(manifest, name) for name in copied},
-        "manifest_sha256": sha256_of(folder / MANIFEST),
-        "model": manifest.summary.get("model"),
-        "prompt": manifest.summary.get("prompt"),
-        "summary": {**manifest.summary, **(about or {})},
-    }
+    metadata = {name: getattr(manifest, name) for name in copied}
+    metadata |= {name: manifest.summary.get(name) for name in ("model", "prompt")}
+    metadata |= {"summary": {**manifest.summary, **(about or {})}}
+    metadata["manifest_sha256"] = sha256_of(folder / MANIFEST)
     name = mirrored_name(manifest.type, manifest.name)
     artifact = wandb.Artifact(name, type=manifest.type, metadata=clean(metadata))
     for file in [*manifest.files, MANIFEST]:
@@ -283,9 +275,8 @@ class Mirror:
         except Exception as error:
             if not self._failed:
                 log.warning(
-                    "Weights & Biases did not take a part of this run (%s: %s). Nothing is lost: "
-                    "every result is in the registry. To send results from there: pessimal push",
-                    type(error).__name__,
+                    "Weights & Biases did not take a part of this run (%r). Nothing is lost: every "
+                    "result is in the registry. To send results from there: pessimal push",
                     error,
                 )
             self._failed = True
@@ -303,10 +294,8 @@ class Mirror:
 
     def table(self, name: str, frame: pd.DataFrame) -> None:
         """A small table (top and bottom tokens, a matrix)."""
-        if len(frame) > MAX_TABLE_ROWS:
-            raise ValueError(
-                f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact"
-            )
+        if (n := len(frame)) > MAX_TABLE_ROWS:
+            raise ValueError(f"table {name!r} has {n} rows; log it as parquet in an artifact")
         # Half surrogates cannot be written as UTF-8.
         plain = frame.astype(object).where(frame.notna(), None)
         plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
@@ -394,8 +383,6 @@ def open_mirror(
     finally:
         if run is not None:
             _finish(mirror, run, target, exit_code=exit_code, reserve=patience / 4)
-            release()
-            _look_at_disk(target.folder)
 
 
 def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
@@ -414,9 +401,8 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
         except Exception as error:
             refused = error
     log.warning(
-        "W&B could not begin a run (%s: %s); going on without it. To send results from the "
-        "registry: pessimal push. tracking=offline asks no server; tracking=off is quiet.",
-        type(refused).__name__,
+        "W&B could not begin a run (%r); going on without it. To send results from the registry: "
+        "pessimal push. tracking=offline asks no server; tracking=off is quiet.",
         refused,
     )
     return None
@@ -425,8 +411,8 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
 def _finish(
     mirror: Mirror, run: "wandb.Run", target: Target, *, exit_code: int, reserve: float
 ) -> None:
-    """End the run; online, first wait for its artifacts and record its lineage, for as long as
-    patience lasts without the `reserve` of seconds that ending it may take."""
+    """End the run and the client; online, first wait for its artifacts and record its lineage, for
+    as long as patience lasts without the `reserve` of seconds that ending it may take."""
     missing: list[str] = []
     failed: list[Exception] = []
 
@@ -444,13 +430,11 @@ def _finish(
             except CommError:
                 missing.append(reference)
 
-    def end() -> None:
-        run.finish(exit_code=exit_code)
-
     sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
-    for seconds, call, what in [*sent, (reserve + 1, end, "finishing the run")]:
+    finish = functools.partial(run.finish, exit_code=exit_code)
+    for seconds, call, task in [*sent, (reserve + 1, finish, "finishing the run")]:
         try:
-            call_within(seconds, call, task=what)
+            call_within(seconds, call, task=task)
         except Exception as error:
             failed.append(error)
     if failed:
@@ -458,10 +442,17 @@ def _finish(
     elif not run.offline:
         log.info("Weights & Biases: %s", run.url)
     if missing:
-        log.warning(
-            "W&B does not have what this run was made from: %s. To send it: pessimal push",
-            ", ".join(missing[:8]),
-        )
+        names = ", ".join(missing[:8])
+        log.warning("W&B lacks the inputs of this run: %s. To send them: pessimal push", names)
+    release()
+    # The client's service drops what it cannot write without a word.
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(target.folder).free < _FULL:
+            log.warning(
+                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
+                "Nothing is lost from the registry; with space there, type: pessimal push",
+                target.folder,
+            )
 
 
 def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:
@@ -470,19 +461,5 @@ def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:
         "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
         "registry, and the run is recorded here. When the server can be reached, type: wandb sync "
         "--include-online %s, and then: pessimal push tracking.project=%s",
-        error,
-        folder_of(run),
-        target.project,
+        *(error, folder_of(run), target.project),
     )
-
-
-def _look_at_disk(folder: Path) -> None:
-    """Warn where the disk is full: the client's service drops what it cannot write without a
-    word."""
-    with contextlib.suppress(OSError):
-        if shutil.disk_usage(folder).free < _FULL:
-            log.warning(
-                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
-                "Nothing is lost from the registry; with space there, type: pessimal push",
-                folder,
-            )

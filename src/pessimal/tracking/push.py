@@ -76,11 +76,8 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
     """The artifacts of these types and names (all where empty), their files checked; InputError
     where there are none or where a file is not what was published."""
     everything = registry.manifests()
-    chosen = [
-        (folder, m)
-        for folder, m in everything
-        if (not types or m.type in types) and (not names or m.name in names)
-    ]
+    chosen = [pair for pair in everything if not types or pair[1].type in types]
+    chosen = [pair for pair in chosen if not names or pair[1].name in names]
     if not chosen:
         known = sorted({f"{m.type}/{m.name}" for _, m in everything})
         raise InputError(
@@ -136,11 +133,9 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
     if not api.artifact_exists(name):
         return f"missing: {name} is not there"
     remote = api.artifact(name)
-    here, there = (
-        {file: entry.digest for file, entry in artifact.manifest.entries.items()}
-        for artifact in (as_artifact(folder, manifest), remote)
-    )
-    wrong = sorted(file for file in here | there if here.get(file) != there.get(file))
+    artifacts = (as_artifact(folder, manifest), remote)
+    here, there = ({(n, e.digest) for n, e in a.manifest.entries.items()} for a in artifacts)
+    wrong = sorted({file for file, _ in here ^ there})
     if not wrong and remote.type == manifest.type:
         return "ok"
     return (
@@ -262,12 +257,11 @@ def fetch_score_tables(
     with connected() as api:
         path = f"{entity or api.default_entity}/{project}"
         tables = _tables_at(api, path)
-        about = [(a, a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
-        wanted = [
-            a for a, m, p in about if (not models or m in models) and (not prompts or p in prompts)
-        ]
+        wanted = [a for a in tables if not models or a.metadata.get("model") in models]
+        wanted = [a for a in wanted if not prompts or a.metadata.get("prompt") in prompts]
         if not wanted:
-            there = sorted({f"{model} on {prompt}" for _, model, prompt in about})
+            pairs = [(a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
+            there = sorted({f"{model} on {prompt}" for model, prompt in pairs})
             raise InputError(
                 f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. "
                 f"There are: {'; '.join(there[:8]) or 'none; to send some: pessimal push'}"

@@ -61,10 +61,8 @@ def _git(folder: Path, *arguments: str) -> str:
     hidden = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {k: v for k, v in os.environ.items() if k not in hidden}
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=_SECONDS, env=environment
-    )
-    return done.stdout.strip()
+    options: dict[str, Any] = {"timeout": _SECONDS, "env": environment, "stderr": subprocess.PIPE}
+    return subprocess.check_output(command, text=True, **options).strip()
 
 
 log = logging.getLogger(__name__)
@@ -145,9 +143,8 @@ def parse_manifest(file: Path) -> Manifest:
             raise ValueError("it was changed after it was published")
         return Manifest(**json.loads(body + "\n}" if marker else text))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"{file} cannot be read as a manifest ({error}); type: pessimal runs verify"
-        ) from error
+        message = f"{file} cannot be read as a manifest ({error}); type: pessimal runs verify"
+        raise InputError(message) from error
 
 
 def _sha256(text: str) -> str:
@@ -259,9 +256,8 @@ class Registry:
         self, type: str, *, needs: Mapping[str, Any] | None = None
     ) -> list[tuple[Path, Manifest]]:
         """The newest version of every artifact of this type; `needs` as of `manifests`."""
-        there = self.manifests(type, needs=needs)
-        newest = {manifest.name: (folder, manifest) for folder, manifest in there}
-        return list(newest.values())
+        pairs = self.manifests(type, needs=needs)
+        return list({manifest.name: (folder, manifest) for folder, manifest in pairs}.values())
 
     def verify(self, folder: Path) -> None:
         """Raise InputError naming the file if a published file is missing or its bytes have
@@ -271,10 +267,8 @@ class Registry:
             file = folder / name
             if not file.is_file() or sha256_of(file) != digest:
                 raise InputError(
-                    f"{file} is missing or differs from what was published as "
-                    f"{manifest.reference}. "
-                    "Artifacts are never edited: remove the folder and run the task again with "
-                    "force=true."
+                    f"{file} is missing or differs from what was published as {manifest.reference}."
+                    f" Artifacts are never edited: {AGAIN}"
                 )
 
     @contextlib.contextmanager
@@ -317,11 +311,9 @@ def read_manifest(folder: Path) -> Manifest:
         InputError: there is none, it cannot be read as one, or it is that of another artifact.
     """
     manifest = parse_manifest(folder / MANIFEST)
-    home = (manifest.type, manifest.name, f"v{manifest.version}")
-    if home != tuple(folder.absolute().parts[-3:]):
-        raise InputError(
-            f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify"
-        )
+    if folder.absolute().parts[-3:] != (manifest.type, manifest.name, f"v{manifest.version}"):
+        message = f"{folder} holds the manifest of {manifest.reference}"
+        raise InputError(f"{message}; type: pessimal runs verify")
     return manifest
 
 
@@ -386,12 +378,9 @@ def damages(
         try:
             files = read_manifest(folder).files
         except InputError as error:
-            there = (folder / MANIFEST).exists()
-            yield Damage(
-                f"{where}/{MANIFEST}",
-                str(error.__cause__ or error) if there else "is missing",
-                AGAIN,
-            )
+            file = folder / MANIFEST
+            wrong = str(error.__cause__ or error) if file.exists() else "is missing"
+            yield Damage(f"{where}/{MANIFEST}", wrong, AGAIN)
             continue  # nothing says which files there were
         yield from _of_files(where, folder, files)
         checked(len(files))
@@ -406,15 +395,13 @@ def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damag
             elif sha256_of(file) != digest:
                 yield Damage(f"{where}/{name}", "differs from what was published", AGAIN)
         except OSError as error:
-            yield Damage(
-                f"{where}/{name}", f"cannot be read: {error.strerror}", "read as a user who may"
-            )
+            wrong = f"cannot be read: {error.strerror}"
+            yield Damage(f"{where}/{name}", wrong, "read as a user who may")
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name not in files and name != MANIFEST and (not path.is_dir() or path.is_symlink()):
-            yield Damage(
-                f"{where}/{name}", "was not published with the artifact", "move the file elsewhere"
-            )
+            wrong = "was not published with the artifact"
+            yield Damage(f"{where}/{name}", wrong, "move the file elsewhere")
 
 
 def _strays(root: Path) -> Iterator[Damage]:
@@ -423,9 +410,6 @@ def _strays(root: Path) -> Iterator[Damage]:
     for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
         where = path.relative_to(root)
         depth = len(where.parts)
-        own = depth == 1 and path.name == ".lock"
-        staged = depth == 3 and path.name.startswith(STAGING)
-        version = depth == 3 and path.match("v[0-9]*")
-        if own or staged or (path.is_dir() and (depth < 3 or version)):
-            continue
-        yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")
+        own = path.name == _LOCK if depth == 1 else depth == 3 and path.name.startswith(STAGING)
+        if not own and not (path.is_dir() and (depth < 3 or path.match("v[0-9]*"))):
+            yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")
