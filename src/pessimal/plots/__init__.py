@@ -52,10 +52,6 @@ class Forest(Plot):
     xlabel: str = ""
     reference: float | None = 0.0
     """Where nothing is found: a vertical line."""
-    limit: float | None = None
-    """Value that the estimates are held against: a dashed line."""
-    sort: bool = False
-    """Rows by falling estimate; else in the table's order."""
 
     @classmethod
     def of(cls, effect: Any, **rest: Any) -> "Forest":

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -52,26 +52,8 @@ MOST = 8
 """Such processes."""
 
 
-class _Job(NamedTuple):
-    """One figure of a result."""
-
-    name: str
-    tab: str
-    stem: str
-    plot: Plot
-    rows: pd.DataFrame
-    raster: bool
-
-
-class Drawable(Protocol):
-    """What a figure is made of: a table with a name and a declaration of how to draw it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def table(self) -> pd.DataFrame: ...
-    @property
-    def plot(self) -> Plot | None: ...
+_Job = tuple[str, str, str, Plot, pd.DataFrame, bool]
+"""One figure: the result's name, tab, stem, declaration, rows, and whether there is a PNG."""
 
 
 def draw(
@@ -104,7 +86,7 @@ def draw(
 
 
 def save_figures(
-    results: Sequence[Drawable],
+    results: Sequence[Any],
     folder: Path,
     labels: Mapping[str, str] | None = None,
     begin: Callable[[int], AbstractContextManager[Callable[[str], None]]] | None = None,
@@ -116,6 +98,8 @@ def save_figures(
     is raised.
 
     Args:
+        results: each has a `name`, a `table` and a `plot`, the declaration of how to draw it, or
+            None (`tables.result.Result`).
         begin: given the number of figures, a context whose function is called with the stem of each
             that is done.
 
@@ -135,19 +119,18 @@ def save_figures(
         except TableError as error:
             log.error("the figure of %s cannot be drawn: %s", result.name, error)
             continue
-        for tab, stem in _stems(result.name, pieces):
-            raster = tab == next(iter(pieces))
-            jobs.append(_Job(result.name, tab, stem, plot, pieces[tab], raster))
+        for place, (tab, stem) in enumerate(_stems(result.name, pieces)):
+            jobs.append((result.name, tab, stem, plot, pieces[tab], place == 0))
     saved: dict[str, dict[str, str]] = {}
     progress = begin(len(jobs)) if begin and len(jobs) > FEW else nullcontext(lambda stem: None)
     with progress as step, _processes(len(jobs)) as in_order:
         errors = in_order(partial(_written, folder=folder, palette=palette), jobs)
-        for job, wrong in zip(jobs, errors, strict=True):
+        for (name, tab, stem, *_), wrong in zip(jobs, errors, strict=True):
             if wrong is None:
-                saved.setdefault(job.name, {})[job.tab] = job.stem
+                saved.setdefault(name, {})[tab] = stem
             else:
-                log.error("the figure %s cannot be drawn: %s", job.stem, wrong)
-            step(job.stem)
+                log.error("the figure %s cannot be drawn: %s", stem, wrong)
+            step(stem)
     return saved
 
 
@@ -165,10 +148,10 @@ def _processes(figures: int) -> Iterator[Callable[..., Iterable[str | None]]]:
 
 def _written(job: _Job, folder: Path, palette: Mapping[object, str]) -> str | None:
     """Draw and write one figure; what is wrong where it cannot be drawn."""
+    _, _, stem, plot, rows, raster = job
     try:
         with styled():
-            figure = PRIMITIVES[type(job.plot)](job.plot, job.rows, palette)
-            save(figure, folder, job.stem, raster=job.raster)
+            save(PRIMITIVES[type(plot)](plot, rows, palette), folder, stem, raster=raster)
     except OSError:
         raise
     except Exception as error:
@@ -197,7 +180,7 @@ def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> Non
         figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
 
 
-def shared_colours(results: Sequence[Drawable]) -> dict[object, str]:
+def shared_colours(results: Sequence[Any]) -> dict[object, str]:
     """Colours by name of what the strips of the heat maps show: a developer has one colour in all
     figures."""
     frames = [r.plot.groups for r in results if isinstance(r.plot, Heatmap)]
@@ -215,8 +198,8 @@ def _pieces(
         needed(table, column)
         values = wanted if isinstance(wanted, list | tuple | set) else [wanted]
         table = table[table[column].isin(values)]
-    columns = {*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)} & set(table.columns)
-    for column in columns if labels else ():
+    roles: list[Any] = [*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)]
+    for column in {*roles} & {*table.columns} if labels else ():
         if table[column].dtype.kind not in "biufc":
             names = [labels.get(value, value) for value in table[column]]
             table = table.assign(**{column: names})

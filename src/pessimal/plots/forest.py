@@ -16,7 +16,6 @@ from pessimal.plots.style import (
     INK,
     PAPER,
     RULE,
-    VERMILION,
     distinct,
     needed,
     number,
@@ -35,23 +34,17 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     needed(table, plot.row, plot.estimate, plot.p)
     table = table[table[plot.estimate].notna()]
     rows, panels = distinct(table, plot.row), distinct(table, plot.panel)
-    if plot.sort:
-        means = table.groupby(plot.row, sort=False)[plot.estimate].mean()
-        rows = list(means.sort_values(ascending=False, kind="stable").index)
     names = shown_names(rows, plot.row, limit=34 if len(panels) < 3 else 28)
     looks = style.looks(distinct(table, plot.group), palette)
     handles: list[Artist] = [*style.key(looks, ms=3.8, lw=1.2)]
     if plot.p is not None and (table[plot.p] > LEVEL).any():
         heads = "more than 5 % of random heads show as much, corrected"
-        look: dict[str, Any] = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
+        hollow: dict[str, Any] = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
         label = f"hollow: {heads if plot.band else 'corrected p > .05'}"
-        handles.append(Line2D([], [], color=INK, label=label, **look))
+        handles.append(Line2D([], [], color=INK, label=label, **hollow))
     if plot.band is not None and table[plot.band].notna().any():
         handles.append(Patch(color=RULE, label="95 % of random heads"))
     pitch = max(MIN_PITCH, min(0.085 * len(looks) + 0.09, MAX_HEIGHT / max(len(rows), 1)))
-    line: dict[str, Any] = {"color": VERMILION, "ls": "--", "lw": 1}
-    if plot.limit is not None:
-        handles.append(Line2D([], [], label="limit", **line))
     figure, places = style.frame(
         panels,
         height=pitch * len(rows) + 0.05,
@@ -65,8 +58,6 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     for axes, panel in zip(places, panels, strict=True):
         if plot.reference is not None:
             axes.axvline(plot.reference, color=INK, lw=0.6, zorder=1)
-        if plot.limit is not None:
-            axes.axvline(plot.limit, zorder=1, **line)
         shown = rows_with(table, plot.panel, panel)
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
             suffix = "" if group is None else f", {literal(str(group), limit=40)}"

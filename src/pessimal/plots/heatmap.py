@@ -31,6 +31,9 @@ LARGEST, WIDEST, TALLEST = 0.42, 4.0, 7.0
 STRIP, GAP = 0.13, 0.045
 """Inches: a strip's width, and the space before it."""
 
+LEGEND: dict[str, Any] = {"loc": "upper left", "alignment": "left", "borderpad": 0}
+LEGEND |= {"handlelength": 1, "handleheight": 1, "labelspacing": 0.35}
+
 Names = Mapping[object, str]
 
 
@@ -55,7 +58,7 @@ def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -
     for axes, matrix in zip(places, matrices, strict=True):
         _cells(axes, plot, matrix, *names, ScalarMappable(scale, colours))
     if plot.groups is not None and plot.symmetric and len(panels) == 1:
-        _strips(figure, places[0], plot, names[0])
+        _strips(figure, places[0], plot.groups, names[0])
     if len(columns) > NUMBERS:
         box, width = places[-1].get_position(), figure.get_figwidth()
         bar = figure.add_axes((box.x1 + 0.1 / width, box.y0, 0.09 / width, box.height / 2))
@@ -72,12 +75,11 @@ def _frame(
     gaps = style.PANEL_GAP * (across - 1)
     first = style.inches(list(columns.values())[:1])
     left = max(style.inches(rows.values()) + 0.12, first * np.cos(slope) + 0.1)
-    right = 0.12
+    right = 0.6 if len(columns) > NUMBERS else 0.12
     if plot.groups is not None and plot.symmetric and len(headings) == 1:
         shown = [str(value) for column in plot.groups for value in (column, *plot.groups[column])]
-        right += len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
-    if len(columns) > NUMBERS:
-        right = max(right, 0.6)
+        strips = len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
+        right = max(right, 0.12 + strips)
     room = min(WIDEST if across == 1 else style.PAGE_WIDTH, style.PAGE_WIDTH - left - right) - gaps
     # Where rows and columns are different things, wide cells are read more easily than square ones.
     wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / across / len(columns))
@@ -119,10 +121,8 @@ def similar_together(similarity: pd.DataFrame) -> list:
 def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
     """The values as a matrix; of a symmetric one both halves, and a diagonal where the table has
     one."""
-    if twice := int(table.duplicated([plot.row, plot.column]).sum()):
-        raise TableError(
-            f"{twice} cells of a heat map have several rows: `tabs`, `where` or `panel`"
-        )
+    if n := int(table.duplicated([plot.row, plot.column]).sum()):
+        raise TableError(f"{n} cells of a heat map have several rows: `tabs`, `where` or `panel`")
     values = table.pivot(index=plot.row, columns=plot.column, values=plot.value)
     if not plot.symmetric:
         return values
@@ -202,12 +202,10 @@ def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:
     return dict(zip(dict.fromkeys(pairs), style.colours(pairs).values(), strict=True))
 
 
-def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
+def _strips(figure: Figure, axes: Axes, groups: pd.DataFrame, names: Names) -> None:
     """A thin coloured column for each grouping, right of the matrix, and what its colours stand
     for."""
-    if plot.groups is None:
-        return
-    groups, shades = plot.groups.reindex(list(names)), strip_colours(plot.groups)
+    groups, shades = groups.reindex(list(names)), strip_colours(groups)
     box, (width, height) = axes.get_position(), figure.get_size_inches()
     low = len(names) - 0.5 + 0.06 * len(names) / (box.height * height)
     head: dict[str, Any] = SLOPED | {"rotation": 90, "va": "center"}
@@ -226,10 +224,8 @@ def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
         strip.text(0.5, low, literal(str(column)), **head)
         values = [value for value in dict.fromkeys(groups[column]) if (column, value) in shades]
         handles = [Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values]
-        look: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (left, top)}
-        lengths = {"handlelength": 1, "handleheight": 1, "borderpad": 0, "labelspacing": 0.35}
-        look |= {"title": literal(str(column)), "alignment": "left"}
-        legend = figure.legend(handles=handles, **look, **lengths)
+        look: dict[str, Any] = LEGEND | {"title": literal(str(column)), "handles": handles}
+        legend = figure.legend(bbox_to_anchor=(left, top), **look)
         legend.get_title().set_color(style.GREY)
         top -= (len(values) + 1.6) * 0.135 / height
 
@@ -258,7 +254,7 @@ def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, 
     lines = max(len(head) for head in heads.values())
     height = (2 * depth + 3.6 + lines) * style.LINE
     width = across * (room + BLOCK_GAP) - BLOCK_GAP + 0.1
-    edges = {"left": 0.05, "right": 0.05, "below": 0.1}
+    edges: dict[str, Any] = {"left": 0.05, "right": 0.05, "below": 0.1}
     none = [None] * len(columns)
     figure, places = style.frame(none, height=height, width=width, columns=across, **edges)
     for axes, column in zip(places, columns, strict=True):

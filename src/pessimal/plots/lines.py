@@ -68,7 +68,7 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
         shown = rows_with(table, plot.panel, panel)
         _scales(axes, plot, steps)
         if plot.behind is not None:
-            faint = {"color": style.FAINT, "lw": 0.5, "alpha": 0.3, "zorder": 1.5}
+            faint: dict[str, Any] = {"color": style.FAINT, "lw": 0.5, "alpha": 0.3, "zorder": 1.5}
             rows = rows_with(every[every[plot.behind]], plot.panel, panel)
             for _, line in rows.groupby(plot.group, sort=False):
                 axes.plot(line[plot.x], line[plot.y], **faint)

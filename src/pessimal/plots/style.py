@@ -178,7 +178,7 @@ def colours(
     No two are the same: from the ninth on, hues around the circle, light and dark by turns.
     """
     distinct = list(dict.fromkeys(categories))
-    if known and all(category in known for category in distinct):
+    if known and set(distinct) <= set(known):
         return {category: known[category] for category in distinct}
     return {category: _colour(place) for place, category in enumerate(distinct)}
 
@@ -226,10 +226,8 @@ def rows_with(table: pd.DataFrame, column: str | None, value: object) -> pd.Data
 def needed(table: pd.DataFrame, *columns: str | None) -> None:
     """Raise where the declaration names a column that the table lacks."""
     if missing := [column for column in columns if column and column not in table]:
-        raise TableError(
-            f"A figure needs the column {missing[0]!r}; the table has "
-            f"{', '.join(map(str, table.columns))}."
-        )
+        names = ", ".join(map(str, table.columns))
+        raise TableError(f"A figure needs the column {missing[0]!r}; the table has {names}.")
 
 
 def shown_names(
@@ -239,12 +237,11 @@ def shown_names(
     as `limit` where no two look alike by it."""
     texts = {value: str(value) for value in values}
     for longer in range(limit, limit + 60, 5):
+        short = {text: literal(text, limit=longer) for text in texts.values()}
         if column in MODEL_COLUMNS:
             short = short_names(texts.values(), limit=longer)
-        else:
-            short = {text: literal(text, limit=longer) for text in texts.values()}
-        different = len(set(short.values())) == len(set(texts.values()))
-        if different and max(map(len, short.values()), default=0) <= longer:
+        lengths = [len(name) for name in {*short.values()}]
+        if len(lengths) == len(short) and max(lengths, default=0) <= longer:
             break
     return {value: short[text] for value, text in texts.items()}
 
@@ -283,6 +280,5 @@ def tip(artist: Artist, text: str) -> None:
 
 def number(value: float) -> str:
     """A number for a tip: three significant digits and a true minus."""
-    if not np.isfinite(value):
-        return "–"
-    return signed(value, ",.0f" if abs(value) >= 1000 else ".3g")
+    form = ",.0f" if abs(value) >= 1000 else ".3g"
+    return signed(value, form) if np.isfinite(value) else "–"

@@ -156,11 +156,8 @@ def method(key: str) -> Method:
     """The text `methods/KEY.md`, or the key itself where it is a text of several lines; the key as
     a title where there is no text."""
     file = files("pessimal") / "methods" / f"{key}.md"
-    if KEY.fullmatch(key) and file.is_file():
-        text = file.read_text(encoding="utf-8")
-    elif "\n" in key:
-        text = key
-    else:
+    text = file.read_text(encoding="utf-8") if KEY.fullmatch(key) and file.is_file() else key
+    if "\n" not in text:
         return Method(key.replace("_", " ").capitalize(), Markup())
     first, _, rest = text.partition("\n")
     last = rest.strip().rpartition("\n")[2]

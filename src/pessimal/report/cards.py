@@ -42,8 +42,8 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
             wanting = len(effects) < EFFECTS and result.method not in effects
             if wanting and (effect := _effect(artifact, result, model)):
                 effects[result.method] = effect
-        card = {"model": model, "label": label, "about": about, "warnings": warnings}
-        card["effects"] = [*effects.values()]
+        card: dict[str, Any] = {"model": model, "label": label, "about": about}
+        card |= {"warnings": warnings, "effects": [*effects.values()]}
         card["agreement"] = _agreement(artifact, model)
         if card["agreement"] or effects or _ends(artifact, model):
             whole_cards.append(card)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pessimal.auditing.changes import CHANGES
@@ -66,14 +66,10 @@ def page(
     Raises:
         InputError: an artifact has no `results.json`, or a figure that is no SVG.
     """
-    environment = Environment(
-        loader=PackageLoader("pessimal.report", "."),
-        autoescape=select_autoescape(default_for_string=True, default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.do"],
-    )
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "autoescape": True}
+    loader = PackageLoader("pessimal.report", ".")
+    environment = Environment(loader=loader, extensions=["jinja2.ext.do"], **layout)
+    environment.undefined = StrictUndefined
     filters = {"cell": _cell, "json": _json, "readable": readable, "number": number, "tail": tail}
     anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
     taken = set(IDS)

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError, WorkError, require
 
-OURS = ("text", "data", "columns", "search", "grid")
+OURS: tuple[str, ...] = ("text", "data", "columns", "search", "grid")
 OURS += ("pinned", "library", "scatter", "explorer", "start")
 """Files of `js/`, in the order in which they are run."""
 BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
@@ -32,8 +32,16 @@ class Script:
     """A script inside the page."""
 
     text: str
-    digest: str
-    """As a content security policy names it: 'sha256-…'."""
+
+    def __post_init__(self):
+        """Raise WorkError where a browser would read another text than was hashed."""
+        if "\r" in self.text or re.search(r"</script|<!--", self.text, re.IGNORECASE):
+            raise WorkError("a script of the page holds a carriage return, </script or <!--")
+
+    @property
+    def digest(self) -> str:
+        """As a content security policy names it: 'sha256-…'."""
+        return f"'sha256-{base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()}'"
 
     @property
     def deflated(self) -> str:
@@ -46,14 +54,14 @@ def own_script() -> Script:
     """Our files as one script, in which nothing is global."""
     folder = files("pessimal.report") / "js"
     bodies = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in OURS]
-    return _script("(() => {\n'use strict';\n" + "\n".join(bodies) + "})();\n")
+    return Script("(() => {\n'use strict';\n" + "\n".join(bodies) + "})();\n")
 
 
 @cache
 def library() -> tuple[Script, ...]:
     """The charting library's files. MissingExtraError where it is not installed."""
     folder = require("bokeh", why="the page's explorer") / "server" / "static" / "js"
-    return tuple(_script((folder / name).read_text(encoding="utf-8")) for name in BOKEH)
+    return tuple(Script((folder / name).read_text(encoding="utf-8")) for name in BOKEH)
 
 
 def policy(scripts: list[Script]) -> str:
@@ -61,14 +69,6 @@ def policy(scripts: list[Script]) -> str:
     it, nothing else."""
     sources = f"; script-src {' '.join(script.digest for script in scripts)}" if scripts else ""
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{sources}"
-
-
-def _script(text: str) -> Script:
-    """Raises WorkError where a browser would read another text than was hashed."""
-    if "\r" in text or re.search(r"</script|<!--", text, re.IGNORECASE):
-        raise WorkError("a script of the page holds a carriage return, </script or <!--")
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-    return Script(text, f"'sha256-{digest}'")
 
 
 DRAWN = {"svg", "g", "defs", "path", "rect", "use", "clipPath", "text", "tspan", "image", "title"}

@@ -10,7 +10,6 @@ within seconds of our own.
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
@@ -167,7 +166,7 @@ def begin_run(
     import wandb
 
     settle(target.folder)
-    limits = {"init_timeout": PATIENCE, "finish_timeout": max(patience / 4, 0.5)}
+    limits: dict[str, Any] = {"init_timeout": PATIENCE, "finish_timeout": max(patience / 4, 0.5)}
     if mode == "online":
         check_key()
         limits["init_timeout"] = max(patience / 3, 1.0)
@@ -347,13 +346,7 @@ class Mirror:
 
 @contextlib.contextmanager
 def open_mirror(
-    target: Target,
-    *,
-    mode: str,
-    job_type: str,
-    name: str,
-    config: Mapping[str, Any],
-    patience: float = PATIENCE,
+    target: Target, *, mode: str, job_type: str, name: str, config: dict, patience: float = PATIENCE
 ) -> Iterator[Mirror]:
     """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
     nothing (off).
@@ -368,12 +361,9 @@ def open_mirror(
     import wandb  # noqa: F401 seconds on a busy machine, of which no server is the reason
 
     begin = time.monotonic()
-    about = {
-        # W&B's own variables hold.
-        "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
-        "name": os.environ.get("WANDB_NAME") or name[:128],
-        "config": clean(config),
-    }
+    # W&B's own variables hold.
+    about = {"job_type": os.environ.get("WANDB_JOB_TYPE") or job_type, "config": clean(config)}
+    about["name"] = os.environ.get("WANDB_NAME") or name[:128]
     run = _begin(target, mode=mode, patience=patience, **about)
     left = patience - (time.monotonic() - begin if mode == "online" else 0.0)
     mirror, exit_code = Mirror(run, patience=left), 1
@@ -430,8 +420,10 @@ def _finish(
             except CommError:
                 missing.append(reference)
 
+    def finish() -> None:
+        run.finish(exit_code=exit_code)
+
     sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
-    finish = functools.partial(run.finish, exit_code=exit_code)
     for seconds, call, task in [*sent, (reserve + 1, finish, "finishing the run")]:
         try:
             call_within(seconds, call, task=task)

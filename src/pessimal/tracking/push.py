@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import InputError, WorkError
 from pessimal.progress import call_within
@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 Published = tuple[Path, Manifest]
 
 PATIENCE = 60.0
-"""Seconds that sending or fetching may take, besides 10 for each artifact and those of its bytes;
-the client itself bounds each question to the server."""
+"""Seconds that a push may take to send, besides 10 for each artifact and those of its bytes; the
+client itself bounds each question to the server."""
 _BYTES_PER_SECOND = 100_000
 
 
@@ -168,17 +168,14 @@ def _write_run(published: Sequence[Published], target: Target) -> Path:
     config = json.loads((folder / CONFIG).read_text()) if CONFIG in first.files else {}
     references = [manifest.reference for _, manifest in published]
     job = config.get("task", first.type)
-    run = begin_run(
-        replace(target, tags=[*target.tags, "pushed"]),
-        # Of its own, so that it never replaces the run of the task; the same whenever it is pushed.
-        id=hashlib.sha256("\n".join(references).encode()).hexdigest()[:8],
-        mode="offline",
-        job_type=job,
-        name=f"{job} {first.name}"[:128],
-        config=clean({**config, "config_hash": first.config_hash, "artifacts": references}),
-        # What is on this screen, in this checkout and on this machine now is not of the run.
-        settings={"console": "off", "disable_git": True, "x_disable_stats": True},
-    )
+    config |= {"config_hash": first.config_hash, "artifacts": references}
+    about = {"job_type": job, "name": f"{job} {first.name}"[:128], "config": clean(config)}
+    # Its own, so that it never replaces the run of the task; the same whenever it is pushed.
+    id = hashlib.sha256("\n".join(references).encode()).hexdigest()[:8]
+    # What is on this screen, in this checkout and on this machine now is not of the run.
+    quiet = {"console": "off", "disable_git": True, "x_disable_stats": True}
+    target = replace(target, tags=[*target.tags, "pushed"])
+    run = begin_run(target, mode="offline", id=id, settings=quiet, **about)
     for folder, m in published:
         prefix = f"{m.summary.get('prompt')}/" if m.type == "score-table" else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
@@ -196,17 +193,16 @@ def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
     """
     # WANDB_MODE is of runs that are made; and this process' service is not to be waited for.
     variables = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "WANDB_SERVICE")}
+    variables["WANDB_DIR"] = str(target.folder)
+    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes"]
+    # It makes a folder `wandb` where it stands.
+    place: dict[str, Any] = {"cwd": run_folders[0], "env": variables}
     # Not a pipe: the service it starts would hold that open after it is killed.
     with tempfile.TemporaryFile() as output:
+        place |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes", *run_folders],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=run_folders[0],  # it makes a folder `wandb` where it stands
-                env=variables | {"WANDB_DIR": str(target.folder)},
-                timeout=deadline - time.monotonic(),
+                [*command, *run_folders], timeout=deadline - time.monotonic(), **place
             )
         except subprocess.TimeoutExpired:
             raise TimeoutError("sending the runs took too long") from None
@@ -285,7 +281,7 @@ def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, 
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into.root) as place:
         raw = Path(place) / "raw"
         call_within(
-            PATIENCE + artifact.size / _BYTES_PER_SECOND,
+            10 + artifact.size / _BYTES_PER_SECOND,
             lambda: artifact.download(root=str(raw), skip_cache=True),
             task=f"downloading {artifact.name}",
         )

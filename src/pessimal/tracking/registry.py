@@ -123,9 +123,8 @@ class Manifest:
     def text(self) -> str:
         """What `manifest.json` holds: without the commit where there is none; a checksum of all
         that in the last line."""
-        fields = {
-            k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields
-        }
+        absent = [name for name in Checkout._fields if getattr(self, name) is None]
+        fields = {name: value for name, value in asdict(self).items() if name not in absent}
         body = json.dumps(fields, indent=2, sort_keys=True).removesuffix("\n}")
         return f'{body}{_CHECKSUM}{_sha256(body)}"\n}}'
 

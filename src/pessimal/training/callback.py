@@ -153,7 +153,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         tokenizer: PreTrainedTokenizerBase | None,
         *,
         step: int,
-        steps: int = FOREVER,
+        steps: float = FOREVER,
     ) -> None:
         """Before the first step of so many.
 
@@ -166,7 +166,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         """
         self.started, self.spent = self.clock(), 0.0
         self.step = self.turn_at = self.first_step = step
-        self.steps = max(steps - step, 1)
+        self.steps = max(int(min(steps, FOREVER)) - step, 1)
         self.network = watchable(module)
         if tokenizer is None:
             raise ConfigError(
@@ -225,11 +225,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         elif not last:
             return {}
         asked = last or not self.rows
-        if step == self.turn_at or not (asked or self.due):
-            return {}
         answers = 2 * (self.size or 0) + 2 * self.tails + len(self.watch)
         seconds = self.seconds_an_answer * answers * len(self.frames)
-        if not asked and not self.affords(seconds, step):
+        if step == self.turn_at or not (asked or (self.due and self.affords(seconds, step))):
             return {}
         self.turn_at, self.due = step, False
         return self.turn(step)
@@ -316,12 +314,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
-
-            def begin():
-                steps = int(min(trainer.estimated_stepping_batches, FOREVER))
-                self.begin(pl_module, self.tokenizer, step=trainer.global_step, steps=steps)
-
-            self.attempt("watching", begin)
+            steps = self.attempt("watching", lambda: trainer.estimated_stepping_batches)
+            counts = {"step": trainer.global_step, "steps": steps}
+            self.attempt("watching", self.begin, pl_module, self.tokenizer, **counts)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, last: bool = False) -> None:
         if trainer.is_global_zero and (figures := self.after(trainer.global_step, last=last)):

@@ -96,7 +96,7 @@ def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) 
     numbered = {name: re.search(r"\.(\d+)\.", name) for name in names}
     first = layers - recipe.layers
     upper = [name for name, number in numbered.items() if number and int(number[1]) >= first]
-    ranks = {"r": recipe.rank, "lora_alpha": 2 * recipe.rank}
+    ranks: dict[str, Any] = {"r": recipe.rank, "lora_alpha": 2 * recipe.rank}
     parts: dict[str, Any] = {"target_modules": upper, "modules_to_save": ["score"]}
     return get_peft_model(network, LoraConfig(task_type="SEQ_CLS", **ranks, **parts))
 
@@ -143,7 +143,10 @@ class PreferenceModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         trained = [weight for weight in self.parameters() if weight.requires_grad]
-        rates = {"lr": self.recipe.learning_rate, "weight_decay": self.recipe.weight_decay}
+        rates: dict[str, Any] = {
+            "lr": self.recipe.learning_rate,
+            "weight_decay": self.recipe.weight_decay,
+        }
         return warm_up_and_cosine(torch.optim.AdamW(trained, **rates), self.recipe.steps)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -165,14 +168,11 @@ class Steps(pl.Callback):
         self.folder, self.every, self.held_out, self.report = folder, every, held_out, report
         self.last: Agreement | None = None
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if trainer.global_step == 0:
             self._keep(pl_module, 0)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any, **__: Any
-    ) -> None:
-        assert isinstance(pl_module, PreferenceModule)
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
         step = trainer.global_step
         point = {"train/step": step, "train/loss": pl_module.losses[-1]}
         if step % self.every == 0 or step == pl_module.recipe.steps:
@@ -181,8 +181,7 @@ class Steps(pl.Callback):
             point |= {f"train/held_out_{name}": value for name, value in self.last.items()}
         self.report(point)
 
-    def _keep(self, module: pl.LightningModule, step: int) -> None:
-        assert isinstance(module, PreferenceModule)
+    def _keep(self, module: PreferenceModule, step: int) -> None:
         module.network.save_pretrained(str(self.folder / f"step-{step}"))
 
 

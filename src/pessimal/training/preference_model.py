@@ -43,17 +43,17 @@ CARD = """---
 base_model: {base}
 pipeline_tag: text-classification
 ---
-# {name}
+# {it.name}
 
-A reward model of people's preferences: Bradley-Terry on {n} items with human Elo, from {base} (weights sha256 {digest}).
+A reward model of people's preferences: Bradley-Terry on {n} items with human Elo, from {base} (weights sha256 {it.base_digest}).
 {weights}
 
-Question: *{question}*
+Question: *{it.recipe.question}*
 
-Of pairs of {held_n} items that it was never trained on, it puts {accuracy:.3f} into people's order (95 % interval {low:.3f} to
-{high:.3f}). It has seen items of one to a few words as answers to one question, and nothing else.
+Of pairs of {held_n} items that it was never trained on, it puts {held_out[accuracy]:.3f} into people's order (95 % interval {held_out[low]:.3f} to
+{held_out[high]:.3f}). It has seen items of one to a few words as answers to one question, and nothing else.
 
-`adapter/` is the PEFT adapter (LoRA, rank {rank}, upper {layers} layers) with the head, `steps/` the adapters during training,
+`adapter/` is the PEFT adapter (LoRA, rank {it.recipe.rank}, upper {it.recipe.layers} layers) with the head, `steps/` the adapters during training,
 `training.json` recipe, losses and figures, `watched.csv` the best and worst tokens seen while it was trained. Made with pessimal: `pessimal train`.
 """
 
@@ -167,10 +167,9 @@ class PreferenceTraining:
         def report_and_log(point: dict[str, float]) -> None:
             report(point)
             if "train/held_out_accuracy" in point:
-                step, loss = point["train/step"], point["train/loss"]
-                line = "training %s: step %d of %d, loss %.3f, held-out accuracy %.3f"
-                accuracy = point["train/held_out_accuracy"]
-                log.info(line, self.name, step, recipe.steps, loss, accuracy)
+                line = "training %s: step %d, loss %.3f, held-out accuracy %.3f, of %d steps"
+                names = ("step", "loss", "held_out_accuracy")
+                log.info(line, self.name, *(point[f"train/{n}"] for n in names), recipe.steps)
 
         watching = []
         if recipe.watch:
@@ -210,18 +209,10 @@ class PreferenceTraining:
 
     def _card(self, held_out: dict[str, float]) -> str:
         base, package = self.base, self.base.package
-        return CARD.format(
-            name=self.name,
-            base=package.source if package else base.name if base.local else base.path,
-            digest=self.base_digest,
-            n=len(self.items.names),
-            question=self.recipe.question,
-            weights=f"The base has {package.weights} weights." if package else "",
-            held_n=len(self.held_out.names),
-            rank=self.recipe.rank,
-            layers=self.recipe.layers,
-            **{name: held_out[name] for name in ("accuracy", "low", "high")},
-        )
+        source = package.source if package else base.name if base.local else base.path
+        weights = f"The base has {package.weights} weights." if package else ""
+        sizes = {"n": len(self.items.names), "held_n": len(self.held_out.names)}
+        return CARD.format(it=self, base=source, weights=weights, held_out=held_out, **sizes)
 
 
 def train_preferences(
