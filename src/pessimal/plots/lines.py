@@ -127,13 +127,10 @@ def _handles(
 def _scales(axes: Axes, plot: Lines, steps: Mapping[object, str] | None) -> None:
     """Ticks, a faint grid, and the reference."""
     axes.grid(axis="y", color=RULE, lw=0.5)
-    for name, log in (("y", plot.log_y), ("x", plot.log_x and steps is None)):
-        axis = getattr(axes, f"{name}axis")
-        if log:
-            axes.set(**{f"{name}scale": "log"})
-            style.log_ticks(axis)
-        else:
-            style.few_ticks(axis)
+    axes.set(yscale="log" if plot.log_y else "linear")
+    axes.set(xscale="log" if plot.log_x and steps is None else "linear")
+    for axis in (axes.yaxis, axes.xaxis):
+        (style.log_ticks if axis.get_scale() == "log" else style.few_ticks)(axis)
     if steps is not None:
         axes.set_xticks(range(len(steps)), list(steps.values()), **SLOPED)
     if plot.reference is not None:

@@ -133,10 +133,8 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     colour = light + (full - light) * share[..., None]
     picture = np.dstack([colour, np.where(counts > 0, 0.5 + 0.5 * share, 0)])
     picture = np.round(picture * 255).astype(np.uint8)
-    extent = (*limits[0], *limits[1])
-    axes.imshow(
-        picture, extent=extent, origin="lower", aspect="auto", interpolation="none", zorder=2
-    )
+    place: dict[str, Any] = {"extent": (*limits[0], *limits[1]), "origin": "lower", "zorder": 2}
+    axes.imshow(picture, aspect="auto", interpolation="none", **place)
 
 
 def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> None:
@@ -144,8 +142,7 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     if table.empty:
         return
     places = table[[plot.x, plot.y]].to_numpy(dtype=float)
-    short = shown_names(list(dict.fromkeys(table[plot.name])), plot.name, limit=30)
-    names = [short[name] for name in table[plot.name]]
+    names = table[plot.name].map(shown_names(distinct(table, plot.name), plot.name)).tolist()
     if crowded:
         axes.plot(*places.T, "o", color=style.INK, mfc="none", ms=3.4, mew=0.7, zorder=4)
         for (x, y), name in zip(places, names, strict=True):

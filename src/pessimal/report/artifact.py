@@ -80,6 +80,7 @@ class Artifact:
     """Of the code that made it, where that is known."""
     dirty: bool | None = None
     """Whether that code differed from the commit."""
+    _tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def document(self) -> dict:
@@ -113,10 +114,6 @@ class Artifact:
         """What a result declares as its effect; None where it declares none or there is none of
         this name."""
         return next((result.effect for result in self.results if result.name == name), None)
-
-    @cached_property
-    def _tables(self) -> dict[str, pd.DataFrame]:
-        return {}
 
     def rows(self, result: Shown) -> pd.DataFrame:
         """Those that a result's plot shows: of its own table, or of `shown/` where it draws

@@ -58,12 +58,11 @@ def wanted(artifact: Artifact) -> list[dict[str, Any]]:
     first = next((prompts for prompts in by_model.values() if prompts), {})
     tables = []
     for prompt in itertools.islice(first, PROMPTS):
-        rows = [
-            {"label": label, "ends": ends[own], "prompt": own if own != prompt else ""}
-            for model, label in artifact.labels.items()
-            if (ends := by_model[model])
-            for own in [prompt if prompt in ends else next(iter(ends))]
-        ]
+        rows = []
+        for model, ends in by_model.items():
+            for own in [prompt] if prompt in ends else [*ends][:1]:
+                row = {"label": artifact.labels[model], "ends": ends[own]}
+                rows.append(row | {"prompt": own if own != prompt else ""})
         tables.append({"label": prompt, "content": {"rows": rows}})
     return tables
 
@@ -158,12 +157,11 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     pairs = pairs[(pairs["model_a"] == model) | (pairs["model_b"] == model)]
     pairs = _first(pairs, ["candidates", "prompt"])
     pairs = pairs.dropna(subset=tau).sort_values(tau, ascending=False)
-    return [
-        (how, artifact.labels.get(other, other), signed(row[tau]))
-        for how, rows in (("Closest", pairs.head(1)), ("Farthest", pairs.iloc[1:].tail(1)))
-        for _, row in rows.iterrows()
-        for other in [row["model_b"] if row["model_a"] == model else row["model_a"]]
-    ]
+    rows = pairs.iloc[[0, -1][: len(pairs)]].to_dict("records")
+    others = [row["model_b"] if row["model_a"] == model else row["model_a"] for row in rows]
+    names = [artifact.labels.get(other, other) for other in others]
+    taus = [signed(row[tau]) for row in rows]
+    return list(zip(("Closest", "Farthest"), names, taus, strict=False))
 
 
 def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, str] | None:

@@ -202,13 +202,10 @@ def packed(
     n, places = len(rewards), decimals(rewards)
     order = np.argsort(-rewards, kind="stable")
     falling = rewards[order]
-    ties = np.zeros(n, dtype=bool)
-    ties[1:] = falling[1:] == falling[:-1]
+    ties = np.diff(falling, prepend=np.inf) == 0
     rounded = np.rint(falling * 10.0**places).astype(np.int64)
-    steps = np.empty(n, dtype=np.int64)
-    if n:
-        steps[0] = 2 * rounded[0] if rounded[0] >= 0 else -2 * rounded[0] - 1
-        steps[1:] = rounded[:-1] - rounded[1:]
+    steps = -np.diff(rounded, prepend=0)
+    steps[:1] = np.where(rounded >= 0, 2 * rounded, -2 * rounded - 1)[:1]
     bits = max(1, (n - 1).bit_length())
     flags = [np.packbits(f, bitorder="little") for f in (ties, certified, survives, survival_known)]
     pieces = [_in_bits(order, bits), _leb128(steps), *(flag.tobytes() for flag in flags)]
@@ -219,8 +216,7 @@ def decimals(rewards: np.ndarray) -> int:
     """How many decimals tell rewards apart well enough, and can be held exactly (0 …
     MOST_DECIMALS)."""
     spread, largest = float(np.std(rewards)), float(np.max(np.abs(rewards), initial=0.0))
-    if spread == 0 or not math.isfinite(spread):
-        spread = largest or 1.0
+    spread = spread if 0 < spread < math.inf else largest or 1.0
     wanted = math.ceil(-math.log10(spread / STEPS_PER_SD))
     possible = math.floor(math.log10(LARGEST / largest)) if largest else MOST_DECIMALS
     return max(0, min(wanted, possible, MOST_DECIMALS))

@@ -300,12 +300,11 @@ def tests(results: Sequence[tuple[str, Shown]]) -> dict[str, Any] | None:
 def number_line(estimate: dict) -> dict[str, Any] | None:
     """Where an estimate, the ends of its interval and its null stand on a line from 0 to 100; None
     where there is nothing to compare it with."""
-    names = ("value", "low", "high", "null")
+    names, p = ("value", "low", "high", "null"), estimate["p"]
     at = {n: x for n in names if (x := estimate.get(n)) is not None and math.isfinite(x)}
     least, most = min(at.values(), default=0.0), max(at.values(), default=0.0)
     if not {"value", "null"} <= set(at) or least == most:
         return None
-    p = estimate["p"]
     places = {name: 4 + 92 * (x - least) / (most - least) for name, x in at.items()}
     return places | {"holds": p is not None and p <= LEVEL, "name": f"{at['null']:.3g}"}
 
@@ -361,9 +360,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.4g}"
-    return f"{int(value):,}"
+    fraction = isinstance(value, float) and not value.is_integer()
+    return f"{value:.4g}" if fraction else f"{int(value):,}"
 
 
 def _json(document: object) -> Markup:

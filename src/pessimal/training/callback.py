@@ -170,9 +170,8 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.network = watchable(module)
         if tokenizer is None:
             raise ConfigError(
-                "PessimalCallback needs the network's tokenizer; type with Lightning: "
-                "PessimalCallback(prompts, tokenizer), with transformers: "
-                "processing_class=tokenizer"
+                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
+                "tokenizer), or processing_class=tokenizer in a trainer of transformers"
             )
         self.pad = self.network.config.get_text_config().pad_token_id
         embedding = self.network.get_input_embeddings().get_parameter("weight")
@@ -249,12 +248,11 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             for key in self.frames:
                 answers = [*sampled, *self.watched[key], *self.known.get(key, ())]
                 rewards[key] = self._rewards(key, list(dict.fromkeys(answers)))
-        figures = {
-            f"pessimal/{key}/{name}": float(value)
-            for key in rewards
-            for name, value in self._figures(key, rewards[key], step).items()
-            if np.isfinite(value)
-        }
+        figures: dict[str, float] = {}
+        for key in rewards:
+            for name, value in self._figures(key, rewards[key], step).items():
+                if np.isfinite(value):
+                    figures[f"pessimal/{key}/{name}"] = float(value)
         self.turns += 1
         self.seconds_an_answer = (self.clock() - began) / sum(map(len, rewards.values()))
         return figures
@@ -289,17 +287,13 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
                 self.rows.append((step, key, end, rank, token, self.texts[ids], rewards[ids]))
         sample = self.order[: self.size]
         sampled = [rewards[ids] for ids in sample]
-        figures: dict[str, float] = {
-            "best_reward": rewards[best[0]],
-            "worst_reward": rewards[worst[0]],
-            "seen": self.seen,
-            "mean": float(np.mean(sampled)),
-            "sd": float(np.std(sampled)),
-        }
+        ends = {"best_reward": rewards[best[0]], "worst_reward": rewards[worst[0]]}
+        figures: dict[str, Any] = ends | {"seen": self.seen}
+        figures |= {"mean": np.mean(sampled), "sd": np.std(sampled)}
         if self.lexicon is not None:
             fixed = dict.fromkeys([*sample, *self.watched[key]])
-            texts, values = [self.texts[ids] for ids in fixed], [rewards[ids] for ids in fixed]
-            column = pd.DataFrame({"reward": values}, index=texts)
+            values = {"reward": [rewards[ids] for ids in fixed]}
+            column = pd.DataFrame(values, index=[self.texts[ids] for ids in fixed])
             rated = by_word(column).join(self.lexicon, how="inner")
             if len(rated) >= LEAST_RATED:
                 rho = stats.spearmanr(rated["reward"], rated["valence"]).statistic
@@ -374,10 +368,8 @@ def watchable(module: nn.Module) -> PreTrainedModel:
             "pessimal.RewardPanel"
         )
     if bare.config.get_text_config().pad_token_id is None:
-        raise ModelError(
-            "the network has no pad_token_id, and reads no batch without one: "
-            "network.config.pad_token_id = tokenizer.pad_token_id"
-        )
+        setting = "network.config.pad_token_id = tokenizer.pad_token_id"
+        raise ModelError(f"the network reads no batch without a pad_token_id; type: {setting}")
     return bare
 
 

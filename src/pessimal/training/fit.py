@@ -6,6 +6,7 @@ of them. The question is run once a step and shared, as it stands ahead of every
 networks and Lightning's trainer; not where results go.
 """
 
+import logging
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ from transformers import AutoModelForSequenceClassification, PreTrainedTokenizer
 from pessimal.errors import ModelError
 from pessimal.training.preferences import Answers, Items, agreement, score_answers
 from pessimal.training.spec import PreferenceRecipe
+
+log = logging.getLogger(__name__)
 
 WARM_UP = 0.1
 """Fraction of the steps over which the learning rate rises to its peak."""
@@ -72,6 +75,10 @@ Agreement = dict[str, float]
 """Figures of `preferences.agreement`."""
 Report = Callable[[dict[str, float]], None]
 """Called with the figures of a step, by name."""
+
+
+def ignore(point: dict[str, float]) -> None:
+    """A report that goes nowhere."""
 
 
 def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) -> PeftModel:
@@ -178,6 +185,10 @@ class Steps(pl.Callback):
         if step % self.every == 0 or step == pl_module.recipe.steps:
             self._keep(pl_module, step)
             self.last = self.held_out()
+            total, accuracy = pl_module.recipe.steps, self.last["accuracy"]
+            log.info(
+                "%s: step %d of %d, held-out accuracy %.3f", self.folder.name, step, total, accuracy
+            )
             point |= {f"train/held_out_{name}": value for name, value in self.last.items()}
         self.report(point)
 
@@ -196,7 +207,7 @@ def fit(
     folder: Path,
     accelerator: str = "cpu",
     progress: bool = True,
-    report: Report = lambda point: None,
+    report: Report = ignore,
     callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, Any]:
     """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this

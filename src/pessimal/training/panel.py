@@ -116,9 +116,8 @@ class RewardPanel(Aside):
                 rated[name] = np.array(rewards, dtype=float)
         self.cost = self.clock() - began
         figures = _figures(rated, [_text(prompt) for prompt in given["prompts"]])
-        for name, value in figures.items():
-            if "log_metric" in given:
-                self.attempt("log_metric", given["log_metric"], name, value)
+        for item in figures.items() if "log_metric" in given else ():
+            self.attempt("log_metric", given["log_metric"], *item)
         if self.report:
             self.attempt("report", self.report, {"train/step": step, **figures})
         texts = {key: [_text(one) for one in given[f"{key}s"]] for key in ("prompt", "completion")}
@@ -181,13 +180,12 @@ def _figures(rated: dict[str, np.ndarray], prompts: Sequence[str]) -> dict[str, 
     apart = np.triu(same & np.isfinite(trained) & (trained != 0))
     figures = {}
     for name in others:
-        rewards = rated[name][np.isfinite(rated[name])]
+        rewards, prefix = rated[name][np.isfinite(rated[name])], f"pessimal/{name}"
         if len(rewards):
-            figures[f"pessimal/{name}/mean"] = float(rewards.mean())
-            figures[f"pessimal/{name}/sd"] = float(rewards.std())
+            figures[f"{prefix}/mean"], figures[f"{prefix}/sd"] = rewards.mean(), rewards.std()
         differences = rated[name][:, None] - rated[name]
         pairs = apart & np.isfinite(differences)
         if pairs.any():
             orders = (1 + np.sign(trained[pairs]) * np.sign(differences[pairs])) / 2
-            figures[f"pessimal/{name}/agreement"] = float(orders.mean())
-    return figures
+            figures[f"{prefix}/agreement"] = orders.mean()
+    return {name: float(value) for name, value in figures.items()}

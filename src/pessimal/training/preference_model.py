@@ -7,7 +7,6 @@ Knows files and the parts of a training. Does not know configurations, the regis
 import csv
 import hashlib
 import json
-import logging
 import shutil
 import sys
 import time
@@ -27,11 +26,9 @@ from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.files import whole_folder
 from pessimal.training.callback import PessimalCallback
-from pessimal.training.fit import Report, fit, new_network
+from pessimal.training.fit import Report, fit, ignore, new_network
 from pessimal.training.preferences import Answers, digest_of, read_preferences, split
 from pessimal.training.spec import PreferenceRecipe
-
-log = logging.getLogger(__name__)
 
 REPORT, WATCHED = "training.json", "watched.csv"
 LOOK_EVERY = 15
@@ -149,11 +146,7 @@ class PreferenceTraining:
         self.network = new_network(self.folder, self.recipe, seed=self.seed, pad=pad)
 
     def run(
-        self,
-        *,
-        accelerator: str = "cpu",
-        progress: bool = True,
-        report: Report = lambda point: None,
+        self, *, accelerator: str = "cpu", progress: bool = True, report: Report = ignore
     ) -> Trained:
         """Train what was loaded.
 
@@ -163,14 +156,6 @@ class PreferenceTraining:
             report: called with the figures of each step, by name.
         """
         started, recipe = time.perf_counter(), self.recipe
-
-        def report_and_log(point: dict[str, float]) -> None:
-            report(point)
-            if "train/held_out_accuracy" in point:
-                line = "training %s: step %d, loss %.3f, held-out accuracy %.3f, of %d steps"
-                names = ("step", "loss", "held_out_accuracy")
-                log.info(line, self.name, *(point[f"train/{n}"] for n in names), recipe.steps)
-
         watching = []
         if recipe.watch:
             prompts = {"question": recipe.question}
@@ -185,7 +170,7 @@ class PreferenceTraining:
             folder=self.work,
             accelerator=accelerator,
             progress=progress and sys.stderr.isatty(),
-            report=report_and_log,
+            report=report,
             callbacks=watching,
         )
         n, held_n = len(self.items.names), len(self.held_out.names)
@@ -225,7 +210,7 @@ def train_preferences(
     seed: int = 0,
     accelerator: str = "cpu",
     progress: bool = True,
-    report: Report = lambda point: None,
+    report: Report = ignore,
 ) -> Trained:
     """Train a reward model of people's preferences and write its checkpoint to `folder`. A training
     that was cut off goes on from its last state in `cache`. See `PreferenceTraining` for the
