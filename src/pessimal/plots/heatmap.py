@@ -56,7 +56,7 @@ def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -
     figure, places = _frame(plot, headings, *names)
     colours, scale = _scale(plot, matrices)
     for axes, matrix in zip(places, matrices, strict=True):
-        _cells(axes, plot, matrix, *names, ScalarMappable(scale, colours))
+        _cells(axes, plot, matrix, names, ScalarMappable(scale, colours))
     if plot.groups is not None and plot.symmetric and len(panels) == 1:
         _strips(figure, places[0], plot.groups, names[0])
     if len(columns) > NUMBERS:
@@ -146,15 +146,11 @@ def _scale(plot: Heatmap, matrices: Sequence[pd.DataFrame]) -> tuple[Colormap, N
 
 
 def _cells(
-    axes: Axes,
-    plot: Heatmap,
-    matrix: pd.DataFrame,
-    rows: Names,
-    columns: Names,
-    colours: ScalarMappable,
+    axes: Axes, plot: Heatmap, matrix: pd.DataFrame, names: Sequence[Names], colours: ScalarMappable
 ) -> None:
     """Coloured cells with their numbers; on the diagonal of a symmetric matrix the noise floor
     where it is known."""
+    rows, columns = names
     values = matrix.to_numpy(dtype=float)
     shades = colours.to_rgba(values)  # (rows, columns, 4)
     dark = shades[..., :3] @ (0.299, 0.587, 0.114) < 0.55

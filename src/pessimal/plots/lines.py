@@ -88,10 +88,10 @@ def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[o
     if plot.beside is None:
         return names
     numbers = table.groupby(plot.x, sort=False)[plot.beside].first()
-    label = f" ({literal(plot.beside)} = %s)"
-    shown = {value: numbers[value] for value in names}
-    texts = {v: label % signed(x) if np.isfinite(x) else "" for v, x in shown.items()}
-    return {value: name + texts[value] for value, name in names.items()}
+    for value in names:
+        if np.isfinite(numbers[value]):
+            names[value] += f" ({literal(plot.beside)} = {signed(numbers[value])})"
+    return names
 
 
 def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> np.ndarray:

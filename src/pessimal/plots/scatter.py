@@ -185,8 +185,8 @@ def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarr
             at = point + sides * (size + radius + reach[:, None])  # (places, 2)
             others = np.arange(len(points)) != i
             gap = np.abs(at[:, None] - centres[others])
-            overlap, most = size + half[others] - gap, 2 * np.minimum(size, half[others])
-            covered = np.clip(overlap, 0, most).prod(axis=-1).sum(axis=1)
+            overlap, largest = size + half[others] - gap, 2 * np.minimum(size, half[others])
+            covered = np.clip(overlap, 0, largest).prod(axis=-1).sum(axis=1)
             inside = np.minimum(at + size, window[1]) - np.maximum(at - size, window[0])
             outside = 4 * size.prod() - inside.clip(0).prod(axis=1)
             marks = (np.abs(at[:, None] - points) < size + radius).all(axis=2).sum(axis=1)

@@ -158,8 +158,8 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     pairs = _first(pairs, ["candidates", "prompt"])
     pairs = pairs.dropna(subset=tau).sort_values(tau, ascending=False)
     rows = pairs.iloc[[0, -1][: len(pairs)]].to_dict("records")
-    others = [row["model_b"] if row["model_a"] == model else row["model_a"] for row in rows]
-    names = [artifact.labels.get(other, other) for other in others]
+    models = [row["model_b"] if row["model_a"] == model else row["model_a"] for row in rows]
+    names = [artifact.labels.get(name, name) for name in models]
     taus = [signed(row[tau]) for row in rows]
     return list(zip(("Closest", "Farthest"), names, taus, strict=False))
 

@@ -141,17 +141,11 @@ def _column(table: ScoreTable, chunks: list[str]) -> dict:
         survival_known=survives.notna().to_numpy(dtype=bool),
     )
     chunks.append(text)
-    return {
-        "model": plain(provenance.model),
-        "prompt": plain(provenance.prompt),
-        "variant": _variant(provenance),
-        "plain_variant": _variant(provenance),
-        "chunk": len(chunks) - 1,
-        "decimals": decimals,
-        "bits": bits,
-        "mean": float(np.mean(rows["reward"])),
-        "sd": float(np.std(rows["reward"])),
-    }
+    mean, sd = float(np.mean(rows["reward"])), float(np.std(rows["reward"]))
+    column = {"model": plain(provenance.model), "prompt": plain(provenance.prompt)}
+    column |= dict.fromkeys(("variant", "plain_variant"), _variant(provenance))
+    packing = {"chunk": len(chunks) - 1, "decimals": decimals, "bits": bits}
+    return column | packing | {"mean": mean, "sd": sd}
 
 
 def _variant(provenance: ScoreProvenance) -> str:
@@ -177,10 +171,10 @@ def _name(vocabularies: list[dict]) -> None:
     """Say of each vocabulary whose it is and how many candidates it has."""
     for place in vocabularies:
         models = list(dict.fromkeys(column["model"] for column in place["columns"]))
-        whose = literal(models[0], limit=40)
+        owner = literal(models[0], limit=40)
         if len(models) > 1:
-            whose = f"{len(models)} models, {literal(models[0], limit=30)} …"
-        place["label"] = f"{literal(place['candidates'], limit=30)} of {place['rows']:,} ({whose})"
+            owner = f"{len(models)} models, {literal(models[0], limit=30)} …"
+        place["label"] = f"{literal(place['candidates'], limit=30)} of {place['rows']:,} ({owner})"
 
 
 def packed(

@@ -110,9 +110,9 @@ def _findings(parts: Sequence[dict[str, Any]]) -> tuple[list[Finding], list[Find
     cards, others = list[Finding](), list[Finding]()
     for part in (part for part in parts if not part["audit"]):
         every = [(part, q, result) for q in part["questions"] for result in q["results"]]
-        least = HOLDS if any(result.weight >= HOLDS for *_, result in every) else -math.inf
+        threshold = HOLDS if any(result.weight >= HOLDS for *_, result in every) else -math.inf
         for item in every:
-            (cards if item[2].weight >= least else others).append(item)
+            (cards if item[2].weight >= threshold else others).append(item)
     cards.sort(key=lambda item: -item[2].weight)
     others = sorted(cards[FINDINGS:] + others, key=lambda item: -item[2].weight)
     return cards[:FINDINGS], others

@@ -76,8 +76,8 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
     """The artifacts of these types and names (all where empty), their files checked; InputError
     where there are none or where a file is not what was published."""
     everything = registry.manifests()
-    chosen = [pair for pair in everything if not types or pair[1].type in types]
-    chosen = [pair for pair in chosen if not names or pair[1].name in names]
+    pairs = [pair for pair in everything if not types or pair[1].type in types]
+    chosen = [pair for pair in pairs if not names or pair[1].name in names]
     if not chosen:
         known = sorted({f"{m.type}/{m.name}" for _, m in everything})
         raise InputError(
@@ -177,7 +177,7 @@ def _write_run(published: Sequence[Published], target: Target) -> Path:
     target = replace(target, tags=[*target.tags, "pushed"])
     run = begin_run(target, mode="offline", id=id, settings=quiet, **about)
     for folder, m in published:
-        prefix = f"{m.summary.get('prompt')}/" if m.type == "score-table" else ""
+        prefix = f"{m.summary.get('prompt')}/" if m.type == TYPE else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
         log_artifact(run, folder, m)
     run.finish()

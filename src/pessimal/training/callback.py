@@ -50,6 +50,7 @@ KEPT = ("rows", "size", "turns", "known", "before", "position", "seen")
 """What a training that goes on from a checkpoint keeps; names in Lightning's checkpoints."""
 SHARDED = ("FullyShardedDataParallel", "FlatParameter", "DTensor")
 
+Tokenizer = PreTrainedTokenizerBase | None
 Ids = tuple[int, ...]
 """Of an answer, without what closes it."""
 
@@ -104,7 +105,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def __init__(
         self,
         prompts: str | Sequence[str] | Mapping[str, str] | None = None,
-        tokenizer: PreTrainedTokenizerBase | None = None,
+        tokenizer: Tokenizer = None,
         *,
         contexts: str | Path | None = None,
         slot: str | None = None,
@@ -118,8 +119,8 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     ):
         super().__init__(share, clock)
         if every < 1 or tails < 1 or isinstance(watch, str):
-            given = f"every={every}, tails={tails}, watch={watch!r}"
-            raise ConfigError(f"{given}: give 1 or more, 1 or more, a list")
+            options = f"every={every}, tails={tails}, watch={watch!r}"
+            raise ConfigError(f"{options}: give 1 or more, 1 or more, a list")
         check_contexts(contexts, slot, prompts)
         prompts = "greatest" if prompts is None else prompts
         self.asked: Mapping[str, Asked] = (
@@ -148,12 +149,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     # --- What is scored, and when.
 
     def begin(
-        self,
-        module: nn.Module,
-        tokenizer: PreTrainedTokenizerBase | None,
-        *,
-        step: int,
-        steps: float = FOREVER,
+        self, module: nn.Module, tokenizer: Tokenizer, *, step: int, steps: float = FOREVER
     ) -> None:
         """Before the first step of so many.
 

@@ -124,17 +124,16 @@ class PreferenceModule(pl.LightningModule):
     ):
         super().__init__()
         self.network, self.recipe, self.answers, self.seed = network, recipe, answers, seed
-        known = np.stack([items.utility, items.precision])
-        self.known = torch.tensor(known, dtype=torch.float32)
+        targets = np.stack([items.utility, items.precision])
+        self.targets = torch.tensor(targets, dtype=torch.float32)
         self.losses: list[float] = []
 
     def rows(self, step: int) -> np.ndarray:
         """The items of a step: each pass through them is in a new order, whatever was interrupted
         before."""
         n, k = len(self.answers.ids), self.recipe.items
-        first, last = step * k // n, ((step + 1) * k - 1) // n
-        passes = range(first, last + 1)
-        orders = [np.random.default_rng((self.seed, p)).permutation(n) for p in passes]
+        first, end = step * k // n, ((step + 1) * k - 1) // n + 1
+        orders = [np.random.default_rng((self.seed, p)).permutation(n) for p in range(first, end)]
         return np.concatenate(orders)[step * k - first * n :][:k]
 
     def training_step(self, batch: Any, index: int) -> Tensor:
@@ -142,8 +141,8 @@ class PreferenceModule(pl.LightningModule):
         answers = [self.answers.ids[row] for row in rows]
         size = self.recipe.batch_size
         rewards = score_answers(self.network, self.answers.prefix, answers, rows=size)
-        known = self.known[:, rows].to(rewards.device)
-        loss = soft_bradley_terry(rewards[None], *known[:, None])
+        targets = self.targets[:, rows].to(rewards.device)
+        loss = soft_bradley_terry(rewards[None], *targets[:, None])
         self.losses.append(loss.item())
         self.log("train/loss", loss, prog_bar=True, batch_size=len(rows))
         return loss

@@ -66,8 +66,8 @@ class RewardPanel(Aside):
     ):
         super().__init__(share, clock)
         if every < 1 or tails < 1 or not others:
-            given = f"every={every}, tails={tails}, {len(others)} more rewards"
-            raise ConfigError(f"{given}: give 1 or more of each")
+            options = f"every={every}, tails={tails}, {len(others)} more rewards"
+            raise ConfigError(f"{options}: give 1 or more of each")
         self.members: dict[str, RewardFunction | Reward] = {}
         for member in (trains, *others):
             name, number = _name(member), 2

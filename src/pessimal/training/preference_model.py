@@ -208,13 +208,11 @@ def train_preferences(
     folder: Path,
     cache: Path | str = "runs/cache",
     seed: int = 0,
-    accelerator: str = "cpu",
-    progress: bool = True,
-    report: Report = ignore,
+    **running: Any,
 ) -> Trained:
     """Train a reward model of people's preferences and write its checkpoint to `folder`. A training
     that was cut off goes on from its last state in `cache`. See `PreferenceTraining` for the
-    arguments and errors.
+    arguments and errors, and its `run` for `running`: accelerator, progress, report.
 
     Raises:
         InputError: there is something at `folder` already.
@@ -223,7 +221,7 @@ def train_preferences(
         raise InputError(f"{folder} is there already; give a new folder")
     training = PreferenceTraining(base, data, recipe or PreferenceRecipe(), cache=cache, seed=seed)
     training.load()
-    trained = training.run(accelerator=accelerator, progress=progress, report=report)
+    trained = training.run(**running)
     with whole_folder(folder) as temporary:
         trained.write(temporary)
     shutil.rmtree(training.work, ignore_errors=True)

@@ -174,14 +174,10 @@ def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) ->
     accuracy = right.sum() / (higher != 0).sum()
     error = 2 * share.std(ddof=1) / math.sqrt(len(share))
     half = float(stats.norm.ppf((1 + confidence) / 2)) * error
-    return {
-        "accuracy": float(accuracy),
-        "low": float(accuracy - half),
-        "high": float(accuracy + half),
-        "n": len(share),
-        "pairs": int((higher > 0).sum()),
-        "spearman": float(stats.spearmanr(rewards, items.utility).statistic),
-    }
+    spearman = float(stats.spearmanr(rewards, items.utility).statistic)
+    ends = {"low": float(accuracy - half), "high": float(accuracy + half)}
+    counts = {"n": len(share), "pairs": int((higher > 0).sum())}
+    return {"accuracy": float(accuracy), **ends, **counts, "spearman": spearman}
 
 
 def digest_of(items: Items) -> str:
