@@ -52,6 +52,8 @@ class Forest(Plot):
     xlabel: str = ""
     reference: float | None = 0.0
     """Where nothing is found: a vertical line."""
+    limit: float | None = None
+    """Value that the estimates are held against: a dashed line."""
 
     @classmethod
     def of(cls, effect: Any, **rest: Any) -> "Forest":

@@ -16,6 +16,7 @@ from pessimal.plots.style import (
     INK,
     PAPER,
     RULE,
+    VERMILION,
     distinct,
     needed,
     number,
@@ -44,6 +45,9 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
         handles.append(Line2D([], [], color=INK, label=label, **hollow))
     if plot.band is not None and table[plot.band].notna().any():
         handles.append(Patch(color=RULE, label="95 % of random heads"))
+    line: dict[str, Any] = {"color": VERMILION, "ls": "--", "lw": 1}
+    if plot.limit is not None:
+        handles.append(Line2D([], [], label="limit", **line))
     pitch = max(MIN_PITCH, min(0.085 * len(looks) + 0.09, MAX_HEIGHT / max(len(rows), 1)))
     figure, places = style.frame(
         panels,
@@ -58,6 +62,8 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     for axes, panel in zip(places, panels, strict=True):
         if plot.reference is not None:
             axes.axvline(plot.reference, color=INK, lw=0.6, zorder=1)
+        if plot.limit is not None:
+            axes.axvline(plot.limit, zorder=1, **line)
         shown = rows_with(table, plot.panel, panel)
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
             suffix = "" if group is None else f", {literal(str(group), limit=40)}"
