@@ -259,7 +259,7 @@ FAULTS = [
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(
-        "tracking/remote.py",
+        "tracking/push.py",
         "for damage in damages(Registry(Path(place)), only=[staged]):",
         "for damage in []:",
         "a file that changed at the server or on the way is taken into the registry",

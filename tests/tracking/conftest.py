@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from fake_wandb import KEY, FakeWandb
 
-from pessimal.tracking.client import Target, release
-from pessimal.tracking.mirror import open_mirror
+from pessimal.tracking.mirror import Target, open_mirror, release
 from pessimal.tracking.registry import Registry
 
 HOSTILE = "\ud800<script>alert(1)</script>\0=cmd()|' /C calc'!A0 \N{PILE OF POO}"

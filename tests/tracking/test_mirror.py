@@ -12,9 +12,8 @@ import pytest
 
 from pessimal.errors import InputError
 from pessimal.tracking import mirror as mirror_module
-from pessimal.tracking import remote
-from pessimal.tracking.client import mirrored_name, mirrored_reference, settle
-from pessimal.tracking.mirror import MAX_TABLE_ROWS
+from pessimal.tracking import push as push_module
+from pessimal.tracking.mirror import MAX_TABLE_ROWS, mirrored_name, mirrored_reference, settle
 from pessimal.tracking.registry import Registry
 
 
@@ -203,7 +202,7 @@ def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, t
     )
     if spoilt:
         with pytest.raises(InputError):
-            remote._bring(artifact, other)
+            push_module._bring(artifact, other)
         assert other.manifests() == []
     else:
-        assert remote._bring(artifact, other)[1:] == (manifest, True)
+        assert push_module._bring(artifact, other)[1:] == (manifest, True)

@@ -23,9 +23,8 @@ from fake_wandb import KEY, FakeWandb, Fault
 from pessimal.errors import InputError, WorkError
 from pessimal.tables.files import sha256_of
 from pessimal.tracking import push as push_module
-from pessimal.tracking.push import choose, push
+from pessimal.tracking.push import choose, fetch_score_tables, push
 from pessimal.tracking.registry import MANIFEST, Registry
-from pessimal.tracking.remote import fetch_score_tables
 
 pytestmark = pytest.mark.slow
 

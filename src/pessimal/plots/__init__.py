@@ -6,30 +6,13 @@ A declaration holds no ink and imports no matplotlib; `plots.draw` makes figures
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
 CANDIDATES = "candidates"
 BETWEEN = " · "
 """Between the parts of a tab's name."""
-
-
-class EffectColumns(Protocol):
-    """Names of the columns that hold an effect (`tables.result.Effect`)."""
-
-    @property
-    def column(self) -> str: ...
-    @property
-    def low(self) -> str | None: ...
-    @property
-    def high(self) -> str | None: ...
-    @property
-    def p(self) -> str | None: ...
-    @property
-    def null(self) -> float | str | None: ...
-    @property
-    def band(self) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +54,11 @@ class Forest(Plot):
     """Where nothing is found: a vertical line."""
     limit: float | None = None
     """Value that the estimates are held against: a dashed line."""
-    sort: bool = False
-    """Rows by falling estimate; else in the table's order."""
 
     @classmethod
-    def of(cls, effect: EffectColumns, **rest: Any) -> "Forest":
-        """Of a declared effect: its columns, with a line at its null; `rest` are other fields."""
+    def of(cls, effect: Any, **rest: Any) -> "Forest":
+        """The declaration of an effect (`tables.result.Effect`): its columns, with a line at its
+        null; `rest` are other fields."""
         null = None if isinstance(effect.null, str) else effect.null
         columns = {"estimate": effect.column, "low": effect.low, "high": effect.high}
         return cls(**columns | {"p": effect.p, "band": effect.band, "reference": null} | rest)

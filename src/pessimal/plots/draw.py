@@ -1,6 +1,7 @@
 """Figures of declarations, on demand, and on disk as SVG and PNG: the same bytes each time.
 
-Knows tables, declarations and files; knows no verb and no page.
+Matplotlib's SVG is made small, and fit to stand beside others in a page: its colours, ids and
+tooltips. Knows tables, declarations and files; knows no verb and no page.
 """
 
 import io
@@ -9,13 +10,15 @@ import multiprocessing
 import os
 import re
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -24,12 +27,10 @@ from matplotlib.figure import Figure
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines, Plot, Scatter, TokenTable, Violin, tabs_of
 from pessimal.plots.forest import forest
-from pessimal.plots.heatmap import heatmap, strip_colours
+from pessimal.plots.heatmap import heatmap, strip_colours, token_table
 from pessimal.plots.lines import lines
 from pessimal.plots.scatter import scatter, violin
-from pessimal.plots.style import MODEL_COLUMNS, PAPER, needed, styled
-from pessimal.plots.svg import finished
-from pessimal.plots.token_table import token_table
+from pessimal.plots.style import FONTS, INK, MODEL_COLUMNS, PAPER, SIZE, VARIABLES, needed, styled
 
 log = logging.getLogger(__name__)
 
@@ -51,26 +52,8 @@ MOST = 8
 """Such processes."""
 
 
-class _Job(NamedTuple):
-    """One figure of a result."""
-
-    name: str
-    tab: str
-    stem: str
-    plot: Plot
-    rows: pd.DataFrame
-    raster: bool
-
-
-class Drawable(Protocol):
-    """What a figure is made of: a table with a name and a declaration of how to draw it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def table(self) -> pd.DataFrame: ...
-    @property
-    def plot(self) -> Plot | None: ...
+_Job = tuple[str, str, str, Plot, pd.DataFrame, bool]
+"""One figure: the result's name, tab, stem, declaration, rows, and whether there is a PNG."""
 
 
 def draw(
@@ -97,14 +80,13 @@ def draw(
         TableError: the table lacks a column that is declared.
     """
     plot, pieces = _pieces(plot, table, dict(labels or {}))
+    primitive = PRIMITIVES[type(plot)]
     with styled():
-        return {
-            tab: PRIMITIVES[type(plot)](plot, rows, palette or {}) for tab, rows in pieces.items()
-        }
+        return {tab: primitive(plot, rows, palette or {}) for tab, rows in pieces.items()}
 
 
 def save_figures(
-    results: Sequence[Drawable],
+    results: Sequence[Any],
     folder: Path,
     labels: Mapping[str, str] | None = None,
     begin: Callable[[int], AbstractContextManager[Callable[[str], None]]] | None = None,
@@ -116,6 +98,8 @@ def save_figures(
     is raised.
 
     Args:
+        results: each has a `name`, a `table` and a `plot`, the declaration of how to draw it, or
+            None (`tables.result.Result`).
         begin: given the number of figures, a context whose function is called with the stem of each
             that is done.
 
@@ -135,20 +119,18 @@ def save_figures(
         except TableError as error:
             log.error("the figure of %s cannot be drawn: %s", result.name, error)
             continue
-        jobs += [
-            _Job(result.name, tab, stem, plot, pieces[tab], raster=place == 0)
-            for place, (tab, stem) in enumerate(_stems(result.name, pieces))
-        ]
+        for place, (tab, stem) in enumerate(_stems(result.name, pieces)):
+            jobs.append((result.name, tab, stem, plot, pieces[tab], place == 0))
     saved: dict[str, dict[str, str]] = {}
     progress = begin(len(jobs)) if begin and len(jobs) > FEW else nullcontext(lambda stem: None)
     with progress as step, _processes(len(jobs)) as in_order:
         errors = in_order(partial(_written, folder=folder, palette=palette), jobs)
-        for job, wrong in zip(jobs, errors, strict=True):
+        for (name, tab, stem, *_), wrong in zip(jobs, errors, strict=True):
             if wrong is None:
-                saved.setdefault(job.name, {})[job.tab] = job.stem
+                saved.setdefault(name, {})[tab] = stem
             else:
-                log.error("the figure %s cannot be drawn: %s", job.stem, wrong)
-            step(job.stem)
+                log.error("the figure %s cannot be drawn: %s", stem, wrong)
+            step(stem)
     return saved
 
 
@@ -166,10 +148,10 @@ def _processes(figures: int) -> Iterator[Callable[..., Iterable[str | None]]]:
 
 def _written(job: _Job, folder: Path, palette: Mapping[object, str]) -> str | None:
     """Draw and write one figure; what is wrong where it cannot be drawn."""
+    _, _, stem, plot, rows, raster = job
     try:
         with styled():
-            figure = PRIMITIVES[type(job.plot)](job.plot, job.rows, palette)
-            save(figure, folder, job.stem, raster=job.raster)
+            save(PRIMITIVES[type(plot)](plot, rows, palette), folder, stem, raster=raster)
     except OSError:
         raise
     except Exception as error:
@@ -198,16 +180,13 @@ def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> Non
         figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
 
 
-def shared_colours(results: Sequence[Drawable]) -> dict[object, str]:
+def shared_colours(results: Sequence[Any]) -> dict[object, str]:
     """Colours by name of what the strips of the heat maps show: a developer has one colour in all
     figures."""
-    frames = [
-        r.plot.groups for r in results if isinstance(r.plot, Heatmap) and r.plot.groups is not None
-    ]
-    colours: dict[object, str] = {}
-    for (_, value), colour in (strip_colours(max(frames, key=len)) if frames else {}).items():
-        colours.setdefault(value, colour)
-    return colours
+    frames = [r.plot.groups for r in results if isinstance(r.plot, Heatmap)]
+    largest = max((f for f in frames if f is not None), key=len, default=pd.DataFrame())
+    pairs = [(value, colour) for (_, value), colour in strip_colours(largest).items()]
+    return dict(reversed(pairs))
 
 
 def _pieces(
@@ -217,20 +196,17 @@ def _pieces(
     table = plot.data if plot.data is not None else table
     for column, wanted in plot.where.items():
         needed(table, column)
-        table = table[
-            table[column].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
-        ]
-    columns = {*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)} & set(table.columns)
-    for column in filter(None, columns if labels else ()):
+        values = wanted if isinstance(wanted, list | tuple | set) else [wanted]
+        table = table[table[column].isin(values)]
+    roles: list[Any] = [*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)]
+    for column in {*roles} & {*table.columns} if labels else ():
         if table[column].dtype.kind not in "biufc":
-            table = table.assign(
-                **{column: table[column].map(lambda value: labels.get(value, value))}
-            )
+            names = [labels.get(value, value) for value in table[column]]
+            table = table.assign(**{column: names})
     if isinstance(plot, Heatmap) and plot.groups is not None:
         plot = replace(plot, groups=plot.groups.rename(index=labels))
-    values = (getattr(plot, name, None) for name in ("estimate", "value", "y"))
-    value = next(filter(None, values), None)
-    return plot, dict(tabs_of(plot.tabs, table, value))
+    fields = [getattr(plot, name, None) for name in ("estimate", "value", "y")]
+    return plot, dict(tabs_of(plot.tabs, table, next(filter(None, fields), None)))
 
 
 def _stems(name: str, tabs: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -245,3 +221,113 @@ def _stems(name: str, tabs: Mapping[str, object]) -> list[tuple[str, str]]:
             stem, again = f"{name}--{safe}-{again}", again + 1
         stems[stem.lower()] = stem
     return list(zip(tabs, stems.values(), strict=True))
+
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_LINK = "{http://www.w3.org/1999/xlink}href"
+_MARKED = re.compile(r"url\(#([^)]+)\)")
+_LONG = re.compile(r"-?\d*\.\d{3,}(?:e-?\d+)?")
+_SIZE = f"{SIZE:g}px"
+_DEFAULTS = {("font-size", _SIZE), ("stroke-linejoin", "round"), ("text-anchor", "start")}
+_ROOT = {
+    "font-family": FONTS,
+    "font-size": _SIZE,
+    "stroke-linejoin": "round",
+    "role": "img",
+    "fill": INK,
+    "style": f"fill:var({VARIABLES[INK]},{INK})",
+}
+
+
+def finished(svg: str, *, stem: str, tips: Mapping[str, str]) -> str:
+    """The figure as it is published.
+
+    Ink, greys and paper become CSS variables (`var(--ink, #222222)`, see `style.VARIABLES`) beside
+    the plain colour, so that a page replaces them and any other viewer draws it. Ids are the stem's
+    own. Text stays text. What carries no meaning goes: metadata, the style sheet (it would rule the
+    page), groups around one thing, digits below 1/100 point.
+
+    Args:
+        svg: as matplotlib wrote it.
+        stem: of the file; figures of one page differ in it.
+        tips: what the pointer reads, by id of the group.
+    """
+    ET.register_namespace("", _SVG[1:-1])
+    root = ET.fromstring(svg)
+    for part in root.findall(f"{_SVG}metadata"):
+        root.remove(part)
+    links = (node.get(_LINK, "").removeprefix("#") for node in root.iter())
+    values = (value for node in root.iter() for value in node.attrib.values())
+    marked = (id for value in values for id in _MARKED.findall(value))
+    referred, prefix = {*links, *marked}, "f" + sha256(stem.encode()).hexdigest()[:8]
+    for node in root.iter():
+        _rewrite(node, prefix, referred, tips)
+    _flatten(root)
+    root.attrib.pop("version", None)
+    root.attrib |= _ROOT
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _rewrite(node: ET.Element, prefix: str, referred: set[str], tips: Mapping[str, str]) -> None:
+    """One element's ids, colours, numbers and tooltip."""
+    identifier, link = node.attrib.pop("id", None), node.attrib.pop(_LINK, None)
+    if identifier is not None and identifier in tips:
+        title = ET.Element(f"{_SVG}title")
+        title.text = tips[identifier]
+        node.insert(0, title)
+        node.set("class", "tip")
+    elif identifier in referred:
+        node.set("id", f"{prefix}{identifier}")
+    if link is not None:
+        node.set("href", f"#{prefix}{link[1:]}" if link.startswith("#") else link)
+    if node.get("transform", "").startswith("rotate(-0 "):
+        del node.attrib["transform"]
+    for name in {"d", "x", "y", "points", "width", "height"} & node.attrib.keys():
+        short = _LONG.sub(_rounded, node.attrib[name])
+        short = re.sub(r"\s*([A-Za-z])\s*", r"\1", short) if name == "d" else short
+        node.set(name, " ".join(short.split()))
+    for name, value in node.attrib.items():
+        node.set(name, _MARKED.sub(rf"url(#{prefix}\1)", value))
+    if "style" in node.attrib:
+        _restyle(node)
+
+
+def _rounded(match: re.Match[str]) -> str:
+    """A number of 1/100 point."""
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _restyle(node: ET.Element) -> None:
+    """Declarations as attributes; replaceable colours as both, so that viewers without variables
+    draw them."""
+    declared = (part.split(":", 1) for part in node.attrib.pop("style").split(";") if ":" in part)
+    variables = []
+    for name, value in ((name.strip(), value.strip()) for name, value in declared):
+        inherited = (name, value) == ("fill", INK) and len(node) == 0 and node.tag == f"{_SVG}text"
+        if inherited or name == "font-family" or (name, value) in _DEFAULTS:
+            continue
+        if variable := VARIABLES.get(value.lower()):
+            variables.append(f"{name}:var({variable},{value})")
+        node.set(name, value)
+    if variables:
+        node.set("style", ";".join(variables))
+
+
+def _flatten(node: ET.Element) -> None:
+    """Take groups away that say nothing, comments and white space between elements; keep the order
+    of drawing."""
+    children: list[ET.Element] = []
+    for child in node:
+        if not isinstance(child.tag, str) or child.tag == f"{_SVG}style":
+            continue
+        _flatten(child)
+        child.tail = None
+        kind = child.tag.removeprefix(_SVG)
+        # The transparent ground of a figure or panel.
+        ground = kind == "path" and child.get("fill") == "none" and not child.get("stroke")
+        if (kind in ("g", "defs") and len(child) == 0) or (ground and "id" not in child.attrib):
+            continue
+        children += list(child) if kind == "g" and not child.attrib else [child]
+    node[:] = children
+    if len(node) and not (node.text or "").strip():
+        node.text = None

@@ -35,26 +35,20 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     needed(table, plot.row, plot.estimate, plot.p)
     table = table[table[plot.estimate].notna()]
     rows, panels = distinct(table, plot.row), distinct(table, plot.panel)
-    if plot.sort:
-        means = table.groupby(plot.row, sort=False)[plot.estimate].mean()
-        rows = list(means.sort_values(ascending=False, kind="stable").index)
     names = shown_names(rows, plot.row, limit=34 if len(panels) < 3 else 28)
     looks = style.looks(distinct(table, plot.group), palette)
     handles: list[Artist] = [*style.key(looks, ms=3.8, lw=1.2)]
     if plot.p is not None and (table[plot.p] > LEVEL).any():
-        hollow = Line2D([], [], color=INK, marker="o", mfc=PAPER, mew=0.9, ms=3.8, lw=0)
-        hollow.set_label(
-            "hollow: more than 5 % of random heads show as much, corrected"
-            if plot.band
-            else "hollow: corrected p > .05"
-        )
-        handles.append(hollow)
+        heads = "more than 5 % of random heads show as much, corrected"
+        hollow: dict[str, Any] = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
+        label = f"hollow: {heads if plot.band else 'corrected p > .05'}"
+        handles.append(Line2D([], [], color=INK, label=label, **hollow))
     if plot.band is not None and table[plot.band].notna().any():
         handles.append(Patch(color=RULE, label="95 % of random heads"))
-    pitch = max(MIN_PITCH, min(0.085 * len(looks) + 0.09, MAX_HEIGHT / max(len(rows), 1)))
     line: dict[str, Any] = {"color": VERMILION, "ls": "--", "lw": 1}
     if plot.limit is not None:
         handles.append(Line2D([], [], label="limit", **line))
+    pitch = max(MIN_PITCH, min(0.085 * len(looks) + 0.09, MAX_HEIGHT / max(len(rows), 1)))
     figure, places = style.frame(
         panels,
         height=pitch * len(rows) + 0.05,
@@ -72,15 +66,10 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
             axes.axvline(plot.limit, zorder=1, **line)
         shown = rows_with(table, plot.panel, panel)
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
+            suffix = "" if group is None else f", {literal(str(group), limit=40)}"
             for record in rows_with(shown, plot.group, group).to_dict("records"):
                 row = record[plot.row]
-                title = (
-                    names[row]
-                    if group is None
-                    else f"{names[row]}, {literal(str(group), limit=40)}"
-                )
-                colour, mark = look
-                _mark(axes, plot, record, heights[row] + offset, colour, mark, title)
+                _mark(axes, plot, record, heights[row] + offset, *look, names[row] + suffix)
         style.name_rows(axes, list(names.values()))
         style.few_ticks(axes.xaxis, most=8 if len(panels) == 1 else 5)
         axes.grid(axis="x", color=RULE, lw=0.5)
@@ -94,26 +83,20 @@ def _mark(
     estimate = record[plot.estimate]
     low, high = (record.get(end, np.nan) if end else np.nan for end in (plot.low, plot.high))
     title += f": {number(estimate)}"
+    bar: dict[str, Any] = {"solid_capstyle": "butt"}
     if plot.band is not None and np.isfinite(record[plot.band]):
         middle, half = plot.reference or 0.0, record[plot.band]
-        axes.plot(
-            [middle - half, middle + half],
-            [height, height],
-            color=RULE,
-            lw=5,
-            solid_capstyle="butt",
-            zorder=1.5,
-        )
+        ends = [middle - half, middle + half]
+        axes.plot(ends, [height, height], color=RULE, lw=5, zorder=1.5, **bar)
     if np.isfinite([low, high]).all():
-        axes.plot(
-            [low, high], [height, height], color=colour, lw=1.2, solid_capstyle="butt", zorder=2
-        )
+        axes.plot([low, high], [height, height], color=colour, lw=1.2, zorder=2, **bar)
         title += f" [{number(low)}, {number(high)}]"
-    if plot.p is not None and np.isfinite(record[plot.p]):
-        title += f", {'random heads' if plot.band else 'p ='} {number(record[plot.p])}"
-    if plot.p is not None and not np.isfinite(record[plot.p]):
+    p = None if plot.p is None else record[plot.p]
+    if p is not None and np.isfinite(p):
+        title += f", {'random heads' if plot.band else 'p ='} {number(p)}"
+    elif p is not None:
         colour = style.GREY  # not tested, a mean of models say
-    face = PAPER if plot.p is not None and record[plot.p] > LEVEL else colour
+    face = PAPER if p is not None and p > LEVEL else colour
     size = 4.6 if mark == "*" else 3.8
     (point,) = axes.plot(estimate, height, mark, color=colour, mfc=face, ms=size, mew=0.9, zorder=3)
     style.tip(point, title)

@@ -1,4 +1,8 @@
-"""Coloured cells with their numbers: models against models, or rows against columns."""
+"""Tables as figures: coloured cells with their numbers, models against models or rows against
+columns; and tokens at both ends, a column for each model.
+
+Tokens are hostile strings: they are drawn literally, with escapes for what cannot be seen.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +19,9 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from pessimal.errors import TableError
-from pessimal.plots import Heatmap, style
+from pessimal.plots import Heatmap, TokenTable, style
 from pessimal.plots.style import SLOPE, SLOPED, distinct, needed, number, rows_with, shown_names
-from pessimal.texts import literal, signed
+from pessimal.texts import literal, signed, significant
 
 DIVERGING = LinearSegmentedColormap.from_list("diverging", [style.BLUE, "#f4f4f2", style.VERMILION])
 NUMBERS = 24
@@ -26,6 +30,9 @@ LARGEST, WIDEST, TALLEST = 0.42, 4.0, 7.0
 """Inches: a cell's side, and the whole."""
 STRIP, GAP = 0.13, 0.045
 """Inches: a strip's width, and the space before it."""
+
+LEGEND: dict[str, Any] = {"loc": "upper left", "alignment": "left", "borderpad": 0}
+LEGEND |= {"handlelength": 1, "handleheight": 1, "labelspacing": 0.35}
 
 Names = Mapping[object, str]
 
@@ -38,23 +45,20 @@ def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -
     rows, columns = distinct(table, plot.row), distinct(table, plot.column)
     if plot.symmetric:
         rows = list(dict.fromkeys(name for matrix in matrices for name in matrix.index))
-        rows = columns = (
-            similar_together(matrices[0].reindex(rows, columns=rows)) if plot.order else rows
-        )
+        if plot.order:
+            rows = similar_together(matrices[0].reindex(rows, columns=rows))
+        columns = rows
     matrices = [matrix.reindex(index=rows, columns=columns) for matrix in matrices]
-    names = (
-        shown_names(rows, plot.row),
-        shown_names(columns, plot.row if plot.symmetric else plot.column),
-    )
-    headings = [
-        plot.label if p is None else f"{p}: {plot.label}" if plot.label else p for p in panels
-    ]
-    figure, places = _frame(plot, [heading or None for heading in headings], *names)
+    kind = plot.row if plot.symmetric else plot.column
+    names = shown_names(rows, plot.row), shown_names(columns, kind)
+    label = f": {plot.label}" if plot.label else ""
+    headings = [plot.label or None if panel is None else f"{panel}{label}" for panel in panels]
+    figure, places = _frame(plot, headings, *names)
     colours, scale = _scale(plot, matrices)
     for axes, matrix in zip(places, matrices, strict=True):
-        _cells(axes, plot, matrix, *names, ScalarMappable(scale, colours))
+        _cells(axes, plot, matrix, names, ScalarMappable(scale, colours))
     if plot.groups is not None and plot.symmetric and len(panels) == 1:
-        _strips(figure, places[0], plot, names[0])
+        _strips(figure, places[0], plot.groups, names[0])
     if len(columns) > NUMBERS:
         box, width = places[-1].get_position(), figure.get_figwidth()
         bar = figure.add_axes((box.x1 + 0.1 / width, box.y0, 0.09 / width, box.height / 2))
@@ -71,12 +75,11 @@ def _frame(
     gaps = style.PANEL_GAP * (across - 1)
     first = style.inches(list(columns.values())[:1])
     left = max(style.inches(rows.values()) + 0.12, first * np.cos(slope) + 0.1)
-    right = 0.12
+    right = 0.6 if len(columns) > NUMBERS else 0.12
     if plot.groups is not None and plot.symmetric and len(headings) == 1:
         shown = [str(value) for column in plot.groups for value in (column, *plot.groups[column])]
-        right += len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
-    if len(columns) > NUMBERS:
-        right = max(right, 0.6)
+        strips = len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
+        right = max(right, 0.12 + strips)
     room = min(WIDEST if across == 1 else style.PAGE_WIDTH, style.PAGE_WIDTH - left - right) - gaps
     # Where rows and columns are different things, wide cells are read more easily than square ones.
     wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / across / len(columns))
@@ -112,18 +115,14 @@ def similar_together(similarity: pd.DataFrame) -> list:
     np.fill_diagonal(distances, 0.0)
     tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=True)
     leaves = list(leaves_list(tree))
-    return [
-        similarity.index[leaf] for leaf in (leaves if leaves[0] < leaves[-1] else reversed(leaves))
-    ]
+    return list(similarity.index[leaves if leaves[0] < leaves[-1] else leaves[::-1]])
 
 
 def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
     """The values as a matrix; of a symmetric one both halves, and a diagonal where the table has
     one."""
-    if twice := int(table.duplicated([plot.row, plot.column]).sum()):
-        raise TableError(
-            f"{twice} cells of a heat map have several rows: `tabs`, `where` or `panel`"
-        )
+    if n := int(table.duplicated([plot.row, plot.column]).sum()):
+        raise TableError(f"{n} cells of a heat map have several rows: `tabs`, `where` or `panel`")
     values = table.pivot(index=plot.row, columns=plot.column, values=plot.value)
     if not plot.symmetric:
         return values
@@ -135,7 +134,7 @@ def _matrix(plot: Heatmap, table: pd.DataFrame) -> pd.DataFrame:
 def _scale(plot: Heatmap, matrices: Sequence[pd.DataFrame]) -> tuple[Colormap, Normalize]:
     """Colours that span all the cells, so that small differences show."""
     seen = [m.mask(np.eye(len(m), dtype=bool)) if plot.symmetric else m for m in matrices]
-    every = np.concatenate([matrix.to_numpy(dtype=float).ravel() for matrix in seen])
+    every = np.array(seen, dtype=float)
     every = every[np.isfinite(every)]
     low, high = (every.min(), every.max()) if len(every) else (0.0, 1.0)
     if plot.diverging:
@@ -147,43 +146,33 @@ def _scale(plot: Heatmap, matrices: Sequence[pd.DataFrame]) -> tuple[Colormap, N
 
 
 def _cells(
-    axes: Axes,
-    plot: Heatmap,
-    matrix: pd.DataFrame,
-    rows: Names,
-    columns: Names,
-    colours: ScalarMappable,
+    axes: Axes, plot: Heatmap, matrix: pd.DataFrame, names: Sequence[Names], colours: ScalarMappable
 ) -> None:
     """Coloured cells with their numbers; on the diagonal of a symmetric matrix the noise floor
     where it is known."""
+    rows, columns = names
     values = matrix.to_numpy(dtype=float)
     shades = colours.to_rgba(values)  # (rows, columns, 4)
     dark = shades[..., :3] @ (0.299, 0.587, 0.114) < 0.55
-    side = style.inches_of(axes)[0] / len(columns)
-    text: dict[str, Any] = {
-        "fontsize": min(style.SIZE, side * 15),
-        "ha": "center",
-        "va": "center_baseline",
-    }
+    size = min(style.SIZE, style.inches_of(axes)[0] / len(columns) * 15)
+    text: dict[str, Any] = {"fontsize": size, "ha": "center", "va": "center_baseline"}
     for (y, x), value in np.ndenumerate(values):
         row, column = matrix.index[y], matrix.columns[x]
         again = plot.symmetric and row == column
         box = Rectangle((x - 0.5, y - 0.5), 1, 1, lw=0, antialiased=False)
         # Unlike a patch it moves no limits, which takes as long as the drawing.
         axes.add_artist(box)
+        box.set_facecolor(tuple(shades[y, x]))
         if again or not np.isfinite(value):
             box.set(facecolor=style.FAINT, alpha=0.13)
-        else:
-            box.set_facecolor(tuple(shades[y, x]))
         if not np.isfinite(value):
             continue
         what = f"{rows[row]}, scanned again" if again else f"{rows[row]} and {columns[column]}"
         style.tip(box, f"{what}: {number(value)}")
         if len(columns) <= NUMBERS:
             colour = style.GREY if again else style.ON_DARK if dark[y, x] else style.ON_LIGHT
-            axes.text(
-                x, y, _short(value), color=colour, style="italic" if again else "normal", **text
-            )
+            slant = "italic" if again else "normal"
+            axes.text(x, y, _short(value), color=colour, style=slant, **text)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.set_xticks(range(len(columns)), list(columns.values()), **SLOPED)
     axes.set_yticks(range(len(rows)), list(rows.values()))
@@ -209,22 +198,14 @@ def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:
     return dict(zip(dict.fromkeys(pairs), style.colours(pairs).values(), strict=True))
 
 
-def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
+def _strips(figure: Figure, axes: Axes, groups: pd.DataFrame, names: Names) -> None:
     """A thin coloured column for each grouping, right of the matrix, and what its colours stand
     for."""
-    if plot.groups is None:
-        return
-    groups, shades = plot.groups.reindex(list(names)), strip_colours(plot.groups)
+    groups, shades = groups.reindex(list(names)), strip_colours(groups)
     box, (width, height) = axes.get_position(), figure.get_size_inches()
     low = len(names) - 0.5 + 0.06 * len(names) / (box.height * height)
-    head: dict[str, Any] = {
-        "rotation": 90,
-        "ha": "right",
-        "va": "center",
-        "rotation_mode": "anchor",
-        "fontsize": 6,
-        "color": style.GREY,
-    }
+    head: dict[str, Any] = SLOPED | {"rotation": 90, "va": "center"}
+    head |= {"fontsize": 6, "color": style.GREY}
     left, top = box.x1 + (STRIP + 0.08 + len(groups.columns) * (STRIP + GAP)) / width, box.y1
     for place, column in enumerate(groups.columns):
         start = box.x1 + (GAP + place * (STRIP + GAP)) / width
@@ -233,21 +214,87 @@ def _strips(figure: Figure, axes: Axes, plot: Heatmap, names: Names) -> None:
         strip.set_xlim(0, 1)
         for row, (name, value) in enumerate(zip(names.values(), groups[column], strict=True)):
             colour = shades.get((column, value), style.FAINT)
-            patch = strip.add_artist(
-                Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False)
-            )
+            patch = Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False)
+            strip.add_artist(patch)
             style.tip(patch, f"{name}: {column} {literal(str(value), limit=40)}")
         strip.text(0.5, low, literal(str(column)), **head)
         values = [value for value in dict.fromkeys(groups[column]) if (column, value) in shades]
-        figure.legend(
-            handles=[Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values],
-            title=literal(str(column)),
-            alignment="left",
-            loc="upper left",
-            bbox_to_anchor=(left, top),
-            handlelength=1,
-            handleheight=1,
-            borderpad=0,
-            labelspacing=0.35,
-        ).get_title().set_color(style.GREY)
+        handles = [Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values]
+        look: dict[str, Any] = LEGEND | {"title": literal(str(column)), "handles": handles}
+        legend = figure.legend(bbox_to_anchor=(left, top), **look)
+        legend.get_title().set_color(style.GREY)
         top -= (len(values) + 1.6) * 0.135 / height
+
+
+ACROSS = 5
+"""Columns beside one another at most."""
+ENDS = {"top": style.BLUE, "bottom": style.VERMILION}
+BLOCK_WIDTH, BLOCK_GAP = 1.8, 0.16
+"""Inches: a column at most, and between two."""
+TEXT, SMALL = 6.5, 6.0  # points
+LONGEST = 28
+"""Characters of a token that are shown."""
+
+
+def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+    """A block for each value of `column`: its best tokens from the top, its worst to the bottom."""
+    needed(table, plot.column, plot.end, plot.rank, plot.text, plot.value)
+    table = table[table[plot.rank] <= plot.shown]
+    columns = distinct(table, plot.column)
+    depth = max(int(table[plot.rank].max()), 1)
+    down = -(-len(columns) // ACROSS)
+    across = -(-len(columns) // down)  # 8 in two lines of 4, not of 5 and 3
+    room = min((style.PAGE_WIDTH - 0.1 + BLOCK_GAP) / across, BLOCK_WIDTH) - BLOCK_GAP
+    names = style.shown_names(columns, plot.column, limit=60)
+    heads = {column: _wrapped(name, room) for column, name in names.items()}
+    lines = max(len(head) for head in heads.values())
+    height = (2 * depth + 3.6 + lines) * style.LINE
+    width = across * (room + BLOCK_GAP) - BLOCK_GAP + 0.1
+    edges: dict[str, Any] = {"left": 0.05, "right": 0.05, "below": 0.1}
+    none = [None] * len(columns)
+    figure, places = style.frame(none, height=height, width=width, columns=across, **edges)
+    for axes, column in zip(places, columns, strict=True):
+        axes.set_axis_off()
+        axes.set(xlim=(0, 1), ylim=(2 * depth + 3.6, -lines))
+        for line, text in enumerate(reversed(heads[column])):
+            axes.text(0, -0.5 - line, text, fontweight="bold", va="center")
+        axes.axhline(0.12, color=style.INK, lw=0.6)
+        _block(axes, plot, rows_with(table, plot.column, column), depth, room)
+    return figure
+
+
+def _block(axes: Axes, plot: TokenTable, table: pd.DataFrame, depth: int, room: float) -> None:
+    """k lines from the top and k lines to the very last, each with its number."""
+    for (end, colour), word in zip(ENDS.items(), plot.ends, strict=True):
+        head = 0.8 if end == "top" else 2 * depth + 2.8
+        axes.text(0, head, word, color=style.GREY, fontsize=SMALL, va="center")
+        for row in table[table[plot.end] == end].to_dict("records"):
+            at = head + row[plot.rank] * (1 if end == "top" else -1)
+            value = significant(row[plot.value], digits=3)
+            axes.text(1, at, value, color=style.GREY, fontsize=SMALL, va="center", ha="right")
+            text = _fitting(str(row[plot.text]), room - style.inches([value], size=SMALL) - 0.08)
+            axes.text(0, at, text, color=colour, fontsize=TEXT, va="center")
+    axes.axhline(depth + 1.8, color=style.RULE, lw=0.6)
+
+
+def _fitting(text: str, room: float) -> str:
+    """The text literally, cut to so many inches."""
+    limit = LONGEST
+    while style.inches([shown := literal(text, limit=limit)], size=TEXT) > room and limit > 4:
+        limit = min(limit, len(shown)) - 1
+    return shown
+
+
+def _wrapped(name: str, room: float) -> list[str]:
+    """A heading in one line or two, broken behind a hyphen or the like where it can be."""
+    if style.inches([name], weight="bold") <= room:
+        return [name]
+    lengths = range(1, len(name))
+    fitting = [n for n in lengths if style.inches([name[:n]], weight="bold") <= room]
+    fits = max(fitting, default=1)
+    breaks = [n for n in range(1, fits + 1) if name[n - 1] in "-_/ ·"]
+    first = breaks[-1] if breaks and breaks[-1] > fits / 3 else fits
+    rest = name[first:]
+    while len(rest) > 2 and style.inches([rest], weight="bold") > room:
+        rest = rest[:-2] + "…"
+    return [name[:first], rest]

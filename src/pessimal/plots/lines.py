@@ -43,25 +43,21 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
     table = table if plot.behind is None else table[~table[plot.behind].to_numpy(dtype=bool)]
     groups = distinct(table, plot.group)
     looks = style.looks(groups, palette)
-    if (
-        plot.ends
-        and plot.panel
-        and plot.group
-        and table.groupby(plot.group)[plot.panel].nunique().max() == 1
-    ):
+    apart_by = plot.panel if plot.ends and plot.group else None
+    if apart_by and table.groupby(plot.group)[apart_by].nunique().max() == 1:
         # Each panel begins with the first colour again.
-        for _, rows in table.groupby(plot.panel, sort=False):
+        for _, rows in table.groupby(apart_by, sort=False):
             looks |= style.looks(distinct(rows, plot.group), palette)
     names = shown_names([group for group in groups if group is not None], plot.group, limit=28)
-    height = 2.3 if min(len(panels), 3) == 1 else 1.75
+    height, below = 2.3 if len(panels) == 1 else 1.75, 0.42
+    if steps is not None:
+        below = style.inches(steps.values()) * np.sin(np.radians(SLOPE)) + 0.25
     figure, places = style.frame(
         panels,
         height=max(height, LINE * (len(groups) + 1) if plot.ends else 0),
         left=0.58,
         right=style.inches(names.values()) + 0.3 if plot.ends else 0.12,
-        below=0.42
-        if steps is None
-        else style.inches(steps.values()) * np.sin(np.radians(SLOPE)) + 0.25,
+        below=below,
         columns=1 if plot.ends else 3,
         width=style.PAGE_WIDTH if plot.ends or steps is not None else None,
         xlabel=plot.xlabel,
@@ -72,12 +68,10 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
         shown = rows_with(table, plot.panel, panel)
         _scales(axes, plot, steps)
         if plot.behind is not None:
-            for _, line in rows_with(every[every[plot.behind]], plot.panel, panel).groupby(
-                plot.group, sort=False
-            ):
-                axes.plot(
-                    line[plot.x], line[plot.y], color=style.FAINT, lw=0.5, alpha=0.3, zorder=1.5
-                )
+            faint: dict[str, Any] = {"color": style.FAINT, "lw": 0.5, "alpha": 0.3, "zorder": 1.5}
+            rows = rows_with(every[every[plot.behind]], plot.panel, panel)
+            for _, line in rows.groupby(plot.group, sort=False):
+                axes.plot(line[plot.x], line[plot.y], **faint)
         for group, look in looks.items():
             _line(axes, plot, rows_with(shown, plot.group, group), names.get(group, ""), *look)
     if plot.falling:
@@ -94,12 +88,10 @@ def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[o
     if plot.beside is None:
         return names
     numbers = table.groupby(plot.x, sort=False)[plot.beside].first()
-    labels = {
-        v: f" ({literal(plot.beside)} = {signed(numbers[v])})"
-        for v in values
-        if np.isfinite(numbers[v])
-    }
-    return {value: name + labels.get(value, "") for value, name in names.items()}
+    for value in names:
+        if np.isfinite(numbers[value]):
+            names[value] += f" ({literal(plot.beside)} = {signed(numbers[value])})"
+    return names
 
 
 def apart(heights: Sequence[float], *, gap: float, low: float, high: float) -> np.ndarray:
@@ -125,10 +117,8 @@ def _handles(
     look: dict[str, Any] = {"lw": 1.5, "ms": 3.5} | ({} if plot.marks else {"marker": ""})
     handles = style.key(looks, **look)
     if plot.thin is not None and (many := table[plot.thin].nunique()) > 1:
-        thing, mark = literal(plot.thin), "o" if plot.marks else ""
-        mean = Line2D(
-            [], [], color=INK, label=f"mean of {many} {thing}s", **{**look, "marker": mark}
-        )
+        thing, look = literal(plot.thin), look | {"marker": "o" if plot.marks else ""}
+        mean = Line2D([], [], color=INK, label=f"mean of {many} {thing}s", **look)
         thin = Line2D([], [], color=THIN, lw=0.7, label=f"one {thing}")
         handles += [thin] if handles else [thin, mean]
     return handles
@@ -137,13 +127,10 @@ def _handles(
 def _scales(axes: Axes, plot: Lines, steps: Mapping[object, str] | None) -> None:
     """Ticks, a faint grid, and the reference."""
     axes.grid(axis="y", color=RULE, lw=0.5)
-    for name, log in (("y", plot.log_y), ("x", plot.log_x and steps is None)):
-        axis = getattr(axes, f"{name}axis")
-        if log:
-            axes.set(**{f"{name}scale": "log"})
-            style.log_ticks(axis)
-        else:
-            style.few_ticks(axis)
+    axes.set(yscale="log" if plot.log_y else "linear")
+    axes.set(xscale="log" if plot.log_x and steps is None else "linear")
+    for axis in (axes.yaxis, axes.xaxis):
+        (style.log_ticks if axis.get_scale() == "log" else style.few_ticks)(axis)
     if steps is not None:
         axes.set_xticks(range(len(steps)), list(steps.values()), **SLOPED)
     if plot.reference is not None:
@@ -158,10 +145,8 @@ def _line(axes: Axes, plot: Lines, table: pd.DataFrame, title: str, colour: str,
     if plot.thin is not None and table[plot.thin].nunique() > 1:
         for name, line in table.groupby(plot.thin, sort=False):
             line = line.sort_values(plot.x, kind="stable")
-            grey = colour if title else THIN
-            (thin,) = axes.plot(
-                line[plot.x], line[plot.y], color=grey, lw=0.6, alpha=0.6, zorder=2, **how
-            )
+            look = how | {"color": colour if title else THIN, "lw": 0.6, "alpha": 0.6, "zorder": 2}
+            (thin,) = axes.plot(line[plot.x], line[plot.y], **look)
             style.tip(thin, literal(str(name), limit=60))
         table = table.groupby(plot.x, as_index=False)[plot.y].mean()
         colour = colour if title else INK
@@ -169,9 +154,8 @@ def _line(axes: Axes, plot: Lines, table: pd.DataFrame, title: str, colour: str,
     x, y = table[plot.x], table[plot.y]
     if plot.low in table and plot.high in table:
         band: dict[str, Any] = {"step": "post"} if plot.steps else {}
-        axes.fill_between(
-            x, table[plot.low], table[plot.high], color=colour, alpha=0.18, lw=0, **band
-        )
+        band |= {"color": colour, "alpha": 0.18, "lw": 0}
+        axes.fill_between(x, table[plot.low], table[plot.high], **band)
     marks: dict[str, Any] = {"marker": mark, "ms": 3.5} if plot.marks or len(table) == 1 else {}
     (line,) = axes.plot(x, y, color=colour, lw=1.5, zorder=3, **marks, **how)
     style.tip(line, f"{title}, last: {number(y.iloc[-1])}".lstrip(", "))
@@ -179,13 +163,9 @@ def _line(axes: Axes, plot: Lines, table: pd.DataFrame, title: str, colour: str,
 
 def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: Mapping) -> None:
     """Each group's name right of its line, apart from one another."""
-    lines = {
-        group: rows_with(table, plot.group, group).sort_values(plot.x, kind="stable")
-        for group in names
-    }
-    last = {
-        g: (rows[plot.x].iloc[-1], rows[plot.y].iloc[-1]) for g, rows in lines.items() if len(rows)
-    }
+    table = table.sort_values(plot.x, kind="stable")
+    lines = {group: rows_with(table, plot.group, group)[[plot.x, plot.y]] for group in names}
+    last = {group: tuple(rows.iloc[-1]) for group, rows in lines.items() if len(rows)}
     if not last:
         return
     axes.get_xlim(), axes.get_ylim()  # limits settle only when they are asked for
@@ -195,7 +175,6 @@ def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: M
     placed = apart(shares[:, 1].tolist(), gap=0.9 * LINE / height, low=0.0, high=1.0)
     for group, (x, y), at in zip(last, shares, placed, strict=True):
         look = {"color": looks[group][0], "transform": axes.transAxes}
-        axes.plot(
-            [x, 1 + 0.05 / width, 1 + 0.13 / width], [y, y, at], lw=0.5, clip_on=False, **look
-        )
+        bends = [x, 1 + 0.05 / width, 1 + 0.13 / width]
+        axes.plot(bends, [y, y, at], lw=0.5, clip_on=False, **look)
         axes.text(1 + 0.16 / width, at, names[group], va="center", **look)

@@ -3,6 +3,7 @@ on top."""
 
 from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,20 +36,16 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
     many = plot.dense or max(len(rows_with(table, plot.panel, panel)) for panel in panels) > MANY
     across = style.side_by_side(len(panels), plot.across)
     left = 0.55 if plot.axes else 0.25 if plot.ylabel else 0.08
+    line: dict[str, Any] = {"lw": 1.4, "ls": "-"} if plot.line else {"ls": "", "ms": 4.5}
     figure, places = style.frame(
         panels,
         height=3.7 if across == 1 else (style.PAGE_WIDTH - left) / across * 0.95,
-        width=style.COLUMN_WIDTH if across == 1 else None,
         columns=plot.across,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
         xlabel=plot.xlabel,
         ylabel=plot.ylabel,
-        handles=style.key(looks, lw=1.4, ls="-")
-        if plot.line
-        else []
-        if many
-        else style.key(looks, ls="", ms=4.5),
+        handles=style.key(looks, **line) if plot.line or not many else [],
     )
     # A group may be too small for a line.
     drawn = pd.concat([table[c] for c in (plot.y, plot.line) if c is not None]).dropna()
@@ -57,13 +54,13 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
         shown = rows_with(table, plot.panel, panel)
         _lines(axes, plot)
         if many:
-            _density(axes, shown[plot.x].to_numpy(dtype=float), shown[plot.y].to_numpy(dtype=float))
-        else:
-            for group, (colour, mark) in looks.items():
-                _points(axes, plot, rows_with(shown, plot.group, group), colour, mark)
-        if plot.line is not None:
-            for group, (colour, _) in looks.items():
-                _fitted(axes, plot, rows_with(shown, plot.group, group), colour)
+            _density(axes, *shown[[plot.x, plot.y]].to_numpy(dtype=float).T)
+        for group, (colour, mark) in looks.items():
+            rows = rows_with(shown, plot.group, group)
+            if not many:
+                _points(axes, plot, rows, colour, mark)
+            if plot.line is not None:
+                _fitted(axes, plot, rows, colour)
         if plot.name is not None:
             _label(axes, plot, shown[_named(plot, shown)], crowded=many)
     return figure
@@ -72,9 +69,8 @@ def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -
 def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, named: bool) -> None:
     """Limits with room for labels at the edges; of a map, one unit as long both ways."""
     centre = np.array([(values.min() + values.max()) / 2 for values in (x, y)], dtype=float)
-    half = np.array([np.ptp(values) / 2 or 0.5 for values in (x, y)], dtype=float) * (
-        1.16 if named else 1.06
-    )
+    half = np.array([np.ptp(values) / 2 or 0.5 for values in (x, y)], dtype=float)
+    half *= 1.16 if named else 1.06
     if equal:
         size = np.array(style.inches_of(axes))
         half = size * (half / size).max()
@@ -113,22 +109,17 @@ def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: s
     named = _named(plot, table)
     rest = table[~named]
     axes.plot(rest[plot.x], rest[plot.y], mark, color=colour, ms=2.6, mew=0, alpha=0.6, zorder=3)
-    for x, y, name in table.loc[named, [plot.x, plot.y, *filter(None, [plot.name])]].itertuples(
-        index=False
-    ):
+    columns = [plot.x, plot.y, *filter(None, [plot.name])]
+    for x, y, name in table.loc[named, columns].itertuples(index=False):
         (point,) = axes.plot(x, y, mark, color=colour, ms=5.4, mec=style.PAPER, mew=0.6, zorder=4)
         style.tip(point, f"{literal(str(name), limit=60)}: {number(x)}, {number(y)}")
 
 
 def _named(plot: Scatter, table: pd.DataFrame) -> np.ndarray:
     """Which points have a name."""
-    if plot.name is None:
-        return np.zeros(len(table), dtype=bool)
-    return (
-        np.ones(len(table), dtype=bool)
-        if plot.named is None
-        else table[plot.named].to_numpy(dtype=bool)
-    )
+    if plot.name is None or plot.named is None:
+        return np.full(len(table), plot.name is not None)
+    return table[plot.named].to_numpy(dtype=bool)
 
 
 def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
@@ -142,10 +133,8 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     colour = light + (full - light) * share[..., None]
     picture = np.dstack([colour, np.where(counts > 0, 0.5 + 0.5 * share, 0)])
     picture = np.round(picture * 255).astype(np.uint8)
-    extent = (*limits[0], *limits[1])
-    axes.imshow(
-        picture, extent=extent, origin="lower", aspect="auto", interpolation="none", zorder=2
-    )
+    place: dict[str, Any] = {"extent": (*limits[0], *limits[1]), "origin": "lower", "zorder": 2}
+    axes.imshow(picture, aspect="auto", interpolation="none", **place)
 
 
 def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> None:
@@ -153,8 +142,7 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     if table.empty:
         return
     places = table[[plot.x, plot.y]].to_numpy(dtype=float)
-    short = shown_names(list(dict.fromkeys(table[plot.name])), plot.name, limit=30)
-    names = [short[name] for name in table[plot.name]]
+    names = table[plot.name].map(shown_names(distinct(table, plot.name), plot.name)).tolist()
     if crowded:
         axes.plot(*places.T, "o", color=style.INK, mfc="none", ms=3.4, mew=0.7, zorder=4)
         for (x, y), name in zip(places, names, strict=True):
@@ -163,13 +151,8 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     dpi = axes.figure.dpi
     radius = (2.2 if crowded else 3.6) * dpi / 72  # pixels
     points = axes.transData.transform(places)
-    half = (
-        np.array(
-            [[style.inches([name], size=LABEL) * dpi, 1.25 * LABEL * dpi / 72] for name in names]
-        )
-        / 2
-        + 1
-    )
+    sizes = [(style.inches([name], size=LABEL) * dpi, 1.25 * LABEL * dpi / 72) for name in names]
+    half = np.array(sizes) / 2 + 1
     window = axes.get_window_extent()
     centres = beside(points, half, radius, np.array([window.min, window.max]))
     back = axes.transData.inverted().transform
@@ -202,19 +185,13 @@ def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarr
             at = point + sides * (size + radius + reach[:, None])  # (places, 2)
             others = np.arange(len(points)) != i
             gap = np.abs(at[:, None] - centres[others])
-            covered = _area(size + half[others] - gap, 2 * np.minimum(size, half[others])).sum(
-                axis=1
-            )
+            overlap, largest = size + half[others] - gap, 2 * np.minimum(size, half[others])
+            covered = np.clip(overlap, 0, largest).prod(axis=-1).sum(axis=1)
             inside = np.minimum(at + size, window[1]) - np.maximum(at - size, window[0])
             outside = 4 * size.prod() - inside.clip(0).prod(axis=1)
             marks = (np.abs(at[:, None] - points) < size + radius).all(axis=2).sum(axis=1)
             centres[i] = at[np.argmin(covered + outside + 60 * marks + far)]
     return centres
-
-
-def _area(overlap: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """Of overlaps in x and y (…, 2), negative where there is none."""
-    return np.clip(overlap, 0, most).prod(axis=-1)
 
 
 def violin(plot: Violin, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
@@ -224,9 +201,8 @@ def violin(plot: Violin, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     rows = distinct(table, plot.row)
     names = shown_names(rows, plot.row, limit=34)
     left = style.inches(names.values()) + 0.14
-    figure, (axes,) = style.frame(
-        [None], height=0.3 * len(rows) + 0.1, left=left, xlabel=plot.ylabel
-    )
+    height = 0.3 * len(rows) + 0.1
+    figure, (axes,) = style.frame([None], height=height, left=left, xlabel=plot.ylabel)
     axes.axvline(0, color=style.FAINT, lw=0.6, ls=(0, (4, 3)), zorder=1)
     for place, row in enumerate(rows):
         shown = rows_with(table, plot.row, row).sort_values(plot.x)
@@ -234,9 +210,8 @@ def violin(plot: Violin, table: pd.DataFrame, palette: Mapping[object, str]) -> 
         height = height / height.max()
         mass = np.cumsum(height * np.gradient(x)) if len(x) > 1 else np.ones(1)
         lower, median, upper = np.interp([0.25, 0.5, 0.75], mass / mass[-1], x)
-        body = axes.fill_between(
-            x, place - 0.43 * height, place + 0.43 * height, color=style.BLUE, alpha=0.5, lw=0
-        )
+        ends = place - 0.43 * height, place + 0.43 * height
+        body = axes.fill_between(x, *ends, color=style.BLUE, alpha=0.5, lw=0)
         middle = f"median {number(median)}, middle half {number(lower)} to {number(upper)}"
         style.tip(body, f"{names[row]}: {middle}")
         axes.plot(x[[0, -1]], [place, place], color=style.INK, lw=0.5)

@@ -9,6 +9,7 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,8 @@ def frame(
     panels: list[Axes] = []
     for place, heading in enumerate(headings):
         bottom, column = total - top - (place // across + 1) * row + below, place % across
-        box = (
-            (left + column * (panel_width + PANEL_GAP)) / width,
-            bottom / total,
-            panel_width / width,
-            height / total,
-        )
+        start = (left + column * (panel_width + PANEL_GAP)) / width
+        box = start, bottom / total, panel_width / width, height / total
         first = panels[0] if panels else None
         axes = figure.add_axes(box, sharex=first, sharey=first)
         axes.set_axisbelow(True)
@@ -126,17 +123,11 @@ def frame(
             axes.set_ylabel(ylabel)
         panels.append(axes)
     if handles:
-        figure.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(0.05 / width, 1), ncols=per_line
-        )
+        corner: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.05 / width, 1)}
+        figure.legend(handles=handles, ncols=per_line, **corner)
     if xlabel:
-        figure.text(
-            (left + (width - left - right) / 2) / width,
-            0.05 / total,
-            xlabel,
-            ha="center",
-            va="bottom",
-        )
+        middle = (left + (width - left - right) / 2) / width
+        figure.text(middle, 0.05 / total, xlabel, ha="center", va="bottom")
     return figure, panels
 
 
@@ -158,10 +149,8 @@ def _legend_lines(handles: Sequence[Artist], width: float) -> tuple[int, int]:
     widths = [inches([str(handle.get_label())]) + 0.46 for handle in handles]
     for lines in range(1, len(handles) + 1):  # entries run down the columns
         across = -(-len(handles) // lines)
-        if (
-            sum(max(widths[place : place + lines]) for place in range(0, len(widths), lines))
-            <= width
-        ):
+        columns = [widths[place : place + lines] for place in range(0, len(widths), lines)]
+        if sum(map(max, columns)) <= width:
             return lines, across
     return len(handles), 1
 
@@ -189,7 +178,7 @@ def colours(
     No two are the same: from the ninth on, hues around the circle, light and dark by turns.
     """
     distinct = list(dict.fromkeys(categories))
-    if known and all(category in known for category in distinct):
+    if known and set(distinct) <= set(known):
         return {category: known[category] for category in distinct}
     return {category: _colour(place) for place, category in enumerate(distinct)}
 
@@ -207,7 +196,8 @@ def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[objec
     """Colour and mark of each group; marks repeat from the eleventh on."""
     colour_of = colours(groups, palette)
     return {
-        group: (colour_of[group], MARKERS[i % len(MARKERS)]) for i, group in enumerate(colour_of)
+        g: (colour, mark)
+        for (g, colour), mark in zip(colour_of.items(), cycle(MARKERS), strict=False)
     }
 
 
@@ -236,10 +226,8 @@ def rows_with(table: pd.DataFrame, column: str | None, value: object) -> pd.Data
 def needed(table: pd.DataFrame, *columns: str | None) -> None:
     """Raise where the declaration names a column that the table lacks."""
     if missing := [column for column in columns if column and column not in table]:
-        raise TableError(
-            f"A figure needs the column {missing[0]!r}; the table has "
-            f"{', '.join(map(str, table.columns))}."
-        )
+        names = ", ".join(map(str, table.columns))
+        raise TableError(f"A figure needs the column {missing[0]!r}; the table has {names}.")
 
 
 def shown_names(
@@ -249,12 +237,11 @@ def shown_names(
     as `limit` where no two look alike by it."""
     texts = {value: str(value) for value in values}
     for longer in range(limit, limit + 60, 5):
+        short = {text: literal(text, limit=longer) for text in texts.values()}
         if column in MODEL_COLUMNS:
             short = short_names(texts.values(), limit=longer)
-        else:
-            short = {text: literal(text, limit=longer) for text in texts.values()}
-        different = len(set(short.values())) == len(set(texts.values()))
-        if different and max(map(len, short.values()), default=0) <= longer:
+        lengths = [len(name) for name in {*short.values()}]
+        if len(lengths) == len(short) and max(lengths, default=0) <= longer:
             break
     return {value: short[text] for value, text in texts.items()}
 
@@ -293,6 +280,5 @@ def tip(artist: Artist, text: str) -> None:
 
 def number(value: float) -> str:
     """A number for a tip: three significant digits and a true minus."""
-    if not np.isfinite(value):
-        return "–"
-    return signed(value, ",.0f" if abs(value) >= 1000 else ".3g")
+    form = ",.0f" if abs(value) >= 1000 else ".3g"
+    return signed(value, form) if np.isfinite(value) else "–"

@@ -58,9 +58,8 @@ class Shown:
             return result
         symbol = column.replace("_", " ")
         effect = {"column": column, "symbol": symbol, "unit": "", "null": plot.get("reference")}
-        return replace(
-            result, effect=effect | {name: plot.get(name) for name in ("low", "high", "p")}
-        )
+        effect |= {name: plot.get(name) for name in ("low", "high", "p")}
+        return replace(result, effect=effect)
 
     @property
     def by_model(self) -> bool:
@@ -81,6 +80,7 @@ class Artifact:
     """Of the code that made it, where that is known."""
     dirty: bool | None = None
     """Whether that code differed from the commit."""
+    _tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def document(self) -> dict:
@@ -114,10 +114,6 @@ class Artifact:
         """What a result declares as its effect; None where it declares none or there is none of
         this name."""
         return next((result.effect for result in self.results if result.name == name), None)
-
-    @cached_property
-    def _tables(self) -> dict[str, pd.DataFrame]:
-        return {}
 
     def rows(self, result: Shown) -> pd.DataFrame:
         """Those that a result's plot shows: of its own table, or of `shown/` where it draws
@@ -157,11 +153,8 @@ def method(key: str) -> Method:
     """The text `methods/KEY.md`, or the key itself where it is a text of several lines; the key as
     a title where there is no text."""
     file = files("pessimal") / "methods" / f"{key}.md"
-    if KEY.fullmatch(key) and file.is_file():
-        text = file.read_text(encoding="utf-8")
-    elif "\n" in key:
-        text = key
-    else:
+    text = file.read_text(encoding="utf-8") if KEY.fullmatch(key) and file.is_file() else key
+    if "\n" not in text:
         return Method(key.replace("_", " ").capitalize(), Markup())
     first, _, rest = text.partition("\n")
     last = rest.strip().rpartition("\n")[2]

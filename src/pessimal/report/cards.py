@@ -33,20 +33,21 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
     and how many hold of how many).
     """
-    cards_made = []
+    whole_cards = []
+    results = sorted(artifact.results, key=lambda result: -result.weight)
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
         effects: dict[str, tuple[str, str, str]] = {}  # one a method
-        for result in sorted(artifact.results, key=lambda result: -result.weight):
-            if len(effects) == EFFECTS:
-                break
-            if result.method not in effects and (effect := _effect(artifact, result, model)):
+        for result in results:
+            wanting = len(effects) < EFFECTS and result.method not in effects
+            if wanting and (effect := _effect(artifact, result, model)):
                 effects[result.method] = effect
-        agreement = _agreement(artifact, model)
-        card = {"model": model, "label": label, "about": about, "warnings": warnings}
-        if agreement or effects or _ends(artifact, model):
-            cards_made.append(card | {"agreement": agreement, "effects": [*effects.values()]})
-    return cards_made
+        card: dict[str, Any] = {"model": model, "label": label, "about": about}
+        card |= {"warnings": warnings, "effects": [*effects.values()]}
+        card["agreement"] = _agreement(artifact, model)
+        if card["agreement"] or effects or _ends(artifact, model):
+            whole_cards.append(card)
+    return whole_cards
 
 
 def wanted(artifact: Artifact) -> list[dict[str, Any]]:
@@ -57,12 +58,11 @@ def wanted(artifact: Artifact) -> list[dict[str, Any]]:
     first = next((prompts for prompts in by_model.values() if prompts), {})
     tables = []
     for prompt in itertools.islice(first, PROMPTS):
-        rows = [
-            {"label": label, "ends": ends[own], "prompt": own if own != prompt else ""}
-            for model, label in artifact.labels.items()
-            if (ends := by_model[model])
-            for own in [prompt if prompt in ends else next(iter(ends))]
-        ]
+        rows = []
+        for model, ends in by_model.items():
+            for own in [prompt] if prompt in ends else [*ends][:1]:
+                row = {"label": artifact.labels[model], "ends": ends[own]}
+                rows.append(row | {"prompt": own if own != prompt else ""})
         tables.append({"label": prompt, "content": {"rows": rows}})
     return tables
 
@@ -132,17 +132,20 @@ def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
 
 
 def _at_ends(rows: pd.DataFrame, plot: dict[str, Any]) -> Ends:
-    if "certified" not in rows or not rows["certified"].any():  # a mark on every token says nothing
-        rows = rows.assign(certified=True)
-    columns = [plot["text"], plot["value"], "certified"]
-    return {
-        name: [
-            (literal(text), significant(value), bool(certain))
-            for text, value, certain in at_end[columns].head(TOKENS).to_numpy(dtype=object)
-        ]
-        for end, name in (("top", "Most"), ("bottom", "Least"))
-        if len(at_end := rows[rows[plot["end"]] == end])
-    }
+    tokens = marked(rows)[[plot["text"], plot["value"], "certified"]].astype(object)
+    ends: Ends = {}
+    for end, name in (("top", "Most"), ("bottom", "Least")):
+        for text, value, certain in tokens[rows[plot["end"]] == end].head(TOKENS).to_numpy():
+            token = literal(text), significant(value), bool(certain)
+            ends.setdefault(name, []).append(token)
+    return ends
+
+
+def marked(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tokens with the column `certified`; all are, where none is: a mark on every token says
+    nothing."""
+    says = "certified" in rows and rows["certified"].any()
+    return rows if says else rows.assign(certified=True)
 
 
 def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
@@ -154,12 +157,11 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     pairs = pairs[(pairs["model_a"] == model) | (pairs["model_b"] == model)]
     pairs = _first(pairs, ["candidates", "prompt"])
     pairs = pairs.dropna(subset=tau).sort_values(tau, ascending=False)
-    return [
-        (how, artifact.labels.get(other, other), signed(row[tau]))
-        for how, rows in (("Closest", pairs.head(1)), ("Farthest", pairs.iloc[1:].tail(1)))
-        for _, row in rows.iterrows()
-        for other in [row["model_b"] if row["model_a"] == model else row["model_a"]]
-    ]
+    rows = pairs.iloc[[0, -1][: len(pairs)]].to_dict("records")
+    models = [row["model_b"] if row["model_a"] == model else row["model_a"] for row in rows]
+    names = [artifact.labels.get(name, name) for name in models]
+    taus = [signed(row[tau]) for row in rows]
+    return list(zip(("Closest", "Farthest"), names, taus, strict=False))
 
 
 def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, str] | None:
@@ -179,11 +181,8 @@ def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, st
     distance = holds[column] - null
     row = holds.loc[distance.abs().idxmax()]
     texts = [c for c in table if c != "model" and not pd.api.types.is_numeric_dtype(table[c])]
-    keys = [
-        c
-        for c in texts
-        if tested[c].nunique() > 1 and not any(_follows(table, c, other) for other in texts)
-    ]
+    keys = [c for c in texts if tested[c].nunique() > 1]
+    keys = [c for c in keys if not any(_follows(table, c, other) for other in texts)]
     keys_of_row = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
     symbol = f"{effect['symbol']}=" if effect["symbol"] else ""
     value = signed(row[column], "+.2f" if (distance == holds[column]).all() else ".2f")
@@ -205,14 +204,11 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
     if rows.empty:
         return "", []
     first, warnings = rows.iloc[0], []
-    about = [
-        literal(str(first[c]), limit=30)
-        for c in ("developer", "base")
-        if c in rows and pd.notna(first[c])
-    ]
-    if "parameters" in rows and pd.notna(first["parameters"]):
-        power = min(int(np.log10(max(first["parameters"], 1)) // 3), 4)
-        about.append(f"{first['parameters'] / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]}")
+    makers = first.reindex(["developer", "base"]).dropna()
+    about = [literal(str(maker), limit=30) for maker in makers]
+    if pd.notna(size := first.get("parameters")):
+        power = min(int(np.log10(max(size, 1)) // 3), 4)
+        about.append(f"{size / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]}")
     if "certified" in rows and (share := rows["certified"].mean()):
         about.append(f"{share:.0%} certified")
     elif "certified" in rows:

@@ -80,24 +80,21 @@ def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Expl
     if not tables:
         return Explorer({}, [], list(notes)) if notes else None
     chunks: list[str] = []
-    vocabularies: list[tuple[list[ScoreTable], dict]] = []
+    vocabularies: list[tuple[ScoreTable, dict]] = []
     for table in tables:
-        place = next(
-            (v for vocabulary, v in vocabularies if _same_candidates(vocabulary[0], table)), None
-        )
-        if place is None:
-            place = _vocabulary(table, chunks)
-            vocabularies.append(([table], place))
-        place["columns"].append(_set_apart(_column(table, chunks), place["columns"]))
-    vocabularies.sort(key=lambda pair: -len(pair[1]["columns"]))
-    _name([place for _, place in vocabularies])
+        places = [place for first, place in vocabularies if _same_candidates(first, table)]
+        if not places:
+            places = [_vocabulary(table, chunks)]
+            vocabularies.append((table, places[0]))
+        columns = places[0]["columns"]
+        columns.append(_set_apart(_column(table, chunks), columns))
+    ordered = sorted((place for _, place in vocabularies), key=lambda v: -len(v["columns"]))
+    _name(ordered)
+    names = short_names([table.provenance.model for table in tables])
     index = {
-        "vocabularies": [place for _, place in vocabularies],
+        "vocabularies": ordered,
         "prompts": {plain(t.provenance.prompt): plain(t.provenance.prompt_text) for t in tables},
-        "models": {
-            plain(model): plain(short)
-            for model, short in short_names([table.provenance.model for table in tables]).items()
-        },
+        "models": {plain(model): plain(short) for model, short in names.items()},
         "kinds": _KINDS,
     }
     return Explorer(index, chunks, list(notes))
@@ -115,7 +112,7 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
     rows = table.rows
     texts = [plain(text) for text in rows["text"]]
     tokens = [
-        plain(token) if isinstance(token, str) else text
+        0 if not isinstance(token, str) or plain(token) == text else plain(token)
         for token, text in zip(rows["token"], texts, strict=True)
     ]
     ids = rows["candidate_id"].tolist()
@@ -123,20 +120,14 @@ def _vocabulary(table: ScoreTable, chunks: list[str]) -> dict:
     codes = pd.Categorical(rows["kind"], categories=KINDS).codes % len(_KINDS)
     document = {
         "texts": texts,
-        "tokens": [
-            0 if token == text else token for token, text in zip(tokens, texts, strict=True)
-        ],
+        "tokens": tokens,
         "ids": None if ids == list(range(len(ids))) else ids,
         "kinds": "".join(str(code) for code in codes),
     }
     # As data in base64 no text in it can become markup.
     chunks.append(_deflated(json.dumps(document, separators=(",", ":")).encode("ascii")))
-    return {
-        "candidates": plain(table.provenance.candidates),
-        "rows": len(rows),
-        "chunk": len(chunks) - 1,
-        "columns": [],
-    }
+    candidates, chunk = plain(table.provenance.candidates), len(chunks) - 1
+    return {"candidates": candidates, "rows": len(rows), "chunk": chunk, "columns": []}
 
 
 def _column(table: ScoreTable, chunks: list[str]) -> dict:
@@ -150,17 +141,11 @@ def _column(table: ScoreTable, chunks: list[str]) -> dict:
         survival_known=survives.notna().to_numpy(dtype=bool),
     )
     chunks.append(text)
-    return {
-        "model": plain(provenance.model),
-        "prompt": plain(provenance.prompt),
-        "variant": _variant(provenance),
-        "plain_variant": _variant(provenance),
-        "chunk": len(chunks) - 1,
-        "decimals": decimals,
-        "bits": bits,
-        "mean": float(np.mean(rows["reward"])),
-        "sd": float(np.std(rows["reward"])),
-    }
+    mean, sd = float(np.mean(rows["reward"])), float(np.std(rows["reward"]))
+    column = {"model": plain(provenance.model), "prompt": plain(provenance.prompt)}
+    column |= dict.fromkeys(("variant", "plain_variant"), _variant(provenance))
+    packing = {"chunk": len(chunks) - 1, "decimals": decimals, "bits": bits}
+    return column | packing | {"mean": mean, "sd": sd}
 
 
 def _variant(provenance: ScoreProvenance) -> str:
@@ -176,28 +161,20 @@ def _variant(provenance: ScoreProvenance) -> str:
 
 def _set_apart(column: dict, others: list[dict]) -> dict:
     """The column, its variant numbered where another has the same model, prompt and variant."""
-    alike = [
-        c
-        for c in others
-        if all(c[key] == column[key] for key in ("model", "prompt", "plain_variant"))
-    ]
-    return (
-        column | {"variant": f"{column['plain_variant']} ({len(alike) + 1})".strip()}
-        if alike
-        else column
-    )
+    keys = ("model", "prompt", "plain_variant")
+    alike = sum(all(other[key] == column[key] for key in keys) for other in others)
+    variant = f"{column['plain_variant']} ({alike + 1})".strip()
+    return column | {"variant": variant} if alike else column
 
 
 def _name(vocabularies: list[dict]) -> None:
     """Say of each vocabulary whose it is and how many candidates it has."""
     for place in vocabularies:
         models = list(dict.fromkeys(column["model"] for column in place["columns"]))
-        whose = (
-            literal(models[0], limit=40)
-            if len(models) == 1
-            else f"{len(models)} models, {literal(models[0], limit=30)} …"
-        )
-        place["label"] = f"{literal(place['candidates'], limit=30)} of {place['rows']:,} ({whose})"
+        owner = literal(models[0], limit=40)
+        if len(models) > 1:
+            owner = f"{len(models)} models, {literal(models[0], limit=30)} …"
+        place["label"] = f"{literal(place['candidates'], limit=30)} of {place['rows']:,} ({owner})"
 
 
 def packed(
@@ -219,19 +196,13 @@ def packed(
     n, places = len(rewards), decimals(rewards)
     order = np.argsort(-rewards, kind="stable")
     falling = rewards[order]
-    ties = np.zeros(n, dtype=bool)
-    ties[1:] = falling[1:] == falling[:-1]
+    ties = np.diff(falling, prepend=np.inf) == 0
     rounded = np.rint(falling * 10.0**places).astype(np.int64)
-    steps = np.empty(n, dtype=np.int64)
-    if n:
-        steps[0] = 2 * rounded[0] if rounded[0] >= 0 else -2 * rounded[0] - 1
-        steps[1:] = rounded[:-1] - rounded[1:]
+    steps = -np.diff(rounded, prepend=0)
+    steps[:1] = np.where(rounded >= 0, 2 * rounded, -2 * rounded - 1)[:1]
     bits = max(1, (n - 1).bit_length())
-    pieces = [_in_bits(order, bits), _leb128(steps)]
-    pieces += [
-        np.packbits(flags, bitorder="little").tobytes()
-        for flags in (ties, certified, survives, survival_known)
-    ]
+    flags = [np.packbits(f, bitorder="little") for f in (ties, certified, survives, survival_known)]
+    pieces = [_in_bits(order, bits), _leb128(steps), *(flag.tobytes() for flag in flags)]
     return _deflated(b"".join(pieces)), places, bits
 
 
@@ -239,8 +210,7 @@ def decimals(rewards: np.ndarray) -> int:
     """How many decimals tell rewards apart well enough, and can be held exactly (0 …
     MOST_DECIMALS)."""
     spread, largest = float(np.std(rewards)), float(np.max(np.abs(rewards), initial=0.0))
-    if spread == 0 or not math.isfinite(spread):
-        spread = largest or 1.0
+    spread = spread if 0 < spread < math.inf else largest or 1.0
     wanted = math.ceil(-math.log10(spread / STEPS_PER_SD))
     possible = math.floor(math.log10(LARGEST / largest)) if largest else MOST_DECIMALS
     return max(0, min(wanted, possible, MOST_DECIMALS))
@@ -257,12 +227,10 @@ def _leb128(numbers: np.ndarray) -> bytes:
     follows."""
     numbers = numbers.astype(np.uint64)
     widest = max(1, math.ceil(int(numbers.max(initial=0)).bit_length() / 7))
-    groups = np.stack(
-        [(numbers >> np.uint64(7 * i)) & np.uint64(127) for i in range(widest)], axis=1
-    )
-    more = np.stack([(numbers >> np.uint64(7 * (i + 1))) > 0 for i in range(widest)], axis=1)
-    used = np.concatenate([np.ones((len(numbers), 1), dtype=bool), more[:, :-1]], axis=1)
-    return (groups.astype(np.uint8) | (more.astype(np.uint8) << 7))[used].tobytes()
+    left = numbers[:, None] >> np.arange(0, 7 * widest, 7, dtype=np.uint64)  # (n, widest)
+    used, more = left > 0, left > 127
+    used[:, 0] = True
+    return ((left & np.uint64(127)).astype(np.uint8) | (more.astype(np.uint8) << 7))[used].tobytes()
 
 
 def _deflated(data: bytes) -> str:

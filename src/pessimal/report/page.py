@@ -14,22 +14,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pessimal.auditing.changes import CHANGES
-from pessimal.auditing.verdicts import (
-    AUDIT,
-    FAIL,
-    MEASURED,
-    NOT_ASKED,
-    NOT_MEASURED,
-    PASS,
-    REVIEW,
-)
+from pessimal.auditing.verdicts import AUDIT, FAIL, MEASURED, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
-from pessimal.report.cards import cards, kinds, of_model, prompts, wanted
+from pessimal.report.cards import cards, kinds, marked, of_model, prompts, wanted
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
@@ -74,37 +66,27 @@ def page(
     Raises:
         InputError: an artifact has no `results.json`, or a figure that is no SVG.
     """
-    environment = Environment(
-        loader=PackageLoader("pessimal.report", "."),
-        autoescape=select_autoescape(default_for_string=True, default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=["jinja2.ext.do"],
-    )
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "autoescape": True}
+    loader = PackageLoader("pessimal.report", ".")
+    environment = Environment(loader=loader, extensions=["jinja2.ext.do"], **layout)
+    environment.undefined = StrictUndefined
     filters = {"cell": _cell, "json": _json, "readable": readable, "number": number, "tail": tail}
     anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
     taken = set(IDS)
-    parts = [
-        _part(artifact, anchor, taken) for artifact, anchor in zip(artifacts, anchors, strict=True)
-    ]
+    parts = [_part(*pair, taken) for pair in zip(artifacts, anchors, strict=True)]
     asked = {prompt for part in parts for prompt in part["prompts"]}
     environment.filters |= filters | {"line": number_line, "plain": glossary(asked)}
     findings, further = _findings(parts)
     scripts = [own_script(), *library()] if explorer and explorer.index else []
-    first = next((table["label"] for part in parts for table in part["wanted"]["tabs"]), None)
+    tables = [table for part in parts for table in part["wanted"]["tabs"]]
+    rows = [row for table in tables for row in table["content"]["rows"]]
+    ends = [tokens for row in rows for tokens in row["ends"].values()]
+    first = tables[0]["label"] if tables else None
     return environment.get_template("page.html.jinja").render(
         title=readable(title),
         parts=parts,
-        opens=any(part["prompts"] or part["kinds"] or part["wanted"]["tabs"] for part in parts),
-        unsure=any(
-            not certain
-            for part in parts
-            for table in part["wanted"]["tabs"]
-            for row in table["content"]["rows"]
-            for tokens in row["ends"].values()
-            for _, _, certain in tokens
-        ),
+        opens=bool(tables) or any(part["prompts"] or part["kinds"] for part in parts),
+        unsure=any(not certain for tokens in ends for _, _, certain in tokens),
         finds=not all(part["audit"] for part in parts),
         findings=findings,
         further=further,
@@ -128,11 +110,11 @@ def _findings(parts: Sequence[dict[str, Any]]) -> tuple[list[Finding], list[Find
     cards, others = list[Finding](), list[Finding]()
     for part in (part for part in parts if not part["audit"]):
         every = [(part, q, result) for q in part["questions"] for result in q["results"]]
-        holding = [found for found in every if found[2].weight >= HOLDS]
-        for found in every:
-            (cards if found in (holding or every) else others).append(found)
-    cards.sort(key=lambda found: -found[2].weight)
-    others = sorted(cards[FINDINGS:] + others, key=lambda found: -found[2].weight)
+        threshold = HOLDS if any(result.weight >= HOLDS for *_, result in every) else -math.inf
+        for item in every:
+            (cards if item[2].weight >= threshold else others).append(item)
+    cards.sort(key=lambda item: -item[2].weight)
+    others = sorted(cards[FINDINGS:] + others, key=lambda item: -item[2].weight)
     return cards[:FINDINGS], others
 
 
@@ -231,24 +213,20 @@ def _checklist(table: pd.DataFrame) -> list[dict]:
 
 def _of_card(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:
     """The figures of one model."""
-    single = [
-        (r, of_model(r, card["model"], card["label"])) for r in artifact.results if r.by_model
-    ]
-    return [_figure(artifact, _plain(result.name), stems, ids) for result, stems in single if stems]
+    names = card["model"], card["label"]
+    single = [(r.name, of_model(r, *names)) for r in artifact.results if r.by_model]
+    return [_figure(artifact, _plain(name), stems, ids) for name, stems in single if stems]
 
 
 def _figure(
     artifact: Artifact, title: str, contents: Mapping[str, str | dict], ids: Iterator[str]
 ) -> dict:
     """A figure of stems or tables of tokens by tab; the tab that the title speaks of is `open`."""
+    tabs: list[dict[str, Any]] = []
     labelled = zip(_short(list(contents)), contents.values(), strict=True)
-    tabs: list[dict[str, Any]] = [
-        {
-            "label": label,
-            "content": it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids)),
-        }
-        for label, it in itertools.islice(labelled, MAX_TABS)
-    ]
+    for label, it in itertools.islice(labelled, MAX_TABS):
+        content = it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids))
+        tabs.append({"label": label, "content": content})
     named = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
     start = tabs.index(max(named, key=lambda tab: len(tab["label"]))) if named else 0
     return {"title": title, "tabs": tabs, "open": start, "left_out": len(contents) - len(tabs)}
@@ -275,26 +253,19 @@ def _short(labels: list[str]) -> list[str]:
 def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
     """A table of tokens: rows are ranks, columns models."""
     end, rank, column = (plot[name] for name in ("end", "rank", "column"))
-    rows = rows[rows[rank] <= min(plot["shown"], RANKS)]
+    rows = marked(rows[rows[rank] <= min(plot["shown"], RANKS)])
     if column not in rows:
         rows = rows.assign(**{column: ""})
-    if "certified" not in rows or not rows["certified"].any():  # a mark on every token says nothing
-        rows = rows.assign(certified=True)
-    shown = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].to_numpy(
-        dtype=object
-    )
-    cells = {
+    shown = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].astype(object)
+    cells: dict[tuple, tuple] = {
         tuple(key): (literal(text), significant(value), bool(mark))
-        for *key, text, value, mark in shown
+        for *key, text, value, mark in shown.to_numpy()
     }
     columns = list(dict.fromkeys(rows[column]))
-    return {
-        "columns": [literal(artifact.labels.get(name, name), limit=40) for name in columns],
-        "rows": [
-            (*place, [cells.get((*place, name), ("", "", True)) for name in columns])
-            for place in dict.fromkeys(key[:2] for key in cells)
-        ],
-    }
+    places = dict.fromkeys(key[:2] for key in cells)
+    lines = {p: [cells.get((*p, name), ("", "", True)) for name in columns] for p in places}
+    labels = [literal(artifact.labels.get(name, name), limit=40) for name in columns]
+    return {"columns": labels, "rows": [(*place, line) for place, line in lines.items()]}
 
 
 def tests(results: Sequence[tuple[str, Shown]]) -> dict[str, Any] | None:
@@ -315,27 +286,25 @@ def tests(results: Sequence[tuple[str, Shown]]) -> dict[str, Any] | None:
 
     p = [estimate["p"] for _, _, estimate in tested]
     page_wide = false_discovery_control(p).tolist()
+    numbers = [number(estimate) for _, _, estimate in tested]
+    digits = ([f"{value:.3f}" for value in values] for values in (p, page_wide))
     return {
         "tested": len(tested),
         "chance": signed(LEVEL * len(tested), ".1f"),
-        "hold": sum(one <= LEVEL for one in p),
-        "hold_page": sum(one <= LEVEL for one in page_wide),
-        "rows": [
-            (link, headline, number(estimate), f"{estimate['p']:.3f}", f"{corrected:.3f}")
-            for (link, headline, estimate), corrected in zip(tested, page_wide, strict=True)
-        ],
+        "hold": sum(value <= LEVEL for value in p),
+        "hold_page": sum(value <= LEVEL for value in page_wide),
+        "rows": [(*row[:2], *cells) for row, *cells in zip(tested, numbers, *digits, strict=True)],
     }
 
 
 def number_line(estimate: dict) -> dict[str, Any] | None:
     """Where an estimate, the ends of its interval and its null stand on a line from 0 to 100; None
     where there is nothing to compare it with."""
-    names = ("value", "low", "high", "null")
+    names, p = ("value", "low", "high", "null"), estimate["p"]
     at = {n: x for n in names if (x := estimate.get(n)) is not None and math.isfinite(x)}
     least, most = min(at.values(), default=0.0), max(at.values(), default=0.0)
     if not {"value", "null"} <= set(at) or least == most:
         return None
-    p = estimate["p"]
     places = {name: 4 + 92 * (x - least) / (most - least) for name, x in at.items()}
     return places | {"holds": p is not None and p <= LEVEL, "name": f"{at['null']:.3g}"}
 
@@ -365,9 +334,7 @@ def tail(estimate: dict) -> str:
     """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`; and what it is to be
     compared with, where that is not 0."""
     p, null = estimate["p"], estimate.get("null")
-    text = f"n = {estimate['n']:,} {estimate['of']}"
-    if null:
-        text += f", beside {null:.3g}"
+    text = f"n = {estimate['n']:,} {estimate['of']}" + (f", beside {null:.3g}" if null else "")
     if p is not None:
         text += ", random heads " if estimate.get("heads") else ", corrected p "
         text += "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
@@ -393,9 +360,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.4g}"
-    return f"{int(value):,}"
+    fraction = isinstance(value, float) and not value.is_integer()
+    return f"{value:.4g}" if fraction else f"{int(value):,}"
 
 
 def _json(document: object) -> Markup:

@@ -21,18 +21,8 @@ from markupsafe import Markup
 
 from pessimal.errors import InputError, WorkError, require
 
-OURS = (
-    "text",
-    "data",
-    "columns",
-    "search",
-    "grid",
-    "pinned",
-    "library",
-    "scatter",
-    "explorer",
-    "start",
-)
+OURS: tuple[str, ...] = ("text", "data", "columns", "search", "grid")
+OURS += ("pinned", "library", "scatter", "explorer", "start")
 """Files of `js/`, in the order in which they are run."""
 BOKEH = ("bokeh.min.js", "bokeh-api.min.js")
 
@@ -42,8 +32,16 @@ class Script:
     """A script inside the page."""
 
     text: str
-    digest: str
-    """As a content security policy names it: 'sha256-…'."""
+
+    def __post_init__(self):
+        """Raise WorkError where a browser would read another text than was hashed."""
+        if "\r" in self.text or re.search(r"</script|<!--", self.text, re.IGNORECASE):
+            raise WorkError("a script of the page holds a carriage return, </script or <!--")
+
+    @property
+    def digest(self) -> str:
+        """As a content security policy names it: 'sha256-…'."""
+        return f"'sha256-{base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()}'"
 
     @property
     def deflated(self) -> str:
@@ -56,14 +54,14 @@ def own_script() -> Script:
     """Our files as one script, in which nothing is global."""
     folder = files("pessimal.report") / "js"
     bodies = [(folder / f"{name}.js").read_text(encoding="utf-8") for name in OURS]
-    return _script("(() => {\n'use strict';\n" + "\n".join(bodies) + "})();\n")
+    return Script("(() => {\n'use strict';\n" + "\n".join(bodies) + "})();\n")
 
 
 @cache
 def library() -> tuple[Script, ...]:
     """The charting library's files. MissingExtraError where it is not installed."""
     folder = require("bokeh", why="the page's explorer") / "server" / "static" / "js"
-    return tuple(_script((folder / name).read_text(encoding="utf-8")) for name in BOKEH)
+    return tuple(Script((folder / name).read_text(encoding="utf-8")) for name in BOKEH)
 
 
 def policy(scripts: list[Script]) -> str:
@@ -71,14 +69,6 @@ def policy(scripts: list[Script]) -> str:
     it, nothing else."""
     sources = f"; script-src {' '.join(script.digest for script in scripts)}" if scripts else ""
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'{sources}"
-
-
-def _script(text: str) -> Script:
-    """Raises WorkError where a browser would read another text than was hashed."""
-    if "\r" in text or re.search(r"</script|<!--", text, re.IGNORECASE):
-        raise WorkError("a script of the page holds a carriage return, </script or <!--")
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-    return Script(text, f"'sha256-{digest}'")
 
 
 DRAWN = {"svg", "g", "defs", "path", "rect", "use", "clipPath", "text", "tspan", "image", "title"}
@@ -112,9 +102,8 @@ def drawing(file: Path, id: str) -> Drawing:
         box = [float(number) for number in root.attrib["viewBox"].split()]
         width = box[2]
     except (ElementTree.ParseError, KeyError, ValueError, IndexError) as error:
-        raise InputError(
-            f"{file} is not an SVG figure ({error}); make the artifact again"
-        ) from None
+        message = f"{file} is not an SVG figure ({error}); make the artifact again"
+        raise InputError(message) from None
     inside = _kept(root, id)
     attributes = {name: inside.attrib[name] for name in INHERITED if name in inside.attrib}
     inside.tag, inside.attrib = "g", {"id": id, **attributes}
@@ -127,12 +116,10 @@ def _kept(element: ElementTree.Element, id: str) -> ElementTree.Element:
     made = ElementTree.Element(_name(element))
     for key, value in element.attrib.items():
         name = key.rpartition("}")[2]
-        if name == "href" and value.startswith("#"):
-            made.set(name, f"#{id}-{value[1:]}")
-            continue
-        fetches = name == "href" and not value.startswith("data:image/png;base64,")
+        fetches = name == "href" and not value.startswith(("#", "data:image/png;base64,"))
         if fetches or name.startswith("on") or "url(" in LINK.sub("", value):
             continue
+        value = re.sub("^#", f"#{id}-", value) if name == "href" else value
         made.set(name, f"{id}-{value}" if name == "id" else LINK.sub(f"url(#{id}-", value))
     made.text, made.tail = element.text, element.tail
     made.extend(_kept(child, id) for child in element if _name(child) in DRAWN)

@@ -47,9 +47,8 @@ def write_results(
         "skipped": dict(skipped or {}),
         "results": [as_json(result, figures.get(result.name, {})) for result in results],
     }
-    (folder / RESULTS).write_text(
-        json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8"
-    )
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    (folder / RESULTS).write_text(text, encoding="utf-8")
 
 
 def write_tables(results: Sequence[Result], folder: Path) -> None:
@@ -67,20 +66,18 @@ def as_json(result: Result, figures: Mapping[str, str]) -> dict:
     """What `results.json` says of a result; `figures` are the stems of its figures by tab."""
     plot = None
     if result.plot is not None:
-        columns = {
-            k: v
-            for k, v in vars(result.plot).items()
-            if isinstance(v, str | int | float | bool | tuple)
-        }
+        plain = str | int | float | bool | tuple
+        columns = {k: v for k, v in vars(result.plot).items() if isinstance(v, plain)}
         plot = {"kind": type(result.plot).__name__, **columns, "where": dict(result.plot.where)}
+    estimate = None
+    if result.estimate:
+        estimate = {k: finite_or_none(v) for k, v in asdict(result.estimate).items()}
     return {
         "name": result.name,
         "headline": result.headline,
         "weight": finite_or_none(result.weight) or 0.0,
         "method": result.method,
-        "estimate": {k: finite_or_none(v) for k, v in asdict(result.estimate).items()}
-        if result.estimate
-        else None,
+        "estimate": estimate,
         "plot": plot,
         "figures": dict(figures),
         "notes": list(result.notes),

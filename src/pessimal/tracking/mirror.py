@@ -3,38 +3,48 @@ registry.
 
 Every run is recorded on this disk; `online` also sends it while it grows. Whatever fails here (no
 network, no key, a full disk) costs the mirror, never a result: one warning with the command that
-repairs it, and the task goes on.
+repairs it, and the task goes on. Only what W&B documents is used: `wandb.init`, `wandb.Api`,
+settings and environment variables. Their timeouts bound the beginning, the end and each request;
+no setting bounds a service that has stopped, nor an upload that is waited for: these are called
+within seconds of our own.
 """
 
 import contextlib
+import hashlib
+import json
 import logging
+import math
 import os
+import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from pessimal.errors import InputError, WorkError
 from pessimal.progress import call_within
-from pessimal.tracking.client import (
-    PATIENCE,
-    Target,
-    begin_run,
-    clean,
-    folder_of,
-    log_artifact,
-    mirrored_reference,
-    release,
-)
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tables.files import sha256_of
+from pessimal.tracking.registry import MANIFEST, Manifest, Registry
 
 if TYPE_CHECKING:
     import wandb
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 12.0
+"""Seconds that W&B may hold up a command beyond the command's own work."""
+_REQUEST_SECONDS = 5
+"""For one request to the server, its repetitions included."""
+_COMPANIONS = ("report", "conformance")
+"""Types whose artifacts are named after something of another type: a page after its comparison, a
+check after its model. In W&B one name has one type, so these carry theirs."""
+_LONGEST = 128
+"""Characters of a name in W&B."""
+_NOTE = "pessimal.json"
 # wandb.Table cuts off at 200,000 rows with only a log line, and is slow long before: full tables
 # travel as parquet.
 MAX_TABLE_ROWS = 5_000
@@ -48,6 +58,191 @@ STEPS = {
 """What each time series is drawn against."""
 _FULL = 1 << 20
 """Bytes that a disk must have left to be taken for one that can be written to."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where runs go."""
+
+    project: str
+    folder: Path
+    """Everything wandb writes; also where runs that tasks recorded are."""
+    entity: str | None = None
+    """None: the key's own."""
+    group: str | None = None
+    tags: Sequence[str] = field(default_factory=list)
+
+
+def settle(folder: Path) -> None:
+    """Let this process' wandb, and the `wandb sync` that it starts, write under `folder` (which is
+    made), and send nothing but runs. Variables that are set already hold."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # By default staged bytes go into the user's data folder, and where that is gone `wandb sync`
+    # says "Finished" having uploaded nothing.
+    os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
+    os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
+    os.environ.setdefault("WANDB_SILENT", "true")
+    # Else W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+
+
+def clean(value: Any) -> Any:
+    """`value` as JSON that the client and a server take: half surrogates written out as \\ud800
+    (the client refuses an artifact whose metadata has one), numbers that are none as null, unknown
+    objects as text."""
+    if isinstance(value, Mapping):
+        return {clean(str(key)): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [clean(item) for item in value]
+    if getattr(value, "shape", None) == ():
+        value = value.item()
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if isinstance(value, bool | int | float):
+        return value
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def check_key() -> None:
+    """WorkError where there is no API key; a terminal would be asked for one."""
+    import wandb
+
+    if not wandb.login(prompt=False, verify=False):
+        raise WorkError("there is no API key for W&B; type: wandb login, or set WANDB_API_KEY")
+
+
+@contextlib.contextmanager
+def connected() -> Iterator["wandb.Api"]:
+    """The server's API for the length of some work; every request takes at most five seconds.
+
+    Raises:
+        WorkError: the client raised something; it says what to do.
+    """
+    import wandb
+
+    try:
+        # WANDB_MODE is about runs that are made, not about what is asked of a server.
+        wandb.setup(settings=wandb.Settings(mode="online"))
+        check_key()
+        yield wandb.Api(timeout=_REQUEST_SECONDS)
+    except (WorkError, InputError):
+        raise
+    except Exception as error:
+        raise WorkError(
+            f"the W&B server {wandb.setup().settings.base_url} cannot be reached, does not know "
+            f"this API key, or is at fault ({type(error).__name__}: {error}). Look at the network, "
+            "and at WANDB_BASE_URL where the server is your own; for another key, type: wandb "
+            "login --relogin. Then the same command goes on from where it was"
+        ) from error
+    finally:
+        release()
+
+
+def release(seconds: float = 2.0) -> None:
+    """End wandb's service. A process that ends does so too, but waits for ever where the service
+    misses the word, as it may on a busy machine (0.31.0)."""
+    import wandb
+
+    with contextlib.suppress(Exception, SystemExit):
+        call_within(seconds, wandb.teardown, task="ending the client")
+
+
+def begin_run(
+    target: Target,
+    *,
+    mode: str,
+    id: str | None = None,
+    patience: float = PATIENCE,
+    settings: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> "wandb.Run":
+    """A run, recorded below the target's folder with a note of where it is meant to go, and sent
+    from there where `mode` is online. Beginning it takes at most a third of `patience`, finishing
+    it a quarter. Raises whatever the client raises where the server cannot be asked in that time.
+
+    Git, system metrics and console are recorded unless W&B's own variables turn them off
+    (WANDB_DISABLE_GIT, WANDB_X_DISABLE_STATS, WANDB_CONSOLE).
+    """
+    import wandb
+
+    settle(target.folder)
+    limits: dict[str, Any] = {"init_timeout": PATIENCE, "finish_timeout": max(patience / 4, 0.5)}
+    if mode == "online":
+        check_key()
+        limits["init_timeout"] = max(patience / 3, 1.0)
+    about |= {name: getattr(target, name) for name in ("project", "entity", "group")}
+    run = wandb.init(
+        id=id or secrets.token_hex(4),  # one per task, also where WANDB_RUN_ID is set
+        mode="online" if mode == "online" else "offline",
+        dir=str(target.folder),
+        tags=list(target.tags) or None,
+        reinit="finish_previous",
+        settings=wandb.Settings(finish_timeout_raises=True, **limits, **settings or {}),
+        **about,
+    )
+    with contextlib.suppress(OSError):  # without the note the run is still whole
+        (folder_of(run) / _NOTE).write_text(_note(target))
+    return run
+
+
+def folder_of(run: "wandb.Run") -> Path:
+    """Where a run is recorded; what `wandb sync` takes."""
+    return Path(run.dir).parent
+
+
+def _note(target: Target) -> str:
+    return json.dumps({"project": target.project, "entity": target.entity})
+
+
+def recorded_runs(target: Target, id: str) -> list[Path]:
+    """Folders of runs of this id that were recorded for exactly this project and entity: `wandb
+    sync --project` would leave the artifacts where they were recorded for."""
+    notes = sorted((target.folder / "wandb").glob(f"*run-*-{id}/{_NOTE}"))
+    return [note.parent for note in notes if note.read_text() == _note(target)]
+
+
+def mirrored_name(type: str, name: str) -> str:
+    """The name in W&B: the registry's, for a report or conformance `NAME.TYPE`; one that is too
+    long is cut and kept apart by a digest."""
+    full = f"{name}.{type}" if type in _COMPANIONS else name
+    if len(full) <= _LONGEST:
+        return full
+    return f"{full[: _LONGEST - 9]}-{hashlib.sha256(f'{type}/{name}'.encode()).hexdigest()[:8]}"
+
+
+def mirrored_reference(reference: str) -> str:
+    """`NAME:registry-vN` in W&B of a registry's `type/name:vN`: W&B counts versions of its own."""
+    type, _, rest = reference.partition("/")
+    name, _, version = rest.rpartition(":v")
+    return f"{mirrored_name(type, name)}:registry-v{version}"
+
+
+def as_artifact(
+    folder: Path, manifest: Manifest, about: Mapping[str, Any] | None = None
+) -> "wandb.Artifact":
+    """A published folder as W&B has it, every file of it and the manifest; the figures of its
+    metadata are a level below, as W&B takes a hundred keys."""
+    import wandb
+
+    copied = ("reference", "key", "config_hash", "run_id", "created", "inputs", "commit", "dirty")
+    metadata = {name: getattr(manifest, name) for name in copied}
+    metadata |= {name: manifest.summary.get(name) for name in ("model", "prompt")}
+    metadata |= {"summary": {**manifest.summary, **(about or {})}}
+    metadata["manifest_sha256"] = sha256_of(folder / MANIFEST)
+    name = mirrored_name(manifest.type, manifest.name)
+    artifact = wandb.Artifact(name, type=manifest.type, metadata=clean(metadata))
+    for file in [*manifest.files, MANIFEST]:
+        # Published files never change, so W&B may read them where they are.
+        artifact.add_file(str(folder / file), name=file, policy="immutable")
+    return artifact
+
+
+def log_artifact(
+    run: "wandb.Run", folder: Path, manifest: Manifest, about: Mapping[str, Any] | None = None
+) -> "wandb.Artifact":
+    """Let a run log a published folder, as `latest` and by the registry's version."""
+    artifact = as_artifact(folder, manifest, about)
+    return run.log_artifact(artifact, aliases=["latest", f"registry-v{manifest.version}"])
 
 
 class Mirror:
@@ -79,9 +274,8 @@ class Mirror:
         except Exception as error:
             if not self._failed:
                 log.warning(
-                    "Weights & Biases did not take a part of this run (%s: %s). Nothing is lost: "
-                    "every result is in the registry. To send results from there: pessimal push",
-                    type(error).__name__,
+                    "Weights & Biases did not take a part of this run (%r). Nothing is lost: every "
+                    "result is in the registry. To send results from there: pessimal push",
                     error,
                 )
             self._failed = True
@@ -99,38 +293,28 @@ class Mirror:
 
     def table(self, name: str, frame: pd.DataFrame) -> None:
         """A small table (top and bottom tokens, a matrix)."""
-        if len(frame) > MAX_TABLE_ROWS:
-            raise ValueError(
-                f"table {name!r} has {len(frame)} rows; log it as a parquet file in an artifact"
-            )
-
-        def call(run: "wandb.Run") -> None:
-            import wandb
-
-            # Half surrogates cannot be written as UTF-8.
-            plain = frame.astype(object).where(frame.notna(), None)
-            plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
-            run.log({name: wandb.Table(dataframe=plain, allow_mixed_types=True)}, commit=False)
-
-        self.send(call)
+        if (n := len(frame)) > MAX_TABLE_ROWS:
+            raise ValueError(f"table {name!r} has {n} rows; log it as parquet in an artifact")
+        # Half surrogates cannot be written as UTF-8.
+        plain = frame.astype(object).where(frame.notna(), None)
+        plain = plain.map(lambda value: clean(value) if isinstance(value, str) else value)
+        self._log(name, "Table", False, dataframe=plain, allow_mixed_types=True)
 
     def image(self, name: str, path: Path, caption: str) -> None:
         """A figure, as PNG."""
-
-        def call(run: "wandb.Run") -> None:
-            import wandb
-
-            run.log({name: wandb.Image(str(path), caption=clean(caption))}, commit=False)
-
-        self.send(call)
+        self._log(name, "Image", False, data_or_path=str(path), caption=clean(caption))
 
     def page(self, name: str, path: Path) -> None:
         """A page of HTML, which the run shows as it is."""
+        self._log(name, "Html", True, data=str(path), inject=False)
+
+    def _log(self, name: str, kind: str, commit: bool, **content: Any) -> None:
+        """Log an object of a class of wandb's."""
 
         def call(run: "wandb.Run") -> None:
             import wandb
 
-            run.log({name: wandb.Html(str(path), inject=False)})
+            run.log({name: getattr(wandb, kind)(**content)}, commit=commit)
 
         self.send(call)
 
@@ -162,13 +346,7 @@ class Mirror:
 
 @contextlib.contextmanager
 def open_mirror(
-    target: Target,
-    *,
-    mode: str,
-    job_type: str,
-    name: str,
-    config: Mapping[str, Any],
-    patience: float = PATIENCE,
+    target: Target, *, mode: str, job_type: str, name: str, config: dict, patience: float = PATIENCE
 ) -> Iterator[Mirror]:
     """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
     nothing (off).
@@ -183,12 +361,9 @@ def open_mirror(
     import wandb  # noqa: F401 seconds on a busy machine, of which no server is the reason
 
     begin = time.monotonic()
-    about = {
-        # W&B's own variables hold.
-        "job_type": os.environ.get("WANDB_JOB_TYPE") or job_type,
-        "name": os.environ.get("WANDB_NAME") or name[:128],
-        "config": clean(config),
-    }
+    # W&B's own variables hold.
+    about = {"job_type": os.environ.get("WANDB_JOB_TYPE") or job_type, "config": clean(config)}
+    about["name"] = os.environ.get("WANDB_NAME") or name[:128]
     run = _begin(target, mode=mode, patience=patience, **about)
     left = patience - (time.monotonic() - begin if mode == "online" else 0.0)
     mirror, exit_code = Mirror(run, patience=left), 1
@@ -198,8 +373,6 @@ def open_mirror(
     finally:
         if run is not None:
             _finish(mirror, run, target, exit_code=exit_code, reserve=patience / 4)
-            release()
-            _look_at_disk(target.folder)
 
 
 def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
@@ -218,24 +391,18 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
         except Exception as error:
             refused = error
     log.warning(
-        "W&B could not begin a run (%s: %s); going on without it. To send results from the "
-        "registry: pessimal push. tracking=offline asks no server; tracking=off is quiet.",
-        type(refused).__name__,
+        "W&B could not begin a run (%r); going on without it. To send results from the registry: "
+        "pessimal push. tracking=offline asks no server; tracking=off is quiet.",
         refused,
     )
     return None
 
 
 def _finish(
-    mirror: Mirror,
-    run: "wandb.Run",
-    target: Target,
-    *,
-    exit_code: int,
-    reserve: float,
+    mirror: Mirror, run: "wandb.Run", target: Target, *, exit_code: int, reserve: float
 ) -> None:
-    """End the run; online, first wait for its artifacts and record its lineage, for as long as
-    patience lasts without the `reserve` of seconds that ending it may take."""
+    """End the run and the client; online, first wait for its artifacts and record its lineage, for
+    as long as patience lasts without the `reserve` of seconds that ending it may take."""
     missing: list[str] = []
     failed: list[Exception] = []
 
@@ -253,13 +420,13 @@ def _finish(
             except CommError:
                 missing.append(reference)
 
-    def end() -> None:
+    def finish() -> None:
         run.finish(exit_code=exit_code)
 
     sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
-    for seconds, call, what in [*sent, (reserve + 1, end, "finishing the run")]:
+    for seconds, call, task in [*sent, (reserve + 1, finish, "finishing the run")]:
         try:
-            call_within(seconds, call, task=what)
+            call_within(seconds, call, task=task)
         except Exception as error:
             failed.append(error)
     if failed:
@@ -267,10 +434,17 @@ def _finish(
     elif not run.offline:
         log.info("Weights & Biases: %s", run.url)
     if missing:
-        log.warning(
-            "W&B does not have what this run was made from: %s. To send it: pessimal push",
-            ", ".join(missing[:8]),
-        )
+        names = ", ".join(missing[:8])
+        log.warning("W&B lacks the inputs of this run: %s. To send them: pessimal push", names)
+    release()
+    # The client's service drops what it cannot write without a word.
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(target.folder).free < _FULL:
+            log.warning(
+                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
+                "Nothing is lost from the registry; with space there, type: pessimal push",
+                target.folder,
+            )
 
 
 def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:
@@ -279,19 +453,5 @@ def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:
         "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
         "registry, and the run is recorded here. When the server can be reached, type: wandb sync "
         "--include-online %s, and then: pessimal push tracking.project=%s",
-        error,
-        folder_of(run),
-        target.project,
+        *(error, folder_of(run), target.project),
     )
-
-
-def _look_at_disk(folder: Path) -> None:
-    """Warn where the disk is full: the client's service drops what it cannot write without a
-    word."""
-    with contextlib.suppress(OSError):
-        if shutil.disk_usage(folder).free < _FULL:
-            log.warning(
-                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
-                "Nothing is lost from the registry; with space there, type: pessimal push",
-                folder,
-            )

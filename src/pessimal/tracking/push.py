@@ -1,5 +1,6 @@
-"""The push: everything in the registry that W&B does not have yet, sent, and asked back of the
-server.
+"""The registry and W&B: everything that W&B does not have yet is sent, and asked back of the
+server (`push`); score tables that others pushed are fetched (`fetch_score_tables`), each file
+checked against its manifest. What comes from a server is hostile until it is checked.
 
 A run that a task recorded and never sent is sent as it is, with its configuration, curves and
 figures; what no such run has goes in runs made again from the manifests, one for each command that
@@ -14,14 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pessimal.errors import InputError, WorkError
 from pessimal.progress import call_within
-from pessimal.tracking.client import (
+from pessimal.tables.files import sha256_of
+from pessimal.texts import safe_name
+from pessimal.tracking.mirror import (
     Target,
     as_artifact,
     begin_run,
@@ -29,22 +32,24 @@ from pessimal.tracking.client import (
     connected,
     folder_of,
     log_artifact,
+    mirrored_name,
     mirrored_reference,
     recorded_runs,
     settle,
 )
-from pessimal.tracking.registry import CONFIG, Manifest, Registry
+from pessimal.tracking.registry import CONFIG, MANIFEST, Manifest, Registry, damages, parse_manifest
 
 if TYPE_CHECKING:
     import wandb
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Published = tuple[Path, Manifest]
 
 PATIENCE = 60.0
-"""Seconds that a push may take, besides 10 for each artifact and one for each 100 kB."""
+"""Seconds that a push may take to send, besides 10 for each artifact and those of its bytes; the
+client itself bounds each question to the server."""
+_BYTES_PER_SECOND = 100_000
 
 
 @dataclass(frozen=True)
@@ -71,11 +76,8 @@ def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) ->
     """The artifacts of these types and names (all where empty), their files checked; InputError
     where there are none or where a file is not what was published."""
     everything = registry.manifests()
-    chosen = [
-        (folder, m)
-        for folder, m in everything
-        if (not types or m.type in types) and (not names or m.name in names)
-    ]
+    pairs = [pair for pair in everything if not types or pair[1].type in types]
+    chosen = [pair for pair in pairs if not names or pair[1].name in names]
     if not chosen:
         known = sorted({f"{m.type}/{m.name}" for _, m in everything})
         raise InputError(
@@ -93,15 +95,12 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     the files here (their bytes are not read back).
 
     Raises:
-        WorkError: there is no server or no such key; the server stopped answering; or it is slower
-            than a minute, 10 seconds an artifact, and 100 kB a second.
+        WorkError: there is no server or no such key; the server stopped answering; or it takes in
+            less than 100 kB per second, beyond a minute and 10 seconds per artifact.
     """
     settle(target.folder)
     size = sum((folder / file).stat().st_size for folder, m in published for file in m.files)
-    deadline = time.monotonic() + PATIENCE + 10 * len(published) + size / 100_000
-
-    def in_time(call: Callable[[], T], what: str) -> T:
-        return call_within(deadline - time.monotonic(), call, task=what)
+    deadline = time.monotonic() + PATIENCE + 10 * len(published) + size / _BYTES_PER_SECOND
 
     def ask(some: Sequence[Published]) -> dict[str, str]:
         return {m.reference: verdict(api, folder, m, path=path) for folder, m in some}
@@ -111,15 +110,15 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
 
     with connected() as api:
         path = f"{target.entity or api.default_entity}/{target.project}"
-        verdicts = in_time(lambda: ask(published), "asking for the artifacts")
+        verdicts = ask(published)
         unsent = missing()
         log.info("%s: %d of %d artifacts are to be sent", path, len(unsent), len(published))
         for recorded in (True, False):  # what recorded runs lack goes in runs made again
             if left := missing():
                 _send(left, target, deadline, recorded=recorded)
-                verdicts |= in_time(lambda: ask(left), "asking for the artifacts")
+                verdicts |= ask(left)
         sound = [p for p in published if verdicts[p[1].reference] == "ok"]
-        unknown = in_time(lambda: _link(api, sound, path=path), "recording the lineage")
+        unknown = _link(api, sound, path=path)
     return Pushed(path, verdicts, [m.reference for _, m in unsent], unknown)
 
 
@@ -134,11 +133,9 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
     if not api.artifact_exists(name):
         return f"missing: {name} is not there"
     remote = api.artifact(name)
-    here, there = (
-        {file: entry.digest for file, entry in artifact.manifest.entries.items()}
-        for artifact in (as_artifact(folder, manifest), remote)
-    )
-    wrong = sorted(file for file in here | there if here.get(file) != there.get(file))
+    artifacts = (as_artifact(folder, manifest), remote)
+    here, there = ({(n, e.digest) for n, e in a.manifest.entries.items()} for a in artifacts)
+    wrong = sorted({file for file, _ in here ^ there})
     if not wrong and remote.type == manifest.type:
         return "ok"
     return (
@@ -171,19 +168,16 @@ def _write_run(published: Sequence[Published], target: Target) -> Path:
     config = json.loads((folder / CONFIG).read_text()) if CONFIG in first.files else {}
     references = [manifest.reference for _, manifest in published]
     job = config.get("task", first.type)
-    run = begin_run(
-        replace(target, tags=[*target.tags, "pushed"]),
-        # Of its own, so that it never replaces the run of the task; the same whenever it is pushed.
-        id=hashlib.sha256("\n".join(references).encode()).hexdigest()[:8],
-        mode="offline",
-        job_type=job,
-        name=f"{job} {first.name}"[:128],
-        config=clean({**config, "config_hash": first.config_hash, "artifacts": references}),
-        # What is on this screen, in this checkout and on this machine now is not of the run.
-        settings={"console": "off", "disable_git": True, "x_disable_stats": True},
-    )
+    config |= {"config_hash": first.config_hash, "artifacts": references}
+    about = {"job_type": job, "name": f"{job} {first.name}"[:128], "config": clean(config)}
+    # Its own, so that it never replaces the run of the task; the same whenever it is pushed.
+    id = hashlib.sha256("\n".join(references).encode()).hexdigest()[:8]
+    # What is on this screen, in this checkout and on this machine now is not of the run.
+    quiet = {"console": "off", "disable_git": True, "x_disable_stats": True}
+    target = replace(target, tags=[*target.tags, "pushed"])
+    run = begin_run(target, mode="offline", id=id, settings=quiet, **about)
     for folder, m in published:
-        prefix = f"{m.summary.get('prompt')}/" if m.type == "score-table" else ""
+        prefix = f"{m.summary.get('prompt')}/" if m.type == TYPE else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
         log_artifact(run, folder, m)
     run.finish()
@@ -199,17 +193,16 @@ def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
     """
     # WANDB_MODE is of runs that are made; and this process' service is not to be waited for.
     variables = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "WANDB_SERVICE")}
+    variables["WANDB_DIR"] = str(target.folder)
+    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes"]
+    # It makes a folder `wandb` where it stands.
+    place: dict[str, Any] = {"cwd": run_folders[0], "env": variables}
     # Not a pipe: the service it starts would hold that open after it is killed.
     with tempfile.TemporaryFile() as output:
+        place |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes", *run_folders],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=run_folders[0],  # it makes a folder `wandb` where it stands
-                env=variables | {"WANDB_DIR": str(target.folder)},
-                timeout=deadline - time.monotonic(),
+                [*command, *run_folders], timeout=deadline - time.monotonic(), **place
             )
         except subprocess.TimeoutExpired:
             raise TimeoutError("sending the runs took too long") from None
@@ -239,3 +232,81 @@ def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> lis
             else:
                 unknown.append(reference)
     return list(dict.fromkeys(unknown))
+
+
+TYPE = "score-table"
+
+
+def fetch_score_tables(
+    project: str, entity: str | None, models: Sequence[str], prompts: Sequence[str], into: Registry
+) -> list[tuple[Path, Manifest, bool]]:
+    """Bring the newest score tables of these models and prompts (all where empty) from a W&B
+    project into `into`, a registry of their own: folder, manifest, and whether it was downloaded
+        now; `entity` null is the key's own.
+
+    Raises:
+        InputError: nothing there was asked for; or an artifact is not what its manifest says, or
+            differs from what `into` has under its reference.
+        WorkError: the server cannot be reached, knows no such key, or stopped answering.
+    """
+    settle(into.root.parent / "wandb")
+    with connected() as api:
+        path = f"{entity or api.default_entity}/{project}"
+        tables = _tables_at(api, path)
+        wanted = [a for a in tables if not models or a.metadata.get("model") in models]
+        wanted = [a for a in wanted if not prompts or a.metadata.get("prompt") in prompts]
+        if not wanted:
+            pairs = [(a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
+            there = sorted({f"{model} on {prompt}" for model, prompt in pairs})
+            raise InputError(
+                f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. "
+                f"There are: {'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
+            )
+        return [_bring(artifact, into) for artifact in wanted]
+
+
+def _tables_at(api: "wandb.Api", path: str) -> "list[wandb.Artifact]":
+    """Of every name the newest score table that a push or a mirror made."""
+    if TYPE not in {type.name for type in api.artifact_types(path)}:
+        return []
+    names = [c.name for c in api.artifact_type(TYPE, path).collections()]
+    newest = [api.artifact(f"{path}/{name}:latest") for name in names]
+    return [a for a in newest if "manifest_sha256" in a.metadata]
+
+
+def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, bool]:
+    """Folder, manifest, and whether it had to be downloaded."""
+    wrong = f"{artifact.name} at W&B is not what its manifest says"
+    into.root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into.root) as place:
+        raw = Path(place) / "raw"
+        call_within(
+            10 + artifact.size / _BYTES_PER_SECOND,
+            lambda: artifact.download(root=str(raw), skip_cache=True),
+            task=f"downloading {artifact.name}",
+        )
+        try:
+            manifest = parse_manifest(raw / MANIFEST)
+        except InputError as error:
+            raise InputError(f"{wrong}: {MANIFEST} cannot be read ({error.__cause__})") from error
+        expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
+        name = artifact.name.partition(":")[0]
+        if (manifest.type, manifest.name, name, manifest.version >= 0) != expected:
+            raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
+        home = Path(manifest.type, manifest.name, f"v{manifest.version}")
+        staged, folder = Path(place) / home, into.root / home
+        staged.parent.mkdir(parents=True)
+        raw.rename(staged)
+        for damage in damages(Registry(Path(place)), only=[staged]):
+            raise InputError(f"{wrong}: {damage.where} {damage.what}")
+        if folder.exists():
+            if sha256_of(folder / MANIFEST) != sha256_of(staged / MANIFEST):
+                raise InputError(
+                    f"{folder} differs from what {artifact.name} at W&B is: two registries count "
+                    "versions on their own. Give each project a folder of its own"
+                )
+            into.verify(folder)
+            return folder, manifest, False
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staged.rename(folder)
+        return folder, manifest, True

@@ -58,16 +58,11 @@ def checkout(package: Path = PACKAGE) -> Checkout:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    environment = {
-        k: v
-        for k, v in os.environ.items()
-        if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-    }
+    hidden = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=_SECONDS, env=environment
-    )
-    return done.stdout.strip()
+    options: dict[str, Any] = {"timeout": _SECONDS, "env": environment, "stderr": subprocess.PIPE}
+    return subprocess.check_output(command, text=True, **options).strip()
 
 
 log = logging.getLogger(__name__)
@@ -128,9 +123,8 @@ class Manifest:
     def text(self) -> str:
         """What `manifest.json` holds: without the commit where there is none; a checksum of all
         that in the last line."""
-        fields = {
-            k: v for k, v in asdict(self).items() if v is not None or k not in Checkout._fields
-        }
+        absent = [name for name in Checkout._fields if getattr(self, name) is None]
+        fields = {name: value for name, value in asdict(self).items() if name not in absent}
         body = json.dumps(fields, indent=2, sort_keys=True).removesuffix("\n}")
         return f'{body}{_CHECKSUM}{_sha256(body)}"\n}}'
 
@@ -148,9 +142,8 @@ def parse_manifest(file: Path) -> Manifest:
             raise ValueError("it was changed after it was published")
         return Manifest(**json.loads(body + "\n}" if marker else text))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"{file} cannot be read as a manifest ({error}); type: pessimal runs verify"
-        ) from error
+        message = f"{file} cannot be read as a manifest ({error}); type: pessimal runs verify"
+        raise InputError(message) from error
 
 
 def _sha256(text: str) -> str:
@@ -203,6 +196,8 @@ class Registry:
         """
         name, code, config = safe_name(name), checkout(), self.config
         home = self.root / type / name
+        as_read = json.loads(json.dumps(dict(summary or {})))
+        config_hash = None if config is None else _sha256(json.dumps(config, sort_keys=True))
         self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
@@ -210,30 +205,15 @@ class Registry:
                 raise ValueError(f"{type}/{name}: the name {taken[0]} is the registry's own")
             if config is not None:
                 (staging / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-            files = {
-                str(p.relative_to(staging)): sha256_of(p)
-                for p in sorted(staging.rglob("*"))
-                if p.is_file()
-            }
+            paths = [path for path in sorted(staging.rglob("*")) if path.is_file()]
+            files = {str(path.relative_to(staging)): sha256_of(path) for path in paths}
             with self._lock():
                 version = 1 + max(
                     (int(p.name[1:]) for p in home.glob("v*") if p.name[1:].isdigit()), default=-1
                 )
-                manifest = Manifest(
-                    type=type,
-                    name=name,
-                    version=version,
-                    files=files,
-                    key=key,
-                    inputs=list(inputs),
-                    config_hash=None
-                    if config is None
-                    else _sha256(json.dumps(config, sort_keys=True)),
-                    run_id=run_id,
-                    created=datetime.now(UTC).isoformat(timespec="microseconds"),
-                    summary=json.loads(json.dumps(dict(summary or {}))),  # as it is read back
-                    **code._asdict(),
-                )
+                created = datetime.now(UTC).isoformat(timespec="microseconds")
+                about = (key, list(inputs), config_hash, run_id, created, as_read, *code)
+                manifest = Manifest(type, name, version, files, *about)
                 (staging / MANIFEST).write_text(manifest.text())
                 staging.chmod(0o755)
                 folder = home / f"v{version}"
@@ -251,9 +231,8 @@ class Registry:
         for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
             try:
                 stamp = file.stat().st_mtime_ns, file.stat().st_size
-                if (
-                    self._read.get(file, (None,))[0] != stamp
-                ):  # a scan of many prompts looks again and again
+                # A scan of many prompts looks again and again.
+                if self._read.get(file, (None,))[0] != stamp:
                     self._read[file] = stamp, read_manifest(file.parent)
                 manifest = self._read[file][1]
                 for name, kind in (needs or {}).items():
@@ -261,9 +240,8 @@ class Registry:
                         raise InputError(f"{file} says no {name!r}; type: pessimal runs verify")
                 found.append((file.parent, manifest))
             except (InputError, FileNotFoundError) as error:
-                if (
-                    file.exists() and str(error) not in self._warned
-                ):  # else it was removed meanwhile
+                # A file that is not there was removed meanwhile.
+                if file.exists() and str(error) not in self._warned:
                     self._warned.add(str(error))
                     log.warning("left out: %s", error)
         return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
@@ -277,9 +255,8 @@ class Registry:
         self, type: str, *, needs: Mapping[str, Any] | None = None
     ) -> list[tuple[Path, Manifest]]:
         """The newest version of every artifact of this type; `needs` as of `manifests`."""
-        there = self.manifests(type, needs=needs)
-        newest = {manifest.name: (folder, manifest) for folder, manifest in there}
-        return list(newest.values())
+        pairs = self.manifests(type, needs=needs)
+        return list({manifest.name: (folder, manifest) for folder, manifest in pairs}.values())
 
     def verify(self, folder: Path) -> None:
         """Raise InputError naming the file if a published file is missing or its bytes have
@@ -289,10 +266,8 @@ class Registry:
             file = folder / name
             if not file.is_file() or sha256_of(file) != digest:
                 raise InputError(
-                    f"{file} is missing or differs from what was published as "
-                    f"{manifest.reference}. "
-                    "Artifacts are never edited: remove the folder and run the task again with "
-                    "force=true."
+                    f"{file} is missing or differs from what was published as {manifest.reference}."
+                    f" Artifacts are never edited: {AGAIN}"
                 )
 
     @contextlib.contextmanager
@@ -335,11 +310,9 @@ def read_manifest(folder: Path) -> Manifest:
         InputError: there is none, it cannot be read as one, or it is that of another artifact.
     """
     manifest = parse_manifest(folder / MANIFEST)
-    home = (manifest.type, manifest.name, f"v{manifest.version}")
-    if home != tuple(folder.absolute().parts[-3:]):
-        raise InputError(
-            f"{folder} holds the manifest of {manifest.reference}; type: pessimal runs verify"
-        )
+    if folder.absolute().parts[-3:] != (manifest.type, manifest.name, f"v{manifest.version}"):
+        message = f"{folder} holds the manifest of {manifest.reference}"
+        raise InputError(f"{message}; type: pessimal runs verify")
     return manifest
 
 
@@ -404,12 +377,9 @@ def damages(
         try:
             files = read_manifest(folder).files
         except InputError as error:
-            there = (folder / MANIFEST).exists()
-            yield Damage(
-                f"{where}/{MANIFEST}",
-                str(error.__cause__ or error) if there else "is missing",
-                AGAIN,
-            )
+            file = folder / MANIFEST
+            wrong = str(error.__cause__ or error) if file.exists() else "is missing"
+            yield Damage(f"{where}/{MANIFEST}", wrong, AGAIN)
             continue  # nothing says which files there were
         yield from _of_files(where, folder, files)
         checked(len(files))
@@ -424,15 +394,13 @@ def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damag
             elif sha256_of(file) != digest:
                 yield Damage(f"{where}/{name}", "differs from what was published", AGAIN)
         except OSError as error:
-            yield Damage(
-                f"{where}/{name}", f"cannot be read: {error.strerror}", "read as a user who may"
-            )
+            wrong = f"cannot be read: {error.strerror}"
+            yield Damage(f"{where}/{name}", wrong, "read as a user who may")
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name not in files and name != MANIFEST and (not path.is_dir() or path.is_symlink()):
-            yield Damage(
-                f"{where}/{name}", "was not published with the artifact", "move the file elsewhere"
-            )
+            wrong = "was not published with the artifact"
+            yield Damage(f"{where}/{name}", wrong, "move the file elsewhere")
 
 
 def _strays(root: Path) -> Iterator[Damage]:
@@ -441,9 +409,6 @@ def _strays(root: Path) -> Iterator[Damage]:
     for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
         where = path.relative_to(root)
         depth = len(where.parts)
-        own = depth == 1 and path.name == ".lock"
-        staged = depth == 3 and path.name.startswith(STAGING)
-        version = depth == 3 and path.match("v[0-9]*")
-        if own or staged or (path.is_dir() and (depth < 3 or version)):
-            continue
-        yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")
+        own = path.name == _LOCK if depth == 1 else depth == 3 and path.name.startswith(STAGING)
+        if not own and not (path.is_dir() and (depth < 3 or path.match("v[0-9]*"))):
+            yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")

@@ -2,6 +2,6 @@
 training's rewards.
 
 `preference_model` trains from a table of preferences to a checkpoint's folder: `preferences` reads
-the data, `answers` scores items, `bradley_terry` has the loss, `fit` the loop. `callback` watches
-this or anybody's training.
+the data and scores items, `fit` has the loss and the loop. `callback` watches this or anybody's
+training, `panel` the rewards of what a policy writes.
 """

@@ -59,14 +59,11 @@ class Aside:
         spare = self.allowed(self.elapsed) - self.spent
         if seconds > spare and not self._warned:
             self._warned = True
+            times = seconds, self.spent, self.elapsed
             log.warning(
                 "step %d: %s looks later than asked, and less often: a look takes %.2g s, and %.2g "
                 "of the training's %.2g s are spent. A larger share= or every= would change that",
-                step,
-                type(self).__name__,
-                seconds,
-                self.spent,
-                self.elapsed,
+                *(step, type(self).__name__, *times),
             )
         return seconds <= spare
 
@@ -81,14 +78,10 @@ class Aside:
             return work(*given, **named)
         except Exception as error:
             self.failed.add(part)
+            message = "%s: %s is left out from here on; the training goes on. %s: %.500s"
+            names = type(self).__name__, part, type(error).__name__
             # Without its frames, which hold tensors.
-            log.warning(
-                "%s: %s is left out from here on; the training goes on. %s: %.500s",
-                type(self).__name__,
-                part,
-                type(error).__name__,
-                error.with_traceback(None),
-            )
+            log.warning(message, *names, error.with_traceback(None))
             return None
         finally:
             if began is not None:

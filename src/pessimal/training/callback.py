@@ -50,6 +50,7 @@ KEPT = ("rows", "size", "turns", "known", "before", "position", "seen")
 """What a training that goes on from a checkpoint keeps; names in Lightning's checkpoints."""
 SHARDED = ("FullyShardedDataParallel", "FlatParameter", "DTensor")
 
+Tokenizer = PreTrainedTokenizerBase | None
 Ids = tuple[int, ...]
 """Of an answer, without what closes it."""
 
@@ -104,7 +105,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def __init__(
         self,
         prompts: str | Sequence[str] | Mapping[str, str] | None = None,
-        tokenizer: PreTrainedTokenizerBase | None = None,
+        tokenizer: Tokenizer = None,
         *,
         contexts: str | Path | None = None,
         slot: str | None = None,
@@ -118,14 +119,12 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     ):
         super().__init__(share, clock)
         if every < 1 or tails < 1 or isinstance(watch, str):
-            raise ConfigError(
-                f"every={every}, tails={tails}, watch={watch!r}: give 1 or more, 1 or more, a list"
-            )
+            options = f"every={every}, tails={tails}, watch={watch!r}"
+            raise ConfigError(f"{options}: give 1 or more, 1 or more, a list")
         check_contexts(contexts, slot, prompts)
+        prompts = "greatest" if prompts is None else prompts
         self.asked: Mapping[str, Asked] = (
-            named_prompts("greatest" if prompts is None else prompts)
-            if contexts is None
-            else read_contexts(str(contexts), slot)
+            named_prompts(prompts) if contexts is None else read_contexts(str(contexts), slot)
         )
         self.tokenizer, self.report = tokenizer, report
         self.every, self.watch, self.tails, self.seed = every, tuple(watch), tails, seed
@@ -150,12 +149,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     # --- What is scored, and when.
 
     def begin(
-        self,
-        module: nn.Module,
-        tokenizer: PreTrainedTokenizerBase | None,
-        *,
-        step: int,
-        steps: int = FOREVER,
+        self, module: nn.Module, tokenizer: Tokenizer, *, step: int, steps: float = FOREVER
     ) -> None:
         """Before the first step of so many.
 
@@ -168,13 +162,12 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         """
         self.started, self.spent = self.clock(), 0.0
         self.step = self.turn_at = self.first_step = step
-        self.steps = max(steps - step, 1)
+        self.steps = max(int(min(steps, FOREVER)) - step, 1)
         self.network = watchable(module)
         if tokenizer is None:
             raise ConfigError(
                 "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
-                "tokenizer) with Lightning, processing_class=tokenizer in the trainer with "
-                "transformers"
+                "tokenizer), or processing_class=tokenizer in a trainer of transformers"
             )
         self.pad = self.network.config.get_text_config().pad_token_id
         embedding = self.network.get_input_embeddings().get_parameter("weight")
@@ -185,13 +178,11 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.order: list[Ids] = list(self.texts)
         self.most = min(MOST, len(self.order))
         conversations = Templated(tokenizer)
-        self.frames = {
-            key: slot_frame(conversations, one, tokenizer) for key, one in self.asked.items()
-        }
-        self.watched = {
-            key: [self._ids_of(word, conversations, frame) for word in self.watch]
-            for key, frame in self.frames.items()
-        }
+        self.frames: dict[str, Frame] = {}
+        self.watched: dict[str, list[Ids]] = {}
+        for key, prompt in self.asked.items():
+            frame = self.frames[key] = slot_frame(conversations, prompt, tokenizer)
+            self.watched[key] = [self._ids_of(word, conversations, frame) for word in self.watch]
         trial = self.order[: 2 * LEAST]
         with _as_it_is(self.network):
             for key, frame in self.frames.items():
@@ -210,9 +201,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
         ids = tuple(frame.inside(conversations.encode(filled(frame.asked, word)).ids) or ())
         if not ids:
-            raise FrameError(
-                f"the chat template does not write {word!r} between the ids of its frame"
-            )
+            raise FrameError(f"the chat template writes no {word!r} between the ids of its frame")
         self.texts.setdefault(ids, word)
         return ids
 
@@ -231,11 +220,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         elif not last:
             return {}
         asked = last or not self.rows
-        if step == self.turn_at or not (asked or self.due):
-            return {}
         answers = 2 * (self.size or 0) + 2 * self.tails + len(self.watch)
         seconds = self.seconds_an_answer * answers * len(self.frames)
-        if not asked and not self.affords(seconds, step):
+        if step == self.turn_at or not (asked or (self.due and self.affords(seconds, step))):
             return {}
         self.turn_at, self.due = step, False
         return self.turn(step)
@@ -251,19 +238,17 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         at = self.position if self.size <= self.position < len(self.order) else self.size
         self.position = at + self.size
         self.seen = min(max(self.seen, self.position), len(self.order))
-        again = [*self.order[: self.size], *self.order[at : self.position]]
-        answers = {
-            key: list(dict.fromkeys([*again, *self.watched[key], *self.known.get(key, ())]))
-            for key in self.frames
-        }
+        sampled = [*self.order[: self.size], *self.order[at : self.position]]
+        rewards: dict[str, dict[Ids, float]] = {}
         with _as_it_is(self.network):
-            rewards = {key: self._rewards(key, due) for key, due in answers.items()}
-        figures = {
-            f"pessimal/{key}/{name}": float(value)
-            for key, one in rewards.items()
-            for name, value in self._figures(key, one, step).items()
-            if np.isfinite(value)
-        }
+            for key in self.frames:
+                answers = [*sampled, *self.watched[key], *self.known.get(key, ())]
+                rewards[key] = self._rewards(key, list(dict.fromkeys(answers)))
+        figures: dict[str, float] = {}
+        for key in rewards:
+            for name, value in self._figures(key, rewards[key], step).items():
+                if np.isfinite(value):
+                    figures[f"pessimal/{key}/{name}"] = float(value)
         self.turns += 1
         self.seconds_an_answer = (self.clock() - began) / sum(map(len, rewards.values()))
         return figures
@@ -279,16 +264,12 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def _rewards(self, key: str, answers: Sequence[Ids]) -> dict[Ids, float]:
         """Rewards of answers; the question is run once."""
         frame = self.frames[key]
-        read = [self._until_read([*ids, *frame.suffix]) for ids in answers]
-        rewards = score_answers(self.network, frame.prefix, read, rows=ROWS)
+        inputs = [[*ids, *frame.suffix] for ids in answers]
+        for ids in inputs:
+            while ids[-1] == self.pad:  # transformers takes these at the end for padding
+                ids.pop()
+        rewards = score_answers(self.network, frame.prefix, inputs, rows=ROWS)
         return dict(zip(answers, rewards.double().tolist(), strict=True))
-
-    def _until_read(self, ids: list[int]) -> list[int]:
-        """Up to where the network reads: transformers takes whatever is the padding's at the end
-        for padding."""
-        while ids[-1] == self.pad:
-            ids = ids[:-1]
-        return ids
 
     def _figures(self, key: str, rewards: dict[Ids, float], step: int) -> dict[str, float]:
         """The figures of one prompt at a turn; its best, worst and watched answers go to the
@@ -302,17 +283,13 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
                 self.rows.append((step, key, end, rank, token, self.texts[ids], rewards[ids]))
         sample = self.order[: self.size]
         sampled = [rewards[ids] for ids in sample]
-        figures: dict[str, float] = {
-            "best_reward": rewards[best[0]],
-            "worst_reward": rewards[worst[0]],
-            "seen": self.seen,
-            "mean": float(np.mean(sampled)),
-            "sd": float(np.std(sampled)),
-        }
+        ends = {"best_reward": rewards[best[0]], "worst_reward": rewards[worst[0]]}
+        figures: dict[str, Any] = ends | {"seen": self.seen}
+        figures |= {"mean": np.mean(sampled), "sd": np.std(sampled)}
         if self.lexicon is not None:
             fixed = dict.fromkeys([*sample, *self.watched[key]])
-            texts, values = [self.texts[ids] for ids in fixed], [rewards[ids] for ids in fixed]
-            column = pd.DataFrame({"reward": values}, index=texts)
+            values = {"reward": [rewards[ids] for ids in fixed]}
+            column = pd.DataFrame(values, index=[self.texts[ids] for ids in fixed])
             rated = by_word(column).join(self.lexicon, how="inner")
             if len(rated) >= LEAST_RATED:
                 rho = stats.spearmanr(rated["reward"], rated["valence"]).statistic
@@ -327,12 +304,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
-
-            def begin():
-                steps = int(min(trainer.estimated_stepping_batches, FOREVER))
-                self.begin(pl_module, self.tokenizer, step=trainer.global_step, steps=steps)
-
-            self.attempt("watching", begin)
+            steps = self.attempt("watching", lambda: trainer.estimated_stepping_batches)
+            counts = {"step": trainer.global_step, "steps": steps}
+            self.attempt("watching", self.begin, pl_module, self.tokenizer, **counts)
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, last: bool = False) -> None:
         if trainer.is_global_zero and (figures := self.after(trainer.global_step, last=last)):
@@ -379,9 +353,7 @@ def watchable(module: nn.Module) -> PreTrainedModel:
         raise ModelError("PessimalCallback cannot watch weights that are sharded over processes")
     adapted = [part for part in module.modules() if is_adapted(part)]
     if adapted and adapted[0].active_peft_config.is_prompt_learning:
-        raise ModelError(
-            "PessimalCallback watches adapters within layers, such as LoRA, and no prompts"
-        )
+        raise ModelError("PessimalCallback watches adapters such as LoRA, and no learned prompts")
     inner = [adapted[0].get_base_model()] if adapted else module.modules()
     bare = next((m for m in inner if isinstance(m, PreTrainedModel)), None)
     if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:
@@ -392,10 +364,8 @@ def watchable(module: nn.Module) -> PreTrainedModel:
             "pessimal.RewardPanel"
         )
     if bare.config.get_text_config().pad_token_id is None:
-        raise ModelError(
-            "the network has no pad_token_id, and reads no batch without one: "
-            "network.config.pad_token_id = tokenizer.pad_token_id"
-        )
+        setting = "network.config.pad_token_id = tokenizer.pad_token_id"
+        raise ModelError(f"the network reads no batch without a pad_token_id; type: {setting}")
     return bare
 
 

@@ -6,6 +6,7 @@ of them. The question is run once a step and shared, as it stands ahead of every
 networks and Lightning's trainer; not where results go.
 """
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerBase
 
 from pessimal.errors import ModelError
-from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
+from pessimal.training.fit import soft_bradley_terry, warm_up_and_cosine
 from pessimal.training.preferences import Answers, Items, agreement, score_answers
 from pessimal.training.spec import PreferenceRecipe
+
+log = logging.getLogger(__name__)
 
 WARM_UP = 0.1
 """Fraction of the steps over which the learning rate rises to its peak."""
@@ -34,6 +37,10 @@ Agreement = dict[str, float]
 """Figures of `preferences.agreement`."""
 Report = Callable[[dict[str, float]], None]
 """Called with the figures of a step, by name."""
+
+
+def ignore(point: dict[str, float]) -> None:
+    """A report that goes nowhere."""
 
 
 def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) -> PeftModel:
@@ -54,21 +61,13 @@ def new_network(folder: Path, recipe: PreferenceRecipe, *, seed: int, pad: int) 
     if recipe.layers > layers:
         raise ModelError(f"recipe.layers={recipe.layers}, and the base has {layers} layers")
     nn.init.normal_(network.score.weight, std=network.config.get_text_config().hidden_size ** -0.5)
-    lora = LoraConfig(
-        task_type="SEQ_CLS",
-        r=recipe.rank,
-        lora_alpha=2 * recipe.rank,
-        target_modules=_linear(network, first=layers - recipe.layers),
-        modules_to_save=["score"],
-    )
-    return get_peft_model(network, lora)
-
-
-def _linear(network: nn.Module, *, first: int) -> list[str]:
-    """The linear maps of a network's layers from number `first` on."""
     names = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     numbered = {name: re.search(r"\.(\d+)\.", name) for name in names}
-    return [name for name, number in numbered.items() if number and int(number[1]) >= first]
+    first = layers - recipe.layers
+    upper = [name for name, number in numbered.items() if number and int(number[1]) >= first]
+    ranks: dict[str, Any] = {"r": recipe.rank, "lora_alpha": 2 * recipe.rank}
+    parts: dict[str, Any] = {"target_modules": upper, "modules_to_save": ["score"]}
+    return get_peft_model(network, LoraConfig(task_type="SEQ_CLS", **ranks, **parts))
 
 
 class PreferenceModule(pl.LightningModule):
@@ -87,39 +86,36 @@ class PreferenceModule(pl.LightningModule):
     ):
         super().__init__()
         self.network, self.recipe, self.answers, self.seed = network, recipe, answers, seed
-        self.utility = torch.tensor(items.utility, dtype=torch.float32)
-        self.precision = torch.tensor(items.precision, dtype=torch.float32)
+        targets = np.stack([items.utility, items.precision])
+        self.targets = torch.tensor(targets, dtype=torch.float32)
         self.losses: list[float] = []
 
     def rows(self, step: int) -> np.ndarray:
         """The items of a step: each pass through them is in a new order, whatever was interrupted
         before."""
         n, k = len(self.answers.ids), self.recipe.items
-        places = np.arange(step * k, (step + 1) * k)
-        orders = {
-            p: np.random.default_rng((self.seed, p)).permutation(n) for p in np.unique(places // n)
-        }
-        return np.array([orders[place // n][place % n] for place in places])
+        first, end = step * k // n, ((step + 1) * k - 1) // n + 1
+        orders = [np.random.default_rng((self.seed, p)).permutation(n) for p in range(first, end)]
+        return np.concatenate(orders)[step * k - first * n :][:k]
 
     def training_step(self, batch: Any, index: int) -> Tensor:
         rows = self.rows(self.global_step)
         answers = [self.answers.ids[row] for row in rows]
         size = self.recipe.batch_size
         rewards = score_answers(self.network, self.answers.prefix, answers, rows=size)
-        utility, precision = (
-            values[rows].to(rewards.device)[None] for values in (self.utility, self.precision)
-        )
-        loss = soft_bradley_terry(rewards[None], utility, precision)
+        targets = self.targets[:, rows].to(rewards.device)
+        loss = soft_bradley_terry(rewards[None], *targets[:, None])
         self.losses.append(loss.item())
         self.log("train/loss", loss, prog_bar=True, batch_size=len(rows))
         return loss
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         trained = [weight for weight in self.parameters() if weight.requires_grad]
-        optimizer = torch.optim.AdamW(
-            trained, lr=self.recipe.learning_rate, weight_decay=self.recipe.weight_decay
-        )
-        return warm_up_and_cosine(optimizer, self.recipe.steps)
+        rates: dict[str, Any] = {
+            "lr": self.recipe.learning_rate,
+            "weight_decay": self.recipe.weight_decay,
+        }
+        return warm_up_and_cosine(torch.optim.AdamW(trained, **rates), self.recipe.steps)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         trained = {name for name, weight in self.named_parameters() if weight.requires_grad}
@@ -140,24 +136,24 @@ class Steps(pl.Callback):
         self.folder, self.every, self.held_out, self.report = folder, every, held_out, report
         self.last: Agreement | None = None
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if trainer.global_step == 0:
             self._keep(pl_module, 0)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any, **__: Any
-    ) -> None:
-        assert isinstance(pl_module, PreferenceModule)
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
         step = trainer.global_step
         point = {"train/step": step, "train/loss": pl_module.losses[-1]}
         if step % self.every == 0 or step == pl_module.recipe.steps:
             self._keep(pl_module, step)
             self.last = self.held_out()
+            total, accuracy = pl_module.recipe.steps, self.last["accuracy"]
+            log.info(
+                "%s: step %d of %d, held-out accuracy %.3f", self.folder.name, step, total, accuracy
+            )
             point |= {f"train/held_out_{name}": value for name, value in self.last.items()}
         self.report(point)
 
-    def _keep(self, module: pl.LightningModule, step: int) -> None:
-        assert isinstance(module, PreferenceModule)
+    def _keep(self, module: PreferenceModule, step: int) -> None:
         module.network.save_pretrained(str(self.folder / f"step-{step}"))
 
 
@@ -172,7 +168,7 @@ def fit(
     folder: Path,
     accelerator: str = "cpu",
     progress: bool = True,
-    report: Report = lambda point: None,
+    report: Report = ignore,
     callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, Any]:
     """Train `network` in place for `recipe.steps` steps, going on where an earlier call with this
@@ -200,12 +196,8 @@ def fit(
         return agreement(rewards.double().cpu().numpy(), part)
 
     last = folder / LAST
-    keep = pl.callbacks.ModelCheckpoint(
-        dirpath=folder,
-        filename="last",
-        every_n_train_steps=recipe.every,
-        enable_version_counter=False,
-    )
+    names: dict[str, Any] = {"dirpath": folder, "filename": "last", "enable_version_counter": False}
+    keep = pl.callbacks.ModelCheckpoint(every_n_train_steps=recipe.every, **names)
     steps = Steps(folder, every=recipe.every, held_out=lambda: agreed(held_out), report=report)
     trainer = pl.Trainer(
         accelerator=accelerator,

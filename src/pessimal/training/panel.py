@@ -66,9 +66,8 @@ class RewardPanel(Aside):
     ):
         super().__init__(share, clock)
         if every < 1 or tails < 1 or not others:
-            raise ConfigError(
-                f"every={every}, tails={tails}, {len(others)} more rewards: give 1 or more of each"
-            )
+            options = f"every={every}, tails={tails}, {len(others)} more rewards"
+            raise ConfigError(f"{options}: give 1 or more of each")
         self.members: dict[str, RewardFunction | Reward] = {}
         for member in (trains, *others):
             name, number = _name(member), 2
@@ -117,9 +116,8 @@ class RewardPanel(Aside):
                 rated[name] = np.array(rewards, dtype=float)
         self.cost = self.clock() - began
         figures = _figures(rated, [_text(prompt) for prompt in given["prompts"]])
-        for name, value in figures.items():
-            if "log_metric" in given:
-                self.attempt("log_metric", given["log_metric"], name, value)
+        for item in figures.items() if "log_metric" in given else ():
+            self.attempt("log_metric", given["log_metric"], *item)
         if self.report:
             self.attempt("report", self.report, {"train/step": step, **figures})
         texts = {key: [_text(one) for one in given[f"{key}s"]] for key in ("prompt", "completion")}
@@ -134,25 +132,18 @@ class RewardPanel(Aside):
         member = self.members[name]
         if isinstance(member, Reward):
             pairs = zip(given["prompts"], given["completions"], strict=True)
-            return self._scored(name, member, [_conversation(*pair) for pair in pairs])
+            conversations = [_conversation(*pair) for pair in pairs]
+            if name not in self.scorers:
+                network = getattr(member, "held", None)  # one in memory stays where it is
+                first = torch.empty(0) if network is None else next(network.parameters())
+                self.scorers[name] = text_scorer(member, conversations, device=first.device)
+            rewards = self.scorers[name].rewards(conversations)
+            return [float(reward) if np.isfinite(reward) else None for reward in rewards]
         rewards = member(**given)
-        if inspect.isawaitable(rewards):
-            rewards = awaited(rewards)
-        if len(rewards) != len(given["prompts"]):
-            raise ConfigError(
-                f"{name} gives {len(rewards)} numbers for {len(given['prompts'])} completions"
-            )
+        rewards = awaited(rewards) if inspect.isawaitable(rewards) else rewards
+        if len(rewards) != (n := len(given["prompts"])):
+            raise ConfigError(f"{name} gives {len(rewards)} numbers for {n} completions")
         return [None if reward is None else float(reward) for reward in rewards]
-
-    def _scored(
-        self, name: str, reward: Reward, conversations: Sequence[Conversation]
-    ) -> list[float | None]:
-        if name not in self.scorers:
-            held = getattr(reward, "held", None)  # a network in memory stays where it is
-            device = torch.device("cpu") if held is None else next(held.parameters()).device
-            self.scorers[name] = text_scorer(reward, conversations, device=device)
-        rewards = self.scorers[name].rewards(conversations)
-        return [float(one) if np.isfinite(one) else None for one in rewards]
 
 
 def _name(member: RewardFunction | Reward) -> str:
@@ -189,13 +180,12 @@ def _figures(rated: dict[str, np.ndarray], prompts: Sequence[str]) -> dict[str, 
     apart = np.triu(same & np.isfinite(trained) & (trained != 0))
     figures = {}
     for name in others:
-        rewards = rated[name][np.isfinite(rated[name])]
+        rewards, prefix = rated[name][np.isfinite(rated[name])], f"pessimal/{name}"
         if len(rewards):
-            figures[f"pessimal/{name}/mean"] = float(rewards.mean())
-            figures[f"pessimal/{name}/sd"] = float(rewards.std())
+            figures[f"{prefix}/mean"], figures[f"{prefix}/sd"] = rewards.mean(), rewards.std()
         differences = rated[name][:, None] - rated[name]
         pairs = apart & np.isfinite(differences)
         if pairs.any():
             orders = (1 + np.sign(trained[pairs]) * np.sign(differences[pairs])) / 2
-            figures[f"pessimal/{name}/agreement"] = float(orders.mean())
-    return figures
+            figures[f"{prefix}/agreement"] = orders.mean()
+    return {name: float(value) for name, value in figures.items()}

@@ -7,7 +7,6 @@ Knows files and the parts of a training. Does not know configurations, the regis
 import csv
 import hashlib
 import json
-import logging
 import shutil
 import sys
 import time
@@ -27,11 +26,9 @@ from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.files import whole_folder
 from pessimal.training.callback import PessimalCallback
-from pessimal.training.fit import Report, fit, new_network
+from pessimal.training.fit import Report, fit, ignore, new_network
 from pessimal.training.preferences import Answers, digest_of, read_preferences, split
 from pessimal.training.spec import PreferenceRecipe
-
-log = logging.getLogger(__name__)
 
 REPORT, WATCHED = "training.json", "watched.csv"
 LOOK_EVERY = 15
@@ -43,17 +40,17 @@ CARD = """---
 base_model: {base}
 pipeline_tag: text-classification
 ---
-# {name}
+# {it.name}
 
-A reward model of people's preferences: Bradley-Terry on {n} items with human Elo, from {base} (weights sha256 {digest}).
+A reward model of people's preferences: Bradley-Terry on {n} items with human Elo, from {base} (weights sha256 {it.base_digest}).
 {weights}
 
-Question: *{question}*
+Question: *{it.recipe.question}*
 
-Of pairs of {held_n} items that it was never trained on, it puts {accuracy:.3f} into people's order (95 % interval {low:.3f} to
-{high:.3f}). It has seen items of one to a few words as answers to one question, and nothing else.
+Of pairs of {held_n} items that it was never trained on, it puts {held_out[accuracy]:.3f} into people's order (95 % interval {held_out[low]:.3f} to
+{held_out[high]:.3f}). It has seen items of one to a few words as answers to one question, and nothing else.
 
-`adapter/` is the PEFT adapter (LoRA, rank {rank}, upper {layers} layers) with the head, `steps/` the adapters during training,
+`adapter/` is the PEFT adapter (LoRA, rank {it.recipe.rank}, upper {it.recipe.layers} layers) with the head, `steps/` the adapters during training,
 `training.json` recipe, losses and figures, `watched.csv` the best and worst tokens seen while it was trained. Made with pessimal: `pessimal train`.
 """
 
@@ -130,12 +127,8 @@ class PreferenceTraining:
         self.folder, self.base_digest = folder, weights_digest(folder)
         self.items_digest = digest_of(items)
         # The words left out are in the digest of the items; what is watched changes no weight.
-        depends_on = {
-            "recipe": asdict(recipe) | {"without": None, "watch": None},
-            "base": self.base_digest,
-            "items": self.items_digest,
-            "seed": seed,
-        }
+        depends_on = {"base": self.base_digest, "items": self.items_digest, "seed": seed}
+        depends_on["recipe"] = asdict(recipe) | {"without": None, "watch": None}
         self.key = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
         self.name = f"{recipe.name}-{base.name}-{seed}"
         self.work = Path(cache) / "training" / f"{self.name}-{self.key[:16]}"
@@ -153,11 +146,7 @@ class PreferenceTraining:
         self.network = new_network(self.folder, self.recipe, seed=self.seed, pad=pad)
 
     def run(
-        self,
-        *,
-        accelerator: str = "cpu",
-        progress: bool = True,
-        report: Report = lambda point: None,
+        self, *, accelerator: str = "cpu", progress: bool = True, report: Report = ignore
     ) -> Trained:
         """Train what was loaded.
 
@@ -167,19 +156,6 @@ class PreferenceTraining:
             report: called with the figures of each step, by name.
         """
         started, recipe = time.perf_counter(), self.recipe
-
-        def report_and_log(point: dict[str, float]) -> None:
-            report(point)
-            if "train/held_out_accuracy" in point:
-                log.info(
-                    "training %s: step %d of %d, loss %.3f, held-out accuracy %.3f",
-                    self.name,
-                    point["train/step"],
-                    recipe.steps,
-                    point["train/loss"],
-                    point["train/held_out_accuracy"],
-                )
-
         watching = []
         if recipe.watch:
             prompts = {"question": recipe.question}
@@ -194,20 +170,17 @@ class PreferenceTraining:
             folder=self.work,
             accelerator=accelerator,
             progress=progress and sys.stderr.isatty(),
-            report=report_and_log,
+            report=report,
             callbacks=watching,
         )
+        n, held_n = len(self.items.names), len(self.held_out.names)
         whole_report = {
             "name": self.name,
             "base": self.base.name,
             "base_weights": self.base_digest,
             "seed": self.seed,
             "recipe": asdict(recipe),
-            "items": {
-                "trained": len(self.items.names),
-                "held_out": len(self.held_out.names),
-                "sha256": self.items_digest,
-            },
+            "items": {"trained": n, "held_out": held_n, "sha256": self.items_digest},
             "seconds": round(time.perf_counter() - started, 1),
             **figures,
             "watched": [
@@ -215,29 +188,16 @@ class PreferenceTraining:
                 for w in watching
             ],
         }
-        return Trained(
-            self.network,
-            self.tokenizer,
-            whole_report,
-            self._card(figures["held_out"]),
-            steps=self.work,
-            watched=watching[0].history if watching else None,
-        )
+        history = watching[0].history if watching else None
+        card = self._card(figures["held_out"])
+        return Trained(self.network, self.tokenizer, whole_report, card, self.work, history)
 
     def _card(self, held_out: dict[str, float]) -> str:
         base, package = self.base, self.base.package
-        return CARD.format(
-            name=self.name,
-            base=package.source if package else base.name if base.local else base.path,
-            digest=self.base_digest,
-            n=len(self.items.names),
-            question=self.recipe.question,
-            weights=f"The base has {package.weights} weights." if package else "",
-            held_n=len(self.held_out.names),
-            rank=self.recipe.rank,
-            layers=self.recipe.layers,
-            **{name: held_out[name] for name in ("accuracy", "low", "high")},
-        )
+        source = package.source if package else base.name if base.local else base.path
+        weights = f"The base has {package.weights} weights." if package else ""
+        sizes = {"n": len(self.items.names), "held_n": len(self.held_out.names)}
+        return CARD.format(it=self, base=source, weights=weights, held_out=held_out, **sizes)
 
 
 def train_preferences(
@@ -248,13 +208,11 @@ def train_preferences(
     folder: Path,
     cache: Path | str = "runs/cache",
     seed: int = 0,
-    accelerator: str = "cpu",
-    progress: bool = True,
-    report: Report = lambda point: None,
+    **running: Any,
 ) -> Trained:
     """Train a reward model of people's preferences and write its checkpoint to `folder`. A training
     that was cut off goes on from its last state in `cache`. See `PreferenceTraining` for the
-    arguments and errors.
+    arguments and errors, and its `run` for `running`: accelerator, progress, report.
 
     Raises:
         InputError: there is something at `folder` already.
@@ -263,7 +221,7 @@ def train_preferences(
         raise InputError(f"{folder} is there already; give a new folder")
     training = PreferenceTraining(base, data, recipe or PreferenceRecipe(), cache=cache, seed=seed)
     training.load()
-    trained = training.run(accelerator=accelerator, progress=progress, report=report)
+    trained = training.run(**running)
     with whole_folder(folder) as temporary:
         trained.write(temporary)
     shutil.rmtree(training.work, ignore_errors=True)

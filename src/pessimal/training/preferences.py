@@ -4,6 +4,7 @@ many matches it rests on.
 Knows the file and how items are split; nothing of models.
 """
 
+import hashlib
 import math
 import sys
 from collections.abc import Sequence
@@ -46,9 +47,7 @@ class Answers:
         for name in names:
             ids = conversations.encode((Turn("user", question), Turn("assistant", name))).ids
             if ids[: len(prefix)] != prefix:
-                raise FrameError(
-                    f"the chat template does not write {name!r} behind the question's frame"
-                )
+                raise FrameError(f"the chat template writes no {name!r} behind the question")
             answers.append(tuple(ids[len(prefix) :]))
         return cls(prefix, tuple(answers))
 
@@ -78,11 +77,8 @@ def score_answers(
     backbone, head = cast(PreTrainedModel, bare).base_model, bare.get_submodule("score")
     device = next(network.parameters()).device
     shared = DynamicCache()
-    backbone(
-        input_ids=torch.tensor([list(prefix)], device=device),
-        past_key_values=shared,
-        use_cache=True,
-    )
+    ids = torch.tensor([list(prefix)], device=device)
+    backbone(input_ids=ids, past_key_values=shared, use_cache=True)
     order, rewards = np.argsort([len(ids) for ids in answers], kind="stable"), []
     for start in range(0, len(order), rows):
         batch = [answers[row] for row in order[start : start + rows]]
@@ -119,9 +115,8 @@ class Items:
 
     def take(self, rows: np.ndarray) -> "Items":
         """The items of some rows."""
-        return Items(
-            tuple(self.names[row] for row in rows), self.utility[rows], self.precision[rows]
-        )
+        names = tuple(self.names[row] for row in rows)
+        return Items(names, self.utility[rows], self.precision[rows])
 
 
 def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> Items:
@@ -139,22 +134,15 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
     wanted = ("name", "elo_score", "elo_matches")
     what = f"preferences are a table of {', '.join(wanted)}, such as EloEverything's"
     require_columns(path, table, wanted, what=what)
-    if (again := table["name"].duplicated()).any():
-        raise InputError(
-            f"{path} has the item {table['name'][again].iloc[0]!r} twice; give each once"
-        )
+    if len(again := table["name"][table["name"].duplicated()]):
+        raise InputError(f"{path} has the item {again.iloc[0]!r} twice; give each once")
     elo, matches = numbers(path, table, "elo_score"), whole_numbers(path, table, "elo_matches")
     names = table["name"].str.strip().str.lower()
     included = ~names.isin(without).to_numpy() & (np.asarray(matches) > 0)
-    if included.sum() < 2 * LEAST:
-        raise InputError(
-            f"{path} has {included.sum()} items with matches; at least {2 * LEAST} are needed"
-        )
-    return Items(
-        names=tuple(table["name"][included]),
-        utility=np.asarray(elo, dtype=float)[included] * NATS,
-        precision=np.asarray(matches, dtype=float)[included],
-    )
+    if (n := included.sum()) < 2 * LEAST:
+        raise InputError(f"{path} has {n} items with matches; at least {2 * LEAST} are needed")
+    utility, precision = (np.asarray(values, dtype=float)[included] for values in (elo, matches))
+    return Items(tuple(table["name"][included]), utility * NATS, precision)
 
 
 def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
@@ -186,21 +174,13 @@ def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) ->
     accuracy = right.sum() / (higher != 0).sum()
     error = 2 * share.std(ddof=1) / math.sqrt(len(share))
     half = float(stats.norm.ppf((1 + confidence) / 2)) * error
-    return {
-        "accuracy": float(accuracy),
-        "low": float(accuracy - half),
-        "high": float(accuracy + half),
-        "n": len(share),
-        "pairs": int((higher > 0).sum()),
-        "spearman": float(stats.spearmanr(rewards, items.utility).statistic),
-    }
+    spearman = float(stats.spearmanr(rewards, items.utility).statistic)
+    ends = {"low": float(accuracy - half), "high": float(accuracy + half)}
+    counts = {"n": len(share), "pairs": int((higher > 0).sum())}
+    return {"accuracy": float(accuracy), **ends, **counts, "spearman": spearman}
 
 
 def digest_of(items: Items) -> str:
     """sha256 of the items, as the table says them."""
-    import hashlib
-
-    table = pd.DataFrame(
-        {"name": items.names, "utility": items.utility, "precision": items.precision}
-    )
-    return hashlib.sha256(table.to_csv(index=False).encode()).hexdigest()
+    table = {"name": items.names, "utility": items.utility, "precision": items.precision}
+    return hashlib.sha256(pd.DataFrame(table).to_csv(index=False).encode()).hexdigest()

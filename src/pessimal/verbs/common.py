@@ -16,8 +16,7 @@ from pessimal.config.compose import asked, config_hash, plain
 from pessimal.config.schema import TaskConfig, TrackingMode
 from pessimal.progress import working
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.tracking.client import Target
-from pessimal.tracking.mirror import Mirror, open_mirror
+from pessimal.tracking.mirror import Mirror, Target, open_mirror
 from pessimal.tracking.registry import Registry, checkout
 
 if TYPE_CHECKING:

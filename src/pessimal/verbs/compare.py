@@ -17,8 +17,8 @@ from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.result import Results
 from pessimal.tables.score_table import REWARD, ScoreProvenance, SharedColumns
+from pessimal.tracking.push import fetch_score_tables
 from pessimal.tracking.registry import Manifest, Registry, read_manifest
-from pessimal.tracking.remote import fetch_score_tables
 from pessimal.verbs.common import store_of
 from pessimal.verbs.compare_explanations import chosen_explanations, compare_explanations
 from pessimal.verbs.printing import print_headlines, print_path
