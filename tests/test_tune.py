@@ -105,6 +105,11 @@ def test_every_trial_searches_each_prompt_once_with_its_options_and_the_defaults
     assert trials.summary["defaults_value"] == table["value"][0]
 
 
+def test_trials_that_are_drawn_at_random_have_options_of_their_own(study):
+    table = study(trials=5)[0]["trials"].table
+    assert table["momentum"].nunique() == table["search_width"].nunique() == 5
+
+
 def test_a_trial_is_what_the_search_runs_with_these_options(model, tmp_path):
     options = {"method": "gcg", "length": 3, "evaluations": 150, "baselines": 0, "goal": "pessimal"}
     space = {"top_k": CategoricalDistribution([4, 64])}

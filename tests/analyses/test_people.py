@@ -243,6 +243,11 @@ def test_where_bad_words_answer_the_lowest_correlation_agrees_most(table_set, pr
     factors = {"adjective": ["best", "worst"], "superlative": ["ever", "time"]}
     results = by_name(analyse(asked(table_set, {prompt: -1}, factors=factors), OPTIONS))
     assert results["human_correlation"].estimate.value < -0.9
+    taus = results["people_agreement"].table.set_index(["model_a", "model_b"])["kendall"]
+    kendall = results["human_correlation"].table.set_index("model")["kendall"]
+    for model in kendall.index:  # of rewards as they are, not turned
+        assert taus[model, "people"] == pytest.approx(kendall[model])
+    assert (kendall < 0).all()
     assert list(dict.fromkeys(results["rank_difference"].plot.data["rater"]))[1] == "near"
     wrong = by_name(analyse(asked(table_set, {prompt: 1}, factors=factors), OPTIONS))
     assert "disagree with people" in wrong["human_correlation"].headline

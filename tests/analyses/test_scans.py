@@ -532,6 +532,25 @@ def test_ranks_and_extremes_are_held_against_the_last_step(found):
     assert kept[0] < kept[20]
 
 
+def test_every_prompt_has_a_last_step_of_its_own():
+    steps = {"greatest": (10, 20, 30), "worst": (10, 20)}
+    made = [
+        score_table(STEP_WORDS, values, model=f"run@step-{step}", step=step, prompt=prompt)
+        for prompt, own in steps.items()
+        for step, values in trained(own).items()
+    ]
+    (whole,) = table_sets(made)
+    results = by_name(whole)
+    taus = results["step_agreement"].table.set_index(["prompt", "step_a", "step_b"])["kendall"]
+    table = results["trajectory"].table
+    for measure in (TAU, ENDS_SHARED):
+        rows = table[table["measure"] == measure].set_index(["prompt", "step"])["estimate"]
+        assert set(rows.index) == {("greatest", 10), ("greatest", 20), ("worst", 10)}
+    tau = table[table["measure"] == TAU].set_index(["prompt", "step"])["estimate"]
+    assert tau["greatest", 20] == taus["greatest", 20, 30]
+    assert tau["worst", 10] == taus["worst", 10, 20]
+
+
 def test_elo_is_followed_where_items_have_it():
     rng, made = np.random.default_rng(2), []
     elo = rng.normal(1200, 100, 120)

@@ -1,13 +1,14 @@
-"""The sign-flip test against brute force, scipy and its own promise."""
+"""Tests and corrections that several rooms share, against brute force, scipy and their promise."""
 
 import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from pessimal.statistics import sign_flip
+from pessimal.statistics import holm_confidence, sign_flip
 
 
 @pytest.mark.parametrize("two_sided", [True, False])
@@ -40,3 +41,8 @@ def test_many_signs_are_drawn_and_none_gives_a_p_of_zero():
     assert sign_flip(np.ones(40), two_sided=True, permutations=999, seed=1) == 1 / 1000
     assert sign_flip(np.zeros(40), two_sided=False, permutations=999, seed=1) == 1
     assert math.isnan(sign_flip(np.empty(0), two_sided=True, permutations=999, seed=1))
+
+
+def test_the_confidence_of_an_interval_is_holms_and_what_was_not_tested_counts_for_nothing():
+    p = pd.Series([0.01, 0.0, np.nan, 0.9, np.nan])  # 0 and a corrected 1 say no factor: all three
+    assert holm_confidence(p, 0.95) == pytest.approx(1 - 0.05 / np.array([2, 3, 3, 1, 3]))

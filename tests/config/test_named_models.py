@@ -3,6 +3,7 @@
 import pytest
 
 from pessimal.catalogue import is_named
+from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.named import has_vocabulary, name_of, parts_of, spec_of
 from pessimal.rewards.spec import Kind, ModelSpec
@@ -98,6 +99,19 @@ def test_terms_of_a_sum_are_models_of_any_kind_with_weights():
     for wrong in (3, {"weight": 1}, {"model": "plain-bpe-0", "weight": "x"}, {"model": 3}):
         with pytest.raises((ConfigError, ModelError)):
             parts_of(ModelSpec(kind=Kind.sum, name="s", parts=[wrong]))
+
+
+def test_a_scans_tasks_are_those_of_a_function_and_of_a_sums_functions(tmp_path):
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"prompt": "What is 2 + 2?", "id": "sum", "bonus": 2}\n')
+    both = ModelSpec(kind=Kind.sum, name="both", parts=["my.py:f", "my.py:g"])
+    for model in (spec_of("my.py:f"), both):
+        config = ScanConfig(model=model, tasks=str(file)).resolve()
+        assert list(config.prompts.values()) == ["What is 2 + 2?"]
+        parts = (
+            [config.model] if model is not both else [part for _, part in parts_of(config.model)]
+        )
+        assert {part.tasks for part in parts} == {str(file)}
 
 
 def test_options_stand_beside_what_the_word_says():

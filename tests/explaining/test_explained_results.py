@@ -236,6 +236,17 @@ def test_models_that_are_alike_agree_and_labels_stand_in_headlines():
     assert results["sensitivity"].summary == {"models": 3, "edits": 40, "placebo_edits": 16}
 
 
+def test_beside_a_models_flips_stand_its_own_placebo_edits():
+    """Model a's placebo edits all flip and its others do not, model b's are the other way round."""
+    a, b = (table(8, names=NAMES[3:], model=model, placebos=1) for model in "ab")
+    for rows, along in ((a, False), (b, True)):
+        flips = (rows["attribute"] != "placebo") == along
+        rows["outcome"] = np.where(flips, "CF", "SF")
+    headline = compared(a, b)["sensitivity"].headline
+    assert "100% of b's preferences" in headline
+    assert "placebo edits 0%" in headline
+
+
 def test_two_models_by_different_perturbers_have_no_agreement_and_no_strange_columns():
     results = compared(table(4), table(4, model="n", who="other"))
     assert "model_agreement" not in results

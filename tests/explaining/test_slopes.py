@@ -103,3 +103,17 @@ def test_an_attribute_that_few_comparisons_move_has_few_degrees_of_freedom():
     wider = reach[0.99] / reach[0.95]  # Student's: 1.34 at 39 degrees of freedom, 2.3 at 2
     assert wider["a"] < 1.5
     assert wider["b"] > 1.8
+
+
+def test_the_placebos_edits_are_a_part_of_every_perturbers_line():
+    rules, placebo = edits(truth=(0.9, 0.0)), edits(truth=(0.1, 0.5), seed=1)
+    other = edits(truth=(-0.4, 0.2), seed=2).assign(perturber="other")
+    table = pd.concat([rules, placebo.assign(perturber="placebo"), other], ignore_index=True)
+    found = slopes(table).set_index(["perturber", "attribute"])
+    for name in ("rules", "other"):
+        rows = table[table["perturber"].isin([name, "placebo"])]
+        design = np.column_stack([np.ones(len(rows)), rows[["moved/a", "moved/b"]]])
+        change = rows["change_in_sd"] * np.where(rows["side"] == "chosen", 1, -1)
+        line = np.linalg.lstsq(design, change.to_numpy(dtype=float), rcond=None)[0]
+        assert found.loc[name, "slope"].tolist() == pytest.approx(line[1:])
+        assert (found.loc[name, "n"] == 160).all()

@@ -297,9 +297,9 @@ def test_how_rare_a_response_is_by_samples_and_the_rule_of_three(model, policy):
 
 
 def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(model, policy):
-    def named(prompts=LONE, held_out=None, asked=None, **options):
-        spec = SearchSpec(length=2, **options)
-        return identify(SearchContext(model, prompts, spec, held_out=held_out, policy=asked))
+    def named(prompts=LONE, held_out=None, asked=None, answers=None, **options):
+        spec, about = SearchSpec(length=2, **options), {"held_out": held_out, "answers": answers}
+        return identify(SearchContext(model, prompts, spec, policy=asked, **about))
 
     made = [
         named(),
@@ -314,7 +314,8 @@ def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(mo
     ]
     assert len({one.name for one in made}) == len({one.key() for one in made}) == len(made)
     beside = [named(held_out={"c0": context_of("hate")}), named(asked=policy), named()]
-    assert len({one.key() for one in beside}) == 3, "they report other things"
+    beside += [named(asked=policy, answers=50), named(asked=policy, answers=200)]
+    assert len({one.key() for one in beside}) == 5, "they report other things"
     assert {one.name for one in beside} == {made[0].name}
     assert named(goal=Goal.pessimal).name != made[0].name
 

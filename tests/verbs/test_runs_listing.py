@@ -68,6 +68,11 @@ def test_newest_versions_are_listed_unless_all_are_asked_for():
     assert chosen(all=True) == ALL
 
 
+def test_artifacts_of_two_types_and_one_name_are_both_listed():
+    audit, page = manifest("m", type="audit"), manifest("m", 3, type="report")
+    assert chosen([audit, page]) == [audit, page]
+
+
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
