@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 from experiments.demo_family.bases import CONTEXT, Base
 from experiments.demo_family.groups import Groups, SentenceGroups, SentenceStep, Step
 from experiments.demo_family.recipes import Recipe
-from pessimal.training.fit import soft_bradley_terry, warm_up_and_cosine
+from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 
 
 @dataclass(frozen=True)

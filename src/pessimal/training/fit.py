@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerBase
 
 from pessimal.errors import ModelError
-from pessimal.training.fit import soft_bradley_terry, warm_up_and_cosine
+from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 from pessimal.training.preferences import Answers, Items, agreement, score_answers
 from pessimal.training.spec import PreferenceRecipe
 
