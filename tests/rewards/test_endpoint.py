@@ -17,11 +17,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards import wires
 from pessimal.rewards.endpoint import open_endpoint, read_answer
 from pessimal.rewards.server import Server
-from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
-from pessimal.rewards.wires import PATHS, Wire, recognised
+from pessimal.rewards.spec import FORMS, EndpointSpec, JudgeSpec, Kind, ModelSpec
+from pessimal.rewards.wires import APIS, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -93,10 +92,10 @@ def own(served: Served, conversation) -> float:
     return served.outputs(served.template(messages))[0]
 
 
-@pytest.mark.parametrize("api", [api for api in PATHS if api != "chat"])
+@pytest.mark.parametrize("api", FORMS)
 def test_rewards_are_the_models_own(server, api):
     reports = {}
-    conversations = PAIRS if api in wires.PAIRS else PAIRS + TURNS
+    conversations = PAIRS if FORMS[api] == ("pairs",) else PAIRS + TURNS
     got = reward(server, api, words=server.tokenizer).rewards(
         conversations, report=lambda batch, of: reports.update(batch)
     )
@@ -126,7 +125,7 @@ def test_what_a_server_speaks_is_asked_once(server, listed, api):
     close(got, [own(server, one) for one in PAIRS])
     paths = [path for path, _ in server.asked]
     assert paths.count("/openapi.json") == 1
-    assert set(paths[1:]) == {PATHS[api]}
+    assert set(paths[1:]) == {APIS[api].path}
     server.asked = []
     assert recognised(EndpointSpec(url="http://nobody.invalid", api="rerank")).api == "rerank"
     assert not server.asked
@@ -209,7 +208,7 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
         assert len(server.asked) == 2
         server.asked.clear()
     wire = Wire(
-        EndpointSpec(url=server.url, api="vllm-classify"), fields={}
+        EndpointSpec(url=server.url, api="vllm-classify"), raw=False
     )  # as it is served, activation and all
     np.testing.assert_allclose(
         wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
@@ -244,13 +243,8 @@ def test_of_a_row_for_every_token_the_last_is_read(server):
     ],
     ids=["log-odds", "ratings", "begin", "pairwise"],
 )
-@pytest.mark.parametrize("api", ["chat", "sglang-score"])
-def test_a_judges_reward_is_its_definition(judge, api, options):
+def test_a_judges_reward_is_its_definition(judge, options):
     asked = JudgeSpec(**{"template": QUESTION} | options)
-    if api == "sglang-score":
-        asked.positive = [
-            answer for answer in asked.positive if answer != "nowhere"
-        ]  # of several tokens
 
     def graded(prompt: str, response: str, opponent: str | None) -> float:
         parts = {"{prompt}": prompt, "{response}": response, "{opponent}": opponent}
@@ -281,7 +275,7 @@ def test_a_judges_reward_is_its_definition(judge, api, options):
         )
         one = graded(prompt, response, asked.opponent)
         want.append((one - graded(prompt, asked.opponent, response)) / 2 if asked.opponent else one)
-    got = reward(judge, api, words=judge.tokenizer, judge=asked).rewards(PAIRS)
+    got = reward(judge, "chat", words=judge.tokenizer, judge=asked).rewards(PAIRS)
     assert close(got, want)
     assert np.ptp(got) > 1e-3
 
@@ -533,10 +527,6 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
         {
             "api": "chat",
             "served": None,
-            "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
-        },
-        {
-            "api": "sglang-score",
             "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
         },
     ],

@@ -56,7 +56,8 @@ from pessimal.auditing.verdicts import (
 from pessimal.catalogue import named_prompts
 from pessimal.checking import CheckPlan, check, grading
 from pessimal.checking.loop import loop_results
-from pessimal.checking.results import conformance_results, served_result
+from pessimal.checking.served import served_result
+from pessimal.checking.suite import conformance_results
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
 from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs

@@ -13,8 +13,8 @@ from pessimal.catalogue import is_named, named_prompts
 from pessimal.checking import CheckPlan, Conformance
 from pessimal.checking import check as check_parts
 from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
-from pessimal.checking.results import conformance_results, counts_of, served_result
-from pessimal.checking.served import Diagnosis, diagnose
+from pessimal.checking.served import Diagnosis, diagnose, served_result
+from pessimal.checking.suite import conformance_results, counts_of
 from pessimal.conversation import Prompt
 from pessimal.errors import ConfigError
 from pessimal.progress import counted
@@ -25,7 +25,7 @@ from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import EndpointSpec, ModelSpec, forms_of
-from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
+from pessimal.rewards.wires import Wire, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
 
@@ -124,7 +124,6 @@ def diagnose_server(
     *,
     forms: Sequence[str] = (),
     raw: bool = False,
-    base: NetworkReward | None = None,
     requests: int = 200,
     seed: int = 0,
     device: torch.device,
@@ -139,7 +138,6 @@ def diagnose_server(
         forms: what it is sent: ids, messages, text, pairs; by default all that its API takes, but
             text where it takes messages.
         raw: ask a vLLM server for logits and no added special tokens.
-        base: the reward model that training began from.
         requests: most inputs that are sent.
         seed: of the random inputs.
         device: where the model runs.
@@ -152,21 +150,20 @@ def diagnose_server(
         raise ConfigError("a server is sent a user's turn, and the prompt is a conversation")
     endpoint = recognised(endpoint)
     takes = forms_of(endpoint.api)
-    wire = Wire(endpoint, fields=RAW if raw else {})
+    wire = Wire(endpoint, raw=raw)
     with counted(f"asking {endpoint.url}", unit="inputs", total=requests, bar=progress) as counter:
 
         def ask(inputs: Sequence[Any]) -> np.ndarray:
             counter.advance(len(inputs))
             if not isinstance(inputs[0], tuple):
                 return wire.rows(inputs)
-            if wire.api in (*PAIRS, "tei-predict"):
+            if "pairs" in takes:
                 return wire.rows([tuple(turn.content for turn in one) for one in inputs])
             return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
 
         found = diagnose(
             ask,
             model,
-            base=base,
             prompt=prompt,
             forms=list(forms) or [one for one in takes if one != "text" or "messages" not in takes],
             device=device,

@@ -23,8 +23,8 @@ from pessimal.rewards.callable import about_texts
 from pessimal.rewards.frame import Templated, judge_question, messages_of, plain_prompt, takes_pairs
 from pessimal.rewards.rendering import rendered
 from pessimal.rewards.server import RequestFailure
-from pessimal.rewards.spec import JudgeSpec, ModelSpec
-from pessimal.rewards.wires import PAIRS, TEXTS, TOP, Input, Wire, recognised
+from pessimal.rewards.spec import JudgeSpec, ModelSpec, forms_of
+from pessimal.rewards.wires import TOP, Input, Wire, recognised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -259,13 +259,11 @@ def open_endpoint(
         raise ConfigError(
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
-    judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
+    judging = options.api == "chat"
     answers = AnswerShare()
     size, read = options.batch_size, cast(Reader, _OutputReader(wire, spec.output))
-    if options.api == "chat":
+    if judging:
         size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge, answers)
-    elif judging:
-        inputs, read = _graded(spec, tokenizer, wire, answers)
     else:
         inputs, messages = _shown(wire.api, tokenizer)
         size = 1 if messages else size
@@ -291,7 +289,8 @@ def open_endpoint(
 def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
     pairs = tokenizer is None or takes_pairs(tokenizer)
-    if api in PAIRS or (api == "tei-predict" and pairs):
+    forms = forms_of(api)
+    if "pairs" in forms and (pairs or len(forms) == 1):
         return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
     if tokenizer is None:
         if api.startswith("vllm"):
@@ -306,7 +305,7 @@ def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Input
             f"model.endpoint.api={api} does not: type model.endpoint.api=vllm-score"
         )
     template = Templated(tokenizer)
-    if api in TEXTS:
+    if "ids" not in forms:
         prompts = api == "openrlhf"  # which sends the prompt along
 
         def written(c: Conversation) -> list[Input]:
@@ -427,41 +426,6 @@ def _total(top: list[tuple[str, float]], answers: Sequence[str]) -> tuple[float,
     least = min(probabilities.values(), default=0.0)
     listed = [probabilities[answer] for answer in answers if answer in probabilities]
     return sum(listed), least * (len(answers) - len(listed))
-
-
-def _graded(
-    spec: ModelSpec,
-    tokenizer: "PreTrainedTokenizerBase | None",
-    wire: Wire,
-    answers: AnswerShare,
-) -> tuple[Inputs, Reader]:
-    """What sglang-score is sent for a judge's question, and how its answer is read."""
-    judge = spec.judge
-    judge.check()
-    if tokenizer is None or judge.logit is not None:
-        raise ConfigError(
-            "a judge behind model.endpoint.api=sglang-score is asked for token ids: give its "
-            "tokenizer, model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
-        )
-    import torch
-
-    from pessimal.rewards.judge import Graded, reading_of
-    from pessimal.rewards.language import is_chat
-
-    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name or "")
-    orders = [Graded(tokenizer, judge, chat, swapped=swapped) for swapped in _orders(judge)]
-    reading = reading_of(tokenizer, judge, orders[0])
-    wire.labels = reading.ids
-
-    def read(inputs: list[Input]) -> np.ndarray:
-        rows = wire.rows(inputs)
-        answers.questions.extend((float(total), 0.0) for total in rows.sum(axis=1))
-        with np.errstate(divide="ignore"):
-            # Of probabilities, whose normaliser cancels as that of logits does.
-            logs = np.log(rows)
-        return reading.reward(torch.from_numpy(logs)).numpy()
-
-    return lambda c: [list(order.encode(c).ids) for order in orders], read
 
 
 def _orders(judge: JudgeSpec) -> tuple[bool, ...]:

@@ -314,9 +314,6 @@ class CheckConfig(PromptedConfig):
     raw: bool = False
     """Ask a vLLM server for logits and no added special tokens, as `model.kind=endpoint` does;
     false takes its defaults, as most clients do."""
-    base: str | None = None
-    """Hub repository or local folder of the reward model that training began from: shows whether a
-    server left out an adapter's head."""
     requests: Annotated[int, Interval(ge=50, le=200)] = 200
     """Most inputs that are sent to the server."""
     loop: TrainerLoop | None = None
