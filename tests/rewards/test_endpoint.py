@@ -19,7 +19,7 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards.endpoint import open_endpoint, read_answer
 from pessimal.rewards.server import Server
-from pessimal.rewards.spec import FORMS, EndpointSpec, JudgeSpec, Kind, ModelSpec
+from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
 from pessimal.rewards.wires import APIS, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
@@ -92,10 +92,10 @@ def own(served: Served, conversation) -> float:
     return served.outputs(served.template(messages))[0]
 
 
-@pytest.mark.parametrize("api", FORMS)
+@pytest.mark.parametrize("api", [name for name in APIS if APIS[name].forms])
 def test_rewards_are_the_models_own(server, api):
     reports = {}
-    conversations = PAIRS if FORMS[api] == ("pairs",) else PAIRS + TURNS
+    conversations = PAIRS if APIS[api].forms == ("pairs",) else PAIRS + TURNS
     got = reward(server, api, words=server.tokenizer).rewards(
         conversations, report=lambda batch, of: reports.update(batch)
     )
@@ -202,16 +202,16 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
     for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
         wire = Wire(EndpointSpec(url=f"{server.url}/v1/", api=api), server.tokenizer)
         want = [server.outputs(row) for row in ids]
-        assert close(wire.scores(ids), want)
+        assert close(wire.rows(ids), want)
         want = [server.outputs(server.tokenizer(text)["input_ids"]) for text in texts]
-        assert close(wire.scores(texts), want)
+        assert close(wire.rows(texts), want)
         assert len(server.asked) == 2
         server.asked.clear()
     wire = Wire(
         EndpointSpec(url=server.url, api="vllm-classify"), raw=False
     )  # as it is served, activation and all
     np.testing.assert_allclose(
-        wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
+        wire.rows(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
     )
 
 
@@ -527,6 +527,10 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
         {
             "api": "chat",
             "served": None,
+            "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
+        },
+        {
+            "api": "sglang-score",
             "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
         },
     ],

@@ -460,7 +460,7 @@ class Auditor:
             evidence.left_out["served"] = why
         else:
             endpoint = replace(self.endpoint, url=self.url)
-            found, _ = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
+            found = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
             # Under a name of its own beside the suite's.
             evidence.results.append(replace(served_result(found, network.name), name="served"))
         if self.loop is None or self.policy is None:

@@ -24,8 +24,8 @@ from pessimal.rewards.frame import messages_of
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
-from pessimal.rewards.spec import EndpointSpec, ModelSpec, forms_of
-from pessimal.rewards.wires import Wire, recognised
+from pessimal.rewards.spec import EndpointSpec, ModelSpec
+from pessimal.rewards.wires import Wire, forms_of, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
 
@@ -88,7 +88,7 @@ def check_server(
     key, prompt = next(iter(prompts.items()))
     progress = options.get("progress", True)
     with publishing(store, name=f"check {model.name} served", progress=progress) as publish:
-        diagnosis, _ = diagnose_server(model, endpoint, prompt, **options)
+        diagnosis = diagnose_server(model, endpoint, prompt, **options)
         result = served_result(diagnosis, model.name)
         what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest}
         summary = what | {"url": endpoint.url} | dict(result.summary)
@@ -128,8 +128,8 @@ def diagnose_server(
     seed: int = 0,
     device: torch.device,
     progress: bool = True,
-) -> tuple[Diagnosis, Wire]:
-    """What a server does to the rewards of a model, and how it was asked.
+) -> Diagnosis:
+    """What a server does to the rewards of a model.
 
     Args:
         model: a reward model with a head.
@@ -161,7 +161,7 @@ def diagnose_server(
                 return wire.rows([tuple(turn.content for turn in one) for one in inputs])
             return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
 
-        found = diagnose(
+        return diagnose(
             ask,
             model,
             prompt=prompt,
@@ -170,7 +170,6 @@ def diagnose_server(
             seed=seed,
             budget=requests,
         )
-    return found, wire
 
 
 def compare_loop(

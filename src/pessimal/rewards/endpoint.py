@@ -23,8 +23,8 @@ from pessimal.rewards.callable import about_texts
 from pessimal.rewards.frame import Templated, judge_question, messages_of, plain_prompt, takes_pairs
 from pessimal.rewards.rendering import rendered
 from pessimal.rewards.server import RequestFailure
-from pessimal.rewards.spec import JudgeSpec, ModelSpec, forms_of
-from pessimal.rewards.wires import TOP, Input, Wire, recognised
+from pessimal.rewards.spec import JudgeSpec, ModelSpec
+from pessimal.rewards.wires import APIS, TOP, Input, Wire, recognised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,14 +48,13 @@ class Cost:
     """None where no request was timed."""
 
     def __str__(self) -> str:
-        parts = [f"{self.requests:,} requests"]
-        if self.tokens is not None:
-            parts.append(f"{self.tokens:,} tokens")
-        if self.dollars is not None:
-            parts.append(f"${self.dollars:,.2f}")
-        if self.seconds is not None:
-            parts.append(f"about {self.seconds:,.0f} s")
-        return ", ".join(parts)
+        parts = (
+            f"{self.requests:,} requests",
+            self.tokens is not None and f"{self.tokens:,} tokens",
+            self.dollars is not None and f"${self.dollars:,.2f}",
+            self.seconds is not None and f"about {self.seconds:,.0f} s",
+        )
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass
@@ -73,28 +72,23 @@ class AnswerShare:
         if self.reported or not self.questions:
             return
         self.reported = True
-        known, more = np.mean(self.questions, axis=0)
-        n = len(self.questions)
+        (known, more), level = np.mean(self.questions, axis=0), logging.INFO
+        share = f"have a probability of {known + more:.2g} together"
         if known + more < FEW:
-            _log.warning(
-                "%s: the judge's answers have a probability of %.2g together (n = %d): it mostly "
-                "says something else. Give the spellings that it uses, or what stands before its "
-                "answer: model.judge.begin=TEXT (of a model that thinks first, an empty thought)",
-                address,
-                known + more,
-                n,
+            level = logging.WARNING
+            share += (
+                ": it mostly says something else. Give the spellings that it uses, or what stands "
+                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
+                "thought)"
             )
         elif known < FEW:
-            _log.warning(
-                "%s: how likely the judge's answers are together is unknown, between %.2g and %.2g "
-                "(n = %d): the server gives the %d likeliest tokens alone",
-                *(address, known, known + more, n, TOP),
+            level = logging.WARNING
+            share = (
+                f"have an unknown probability together ({known:.2g} to {known + more:.2g}): "
+                f"the server gives the {TOP} likeliest tokens alone"
             )
-        else:
-            _log.info(
-                "%s: the judge's answers have a probability of %.2g together (n = %d)",
-                *(address, known, n),
-            )
+        n = len(self.questions)
+        _log.log(level, "%s: the judge's answers %s (n = %d)", address, share, n)
 
 
 @dataclass(frozen=True)
@@ -260,6 +254,11 @@ def open_endpoint(
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
     judging = options.api == "chat"
+    if not judging and judge != JudgeSpec():
+        raise ConfigError(
+            f"model.judge is asked of a chat, and model.endpoint.api is {options.api}: type "
+            "model.endpoint.api=chat, which vLLM and SGLang speak too, or leave model.judge out"
+        )
     answers = AnswerShare()
     size, read = options.batch_size, cast(Reader, _OutputReader(wire, spec.output))
     if judging:
@@ -289,7 +288,7 @@ def open_endpoint(
 def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
     pairs = tokenizer is None or takes_pairs(tokenizer)
-    forms = forms_of(api)
+    forms = APIS[api].forms
     if "pairs" in forms and (pairs or len(forms) == 1):
         return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
     if tokenizer is None:

@@ -53,6 +53,8 @@ class Api(NamedTuple):
     """What one API is sent, and what it answers."""
 
     path: str
+    forms: tuple[str, ...]
+    """Forms of whole inputs that it takes; none where it gives no rewards of these."""
     request: tuple[str, ...]
     """Field that holds the inputs; of pairs, the fields of prompts and responses."""
     rows: str = ""
@@ -63,21 +65,22 @@ class Api(NamedTuple):
     """Further fields, by which it gives logits."""
 
 
+PAIRS, TEXTS, IDS, MESSAGES = ("pairs",), ("text",), ("ids", "text"), ("ids", "messages", "text")
 APIS = {
-    "vllm-classify": Api("/classify", ("input",), "data", "probs", RAW),
-    "vllm-pooling": Api("/pooling", ("input",), "data", "data", RAW),
-    "vllm-score": Api("/score", ("text_1", "text_2"), "data", "score", LOGITS),
-    "sglang-classify": Api("/classify", ("text",), "", "embedding"),
-    "sglang-score": Api("/v1/score", ("items",), "scores"),
-    "sglang-embeddings": Api("/v1/embeddings", ("input",), "data", "embedding"),
-    "openrlhf": Api("/get_reward", ("query", "prompts"), "rewards"),
+    "vllm-classify": Api("/classify", MESSAGES, ("input",), "data", "probs", RAW),
+    "vllm-pooling": Api("/pooling", MESSAGES, ("input",), "data", "data", RAW),
+    "vllm-score": Api("/score", PAIRS, ("text_1", "text_2"), "data", "score", LOGITS),
+    "sglang-classify": Api("/classify", IDS, ("text",), "", "embedding"),
+    "sglang-score": Api("/v1/score", IDS, ("items",), "scores"),
+    "sglang-embeddings": Api("/v1/embeddings", IDS, ("input",), "data", "embedding"),
+    "openrlhf": Api("/get_reward", TEXTS, ("query", "prompts"), "rewards"),
     "rerank": Api(
-        "/rerank", ("query", "documents"), "results", "relevance_score", {**SCORES, **LOGITS}
+        "/rerank", PAIRS, ("query", "documents"), "results", "relevance_score", {**SCORES, **LOGITS}
     ),
-    "tei-rerank": Api("/rerank", ("query", "texts"), "", "score", SCORES),
-    "tei-predict": Api("/predict", ("inputs",), "", "score", SCORES),
-    "infinity-classify": Api("/classify", ("input",), "data", "score", SCORES),
-    "chat": Api("/v1/chat/completions", ("messages",)),
+    "tei-rerank": Api("/rerank", PAIRS, ("query", "texts"), "", "score", SCORES),
+    "tei-predict": Api("/predict", TEXTS + PAIRS, ("inputs",), "", "score", SCORES),
+    "infinity-classify": Api("/classify", TEXTS, ("input",), "data", "score", SCORES),
+    "chat": Api("/v1/chat/completions", (), ("messages",)),
 }
 """By the name of `EndpointSpec.api`."""
 RECOGNISED = (
@@ -133,24 +136,14 @@ class Wire:
             return root + path.removeprefix("/v1")
         return root.removesuffix("/v1") + path
 
-    def scores(self, inputs: Sequence[Input]) -> np.ndarray:
-        """Outputs float64 (n, outputs) of texts or token ids, exactly as they are, in one request.
+    def rows(self, inputs: Sequence[Input]) -> np.ndarray:
+        """Outputs float64 (n, outputs) of inputs as they are; NaN for what is null or NaN.
 
         Raises:
             ConfigError: the server does not know this API, model or key.
             ModelError: its answer is of no use: no JSON, another number of rows, not numbers.
             WorkError: no answer after all retries.
         """
-        rows = self.rows(inputs)
-        if not np.isfinite(rows).all():
-            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise ModelError(
-                f"{self.address} gives {rows[bad].tolist()} for input {bad + 1} of {len(rows)}"
-            )
-        return rows
-
-    def rows(self, inputs: Sequence[Input]) -> np.ndarray:
-        """As `scores`, with NaN for what is null or NaN in the answer."""
         if self.api == "chat":
             raise ConfigError("model.endpoint.api=chat gives no scores: `Wire.top`")
         if not len(inputs):
@@ -172,7 +165,7 @@ class Wire:
 
     def top(self, messages: Messages) -> list[tuple[str, float]]:
         """The likeliest next tokens (at most `TOP`) and their log-probabilities in nats, of a chat.
-        Raises as `scores`."""
+        Raises as `rows`."""
         answer = self.post(self.body([messages]))
         try:
             position = answer["choices"][0]["logprobs"]["content"][0]
@@ -254,7 +247,7 @@ class Wire:
         return total + sum(len(ids) for ids in encoded)
 
     def post(self, body: Mapping[str, Any]) -> Any:
-        """The JSON that the server answers, after retries. Raises as `scores`."""
+        """The JSON that the server answers, after retries. Raises as `rows`."""
         return self.server.post(self.address, dict(body))
 
     def _read(self, answer: Any, n: int) -> np.ndarray:
@@ -298,6 +291,18 @@ def _outputs(entry: Any, name: str) -> list[float]:
     entry = entry if isinstance(entry, list) else [entry]
     entry = entry[-1] if entry and isinstance(entry[0], list) else entry
     return [np.nan if value is None else float(value) for value in entry]
+
+
+def forms_of(api: str | None) -> tuple[str, ...]:
+    """The forms of whole inputs that an API takes. ConfigError where it gives no rewards of
+    these."""
+    names = [name for name in APIS if APIS[name].forms]
+    if api not in names:
+        raise ConfigError(
+            f"endpoint.api={api} gives no rewards of whole inputs: type one of "
+            f"{', '.join(names)}.{did_you_mean(str(api), names)}"
+        )
+    return APIS[str(api)].forms
 
 
 def server_of(spec: EndpointSpec) -> Server:

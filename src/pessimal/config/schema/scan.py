@@ -16,7 +16,8 @@ from pessimal.conversation import Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
 from pessimal.rewards.named import has_vocabulary
-from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec, forms_of
+from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
+from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
 
