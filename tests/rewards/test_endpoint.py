@@ -11,13 +11,16 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from fastapi import Response
 from scoring_server import Served, serving
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards.endpoint import open_endpoint, read_answer
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.server import Server
 from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
 from pessimal.rewards.wires import APIS, Wire, recognised
@@ -550,3 +553,18 @@ def test_a_key_is_sent_and_never_shown(server, monkeypatch):
             server, "vllm-classify", words=server.tokenizer, api_key_variable="SCORES_KEY"
         ).rewards(PAIRS)
     assert "hush" not in str(error.value)
+
+
+@pytest.mark.parametrize("api", [name for name in APIS if set(APIS[name].forms) - {"pairs"}])
+def test_a_right_server_has_no_fault_by_any_api(server, tiny_checkpoint, monkeypatch, api):
+    """vLLM's own default puts a sigmoid over the output, which is none where logits are asked
+    for."""
+    # The template ends in the pad token, before which the class would read the reward.
+    monkeypatch.setattr(server.classifier.config, "pad_token_id", None)
+    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    options = {"requests": 50, "device": torch.device("cpu"), "progress": False}
+    endpoint = EndpointSpec(url=server.url, api=api)
+    assert diagnose_server(model, endpoint, "What is best?", raw=True, **options).right
+    if api == "vllm-classify":
+        found = diagnose_server(model, endpoint, "What is best?", **options)
+        assert [part.fault for part in found.faults] == ["activation"]

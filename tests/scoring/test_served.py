@@ -114,6 +114,11 @@ FAULTS = {
     "softmax": ({"after": lambda logits: logits.softmax(-1)}, ["activation"]),
     "sigmoid": ({"after": torch.sigmoid}, ["activation"]),
     "sigmoid of a scaled reward": ({"after": lambda x: torch.sigmoid(x / 3 + 0.2)}, ["activation"]),
+    "sigmoid in bfloat16": (
+        {"dtype": torch.bfloat16, "after": torch.sigmoid},
+        ["activation"],
+    ),
+    "scale in bfloat16": ({"dtype": torch.bfloat16, "after": lambda x: 1.3 * x}, ["scale"]),
     "log-sigmoid": ({"after": nn.functional.logsigmoid}, ["monotone"]),
     "tanh": ({"after": torch.tanh}, ["monotone"]),
     "exp": ({"after": torch.exp}, ["monotone"]),

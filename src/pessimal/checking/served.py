@@ -61,8 +61,8 @@ WAYS: dict[str, Callable[[Ids, int], Ids]] = {
 TOGETHER = 4096
 """Tokens that are run together."""
 MARGIN, ROUGH_MARGIN = 10.0, 4.0
-"""How many times as far off an explanation of another name must be; in a lower precision."""
-NOISES, ROUGHEST, JITTERS = 2.5, 0.1, 8.0
+"""Multiple of an explanation's error that those of other names must have; in a lower precision."""
+NOISES, ROUGHEST, JITTERS = 2.5, 0.15, 8.0
 """Largest error of a lower precision, in multiples of the largest that is measured here; most that
 a link may be off in it, in standard deviations; multiples of a server's difference from itself."""
 SEVERAL, FEW_BATCHED = 8, 3
@@ -141,7 +141,7 @@ class Interview:
         room = (self.context or LIMITS[0] + 2 * BEYOND) - around - 8
         longest = max(min(64, room), 9)
         self.lengths = [1, 1, 2, 3, 5, 9, longest // 2, longest]
-        self.long = [most + BEYOND for most in LIMITS if most + BEYOND <= room]
+        self.long = [limit + BEYOND for limit in LIMITS if limit + BEYOND <= room]
         # Words, which a text can hold without being changed on its way; where they are few, all
         # tokens but special ones.
         ids, special = (
@@ -307,6 +307,11 @@ class Diagnosis:
                 deviations[level] = float(np.abs(errors).max()) / scale_of(self.own[rows])
         return deviations
 
+    @property
+    def noise(self) -> float:
+        """Largest of the deviations."""
+        return max(self.deviations.values(), default=0.0)
+
     def edited(self, rows: np.ndarray, edit: Callable[[Ids, int], Ids], at: int) -> np.ndarray:
         """Rewards (n,) of inputs whose ids a server changes."""
         edits = [(self.tokens[row].types, edit(self.tokens[row].ids, at)) for row in rows]
@@ -419,8 +424,8 @@ class Noise:
         where another detail does."""
 
         def error(candidate: Explanation) -> float:
-            least = 1e-6 * scale_of(candidate.predicted) + self.jitter
-            return float(np.sqrt(((served - candidate.predicted) ** 2).mean())) + least
+            floor = 1e-6 * scale_of(candidate.predicted) + self.jitter
+            return float(np.sqrt(((served - candidate.predicted) ** 2).mean())) + floor
 
         ranked = sorted((c for c in candidates if np.isfinite(c.predicted).all()), key=error)
         if not ranked or not self.takes(served, ranked[0].predicted):
@@ -436,19 +441,15 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
     """The faults that explain the answers, and the largest difference that rounding explains: of
     inputs alone first, then of batches, long inputs and further forms with what explains those."""
     first = d.interview.forms[0]
-    rows, batch, exact = (
-        d.rows("alone", first),
-        d.rows("batch", first),
-        Noise(d.difference("again")),
-    )
+    rows, batch = d.rows("alone", first), d.rows("batch", first)
+    exact = Noise(d.difference("again"))
     served, limit, (width, expected) = d.served[rows], exact.limit(d.own[rows]), d.outputs
     if width != expected:
         return [Part("outputs", f"{width} instead of {expected}")], limit
     if not np.isfinite(d.served).all():
         return [Part("unknown", "scores that are not numbers")], limit
-    if exact.jitter > allowed(served, dtype=Dtype.float32) and exact.jitter > (
-        NOISES * max(d.deviations.values(), default=0.0) * scale_of(served)
-    ):
+    differs = exact.jitter > allowed(served, dtype=Dtype.float32)
+    if differs and exact.jitter > NOISES * d.noise * scale_of(served):
         return [Part("unrepeatable")], limit
     if np.ptp(served) <= 1e-6 < np.ptp(d.served[batch]):
         return [Part("batch", "alone, all inputs get the same score")], limit
@@ -456,13 +457,11 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
     faults, link = [best.part] if best.part.fault else [], best.link
     # Batches and long inputs round more in a lower precision than inputs alone.
     wide = replace(noise, share=HARMLESS) if noise.share else noise
-    expected_scores, most = d.alone if link is None else link(d.own), wide.limit(best.predicted)
-    unlike = np.abs(d.served - expected_scores) > most
+    wide_limit = wide.limit(best.predicted)
+    unlike = np.abs(d.served - (d.alone if link is None else link(d.own))) > wide_limit
     if n := int(unlike[batch].sum()):
-        detail = f"{n} of {len(batch)} inputs"
-        faults.append(
-            Part("batch", detail) if n >= FEW_BATCHED else Part("unknown", "in batches only")
-        )
+        name = "batch" if n >= FEW_BATCHED else "unknown"
+        faults.append(Part(name, f"{n} of {len(batch)} inputs in batches"))
     if link is None:
         return faults, limit
     for form in d.interview.forms:
@@ -472,14 +471,14 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
             faults.append(misread.part if misread else Part("other_tokens", f"of {form}"))
         elif unlike[d.rows("long", form)].any():
             faults.append(explain_long(d, form, unlike, link, noise))
-    return faults, most
+    return faults, wide_limit
 
 
 def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explanation, Noise]:
     """The scores of single inputs, and by how much they may be off."""
-    served, own, declared = d.served[rows], d.own[rows], d.interview.model.spec.dtype
-    right, links = Explanation(Part(), own, np.asarray), list(linked(served, own))
-    if exact.takes(served, own):
+    served, rewards, declared = d.served[rows], d.own[rows], d.interview.model.spec.dtype
+    right, links = Explanation(Part(), rewards, np.asarray), list(linked(served, rewards))
+    if exact.takes(served, rewards):
         return right, exact
     if best := exact.best(served, [*links, *misread_tokens(d, rows, np.asarray)]):
         return best, exact
@@ -487,45 +486,45 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
     for level, largest in d.deviations.items():
         share = NOISES * largest
         rough = replace(exact, share=share if level is declared else min(share, HARMLESS))
-        if rough.takes(served, own):
+        if rough.takes(served, rewards):
             lower = order.index(level) > order.index(declared)
             part = Part("rounding", f"no more than {level.value} makes here") if lower else Part()
             return right._replace(part=part), rough
-    rough = replace(exact, share=min(NOISES * max(d.deviations.values(), default=0.0), ROUGHEST))
+    rough = replace(exact, share=min(NOISES * d.noise, ROUGHEST))
     if rough.share and (best := rough.best(served, [right, *links])) and best.part.fault:
         return best, rough
-    slope, shift = np.polyfit(own, served, 1)
-    rest = float(np.std(served - slope * own)) / scale_of(served)
+    slope, shift = np.polyfit(rewards, served, 1)
+    rest = float(np.std(served - slope * rewards)) / scale_of(served)
     detail = (
-        f"largest difference {np.abs(served - own).max():.3g}, Kendall's tau "
-        f"{kendalltau(served, own).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
+        f"largest difference {np.abs(served - rewards).max():.3g}, Kendall's tau "
+        f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
         f"{rest:.0%} of a standard deviation"
     )
     # Without a link, a batch may differ from inputs alone by the rounding of any precision.
-    name, rough = "monotone" if monotone(served, own) else "unknown", replace(exact, share=HARMLESS)
-    return Explanation(Part(name, detail), served), rough
+    name = "monotone" if monotone(served, rewards) else "unknown"
+    return Explanation(Part(name, detail), served), replace(exact, share=HARMLESS)
 
 
-def monotone(served: np.ndarray, own: np.ndarray) -> bool:
+def monotone(served: np.ndarray, rewards: np.ndarray) -> bool:
     """Whether scores (n,) rise with the rewards, or fall, and differ from enough of them that this
     is no chance."""
-    moved = np.abs(served - own) > HARMLESS * scale_of(own)
-    steps, slack = np.diff(served[np.argsort(own)]), allowed(served, dtype=Dtype.float32)
+    moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
+    steps, slack = np.diff(served[np.argsort(rewards)]), allowed(served, dtype=Dtype.float32)
     several = min(moved.sum(), len(np.unique(served))) >= SEVERAL
     return several and bool((steps >= -slack).all() or (steps <= slack).all())
 
 
-def linked(served: np.ndarray, own: np.ndarray) -> Iterator[Explanation]:
+def linked(served: np.ndarray, rewards: np.ndarray) -> Iterator[Explanation]:
     """The sigmoid of rewards (n,), a softmax over one logit, and the line and the sigmoid of a line
     that come closest to scores (n,) by least squares."""
 
     def fit(name: str, values: np.ndarray, weights: np.ndarray, outer: Link) -> Explanation:
-        slope, shift = np.polyfit(own, values, 1, w=weights)
+        slope, shift = np.polyfit(rewards, values, 1, w=weights)
         link = lambda rewards: outer(slope * rewards + shift)  # noqa: E731
-        return Explanation(Part(name, f"of {slope:.4g} · reward {shift:+.4g}"), link(own), link)
+        return Explanation(Part(name, f"of {slope:.4g} · reward {shift:+.4g}"), link(rewards), link)
 
-    ones = np.ones_like(own)
-    yield Explanation(Part("activation", "a sigmoid"), expit(own), expit)
+    ones = np.ones_like(rewards)
+    yield Explanation(Part("activation", "a sigmoid"), expit(rewards), expit)
     yield Explanation(Part("activation", "a softmax over one logit"), ones, np.ones_like)
     if np.ptp(served) > 1e-9:
         yield fit("scale", served, ones, np.asarray)

@@ -247,7 +247,7 @@ def sample_responses(
 
 
 def conformance_results(conformance: Conformance, name: str) -> list[Result]:
-    """What the suite measured, as Results."""
+    """The checks and the table of precisions as Results."""
     counts = counts_of(conformance)
     n = counts["passed"] + counts["failed"]
     missed = f"; not: {', '.join(counts['failed_checks'][:4])}" if conformance.failed else ""
@@ -267,7 +267,7 @@ def conformance_results(conformance: Conformance, name: str) -> list[Result]:
 
 
 def counts_of(conformance: Conformance) -> dict[str, Any]:
-    """What a list of runs should show."""
+    """The numbers that a list of runs shows."""
     passed = [check.passed for check in conformance.checks]
     return {
         "passed": passed.count(True),

@@ -50,7 +50,7 @@ SCORES: Mapping[str, bool] = {"raw_scores": True}
 
 
 class Api(NamedTuple):
-    """What one API is sent, and what it answers."""
+    """The request and the answer of one API."""
 
     path: str
     forms: tuple[str, ...]
