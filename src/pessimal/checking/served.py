@@ -62,7 +62,7 @@ TOGETHER = 4096
 """Tokens that are run together."""
 MARGIN, ROUGH_MARGIN = 10.0, 4.0
 """Multiple of an explanation's error that those of other names must have; in a lower precision."""
-NOISES, ROUGHEST, JITTERS = 2.5, 0.15, 8.0
+NOISES, ROUGHEST, JITTERS = 2.5, 0.2, 8.0
 """Largest error of a lower precision, in multiples of the largest that is measured here; most that
 a link may be off in it, in standard deviations; multiples of a server's difference from itself."""
 SEVERAL, FEW_BATCHED = 8, 3
@@ -412,8 +412,9 @@ class Noise:
 
     def limit(self, predicted: np.ndarray) -> float:
         """Largest difference that is no fault."""
-        exact = max(allowed(predicted, dtype=Dtype.float32), JITTERS * self.jitter)
-        return max(exact, self.share * scale_of(predicted))
+        scale = scale_of(predicted)
+        jitter = min(JITTERS * self.jitter, HARMLESS * scale)
+        return max(allowed(predicted, dtype=Dtype.float32), jitter, self.share * scale)
 
     def takes(self, served: np.ndarray, predicted: np.ndarray) -> bool:
         """Whether these predicted scores are the served ones."""
@@ -449,7 +450,7 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
     if not np.isfinite(d.served).all():
         return [Part("unknown", "scores that are not numbers")], limit
     differs = exact.jitter > allowed(served, dtype=Dtype.float32)
-    if differs and exact.jitter > NOISES * d.noise * scale_of(served):
+    if differs and exact.jitter > d.noise * scale_of(served):
         return [Part("unrepeatable")], limit
     if np.ptp(served) <= 1e-6 < np.ptp(d.served[batch]):
         return [Part("batch", "alone, all inputs get the same score")], limit
