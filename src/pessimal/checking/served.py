@@ -492,7 +492,9 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
             part = Part("rounding", f"no more than {level.value} makes here") if lower else Part()
             return right._replace(part=part), rough
     rough = replace(exact, share=min(NOISES * d.noise, ROUGHEST))
-    if rough.share and (best := rough.best(served, [right, *links])) and best.part.fault:
+    # Rounding changes some places; where the order is exact, what differs is a link.
+    best = None if ordered(served, rewards) else rough.best(served, [right, *links])
+    if rough.share and best and best.part.fault:
         return best, rough
     slope, shift = np.polyfit(rewards, served, 1)
     rest = float(np.std(served - slope * rewards)) / scale_of(served)
@@ -510,9 +512,14 @@ def monotone(served: np.ndarray, rewards: np.ndarray) -> bool:
     """Whether scores (n,) rise with the rewards, or fall, and differ from enough of them that this
     is no chance."""
     moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
-    steps, slack = np.diff(served[np.argsort(rewards)]), allowed(served, dtype=Dtype.float32)
     several = min(moved.sum(), len(np.unique(served))) >= SEVERAL
-    return several and bool((steps >= -slack).all() or (steps <= slack).all())
+    return several and ordered(served, rewards)
+
+
+def ordered(served: np.ndarray, rewards: np.ndarray) -> bool:
+    """Whether scores (n,) are in the order of the rewards, or in its reverse, to float32."""
+    steps, slack = np.diff(served[np.argsort(rewards)]), allowed(served, dtype=Dtype.float32)
+    return bool((steps >= -slack).all() or (steps <= slack).all())
 
 
 def linked(served: np.ndarray, rewards: np.ndarray) -> Iterator[Explanation]:
