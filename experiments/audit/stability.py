@@ -23,7 +23,7 @@ from pessimal.analyses import all_analyses, compare
 from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import NOT_MEASURED, verdicts
 from pessimal.checking import CheckPlan, check
-from pessimal.checking.results import conformance_results
+from pessimal.checking.suite import conformance_results
 from pessimal.config.compose import build, composed, configuration, read_options, reading_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.tables import read_score_table

@@ -31,7 +31,7 @@ from pessimal.checking.served import diagnose  # noqa: E402
 from pessimal.rewards.frame import messages_of, takes_pairs  # noqa: E402
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-NAMELESS = {"unknown", "other_tokens", "small_difference"}
+NAMELESS = {"unknown"}
 STRANGE = "{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{% endfor %}"
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
@@ -187,55 +187,50 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
     sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     z = lambda x: (x - mean) / sd  # noqa: E731
     made = {
-        "softmax over one logit": ({"after": np.ones_like}, {"softmax"}),
-        "sigmoid": ({"after": sigmoid}, {"sigmoid"}),
-        "sigmoid of half": ({"after": lambda x: sigmoid(x / 2)}, {"sigmoid"}),
-        "sigmoid of the standardised": ({"after": lambda x: sigmoid(z(x))}, {"sigmoid"}),
-        "log-sigmoid": ({"after": lambda x: np.log(sigmoid(x))}, {"log_sigmoid"}),
-        "tanh of the standardised": ({"after": lambda x: np.tanh(z(x))}, {"tanh"}),
-        "exp of the standardised": ({"after": lambda x: np.exp(z(x))}, {"exp"}),
-        "clipped at 1 SD": ({"after": lambda x: np.clip(x, mean - sd, mean + sd)}, {"clipping"}),
-        "clipped above": ({"after": lambda x: np.minimum(x, mean + 0.5 * sd)}, {"clipping"}),
+        "softmax over one logit": ({"after": np.ones_like}, {"activation"}),
+        "sigmoid": ({"after": sigmoid}, {"activation"}),
+        "sigmoid of half": ({"after": lambda x: sigmoid(x / 2)}, {"activation"}),
+        "sigmoid of the standardised": ({"after": lambda x: sigmoid(z(x))}, {"activation"}),
+        "log-sigmoid": ({"after": lambda x: np.log(sigmoid(x))}, {"monotone"}),
+        "tanh of the standardised": ({"after": lambda x: np.tanh(z(x))}, {"monotone"}),
+        "exp of the standardised": ({"after": lambda x: np.exp(z(x))}, {"monotone"}),
+        "clipped at 1 SD": ({"after": lambda x: np.clip(x, mean - sd, mean + sd)}, {"monotone"}),
+        "clipped above": ({"after": lambda x: np.minimum(x, mean + 0.5 * sd)}, {"monotone"}),
         "twice and 1": ({"after": lambda x: 2 * x + 1}, {"scale"}),
         "shifted by .02 SD": ({"after": lambda x: x + 0.02 * sd}, {"scale"}),
         "shifted by .5 SD": ({"after": lambda x: x + 0.5 * sd}, {"scale"}),
         "scaled by 1.05": ({"after": lambda x: 1.05 * x}, {"scale"}),
         "negated": ({"after": lambda x: -x}, {"scale"}),
-        "softplus": ({"after": lambda x: np.log1p(np.exp(z(x)))}, set()),
-        "signed square root": ({"after": lambda x: np.sign(z(x)) * np.sqrt(np.abs(z(x)))}, set()),
-        "rounded to 1 SD": ({"after": lambda x: np.round(z(x)) * sd + mean}, set()),
-        "batch reversed": ({"together": lambda x: x[::-1]}, {"batch_order"}),
-        "batch shuffled": ({"together": lambda x: order.permutation(x)}, {"batch_order"}),
-        "batch sorted": ({"together": np.sort}, {"batch_order"}),
+        "softplus": ({"after": lambda x: np.log1p(np.exp(z(x)))}, {"monotone"}),
+        "signed square root": (
+            {"after": lambda x: np.sign(z(x)) * np.sqrt(np.abs(z(x)))},
+            {"monotone"},
+        ),
+        "rounded to 1 SD": ({"after": lambda x: np.round(z(x)) * sd + mean}, {"monotone"}),
+        "batch reversed": ({"together": lambda x: x[::-1]}, {"batch"}),
+        "batch shuffled": ({"together": lambda x: order.permutation(x)}, {"batch"}),
+        "batch sorted": ({"together": np.sort}, {"batch"}),
         "whitened": (
             {"together": lambda x: (x - x.mean()) / (x.std() + 1e-8)},
-            {"batch_normalised"},
+            {"batch"},
         ),
-        "centred": ({"together": lambda x: x - x.mean()}, {"batch_normalised"}),
-        "softmax over the batch": ({"together": softmax}, {"batch_normalised"}),
-        "first answer for all": ({"together": lambda x: np.full_like(x, x[0])}, set()),
-        "left padding, no mask": ({"pad": ("left", pad)}, {"padding_as_text"}),
-        "left padding, another token": ({"pad": ("left", 5)}, {"padding_as_text"}),
-        "right padding, no mask": ({"pad": ("right", pad)}, {"padding_as_text", "pad_read_as_end"}),
+        "centred": ({"together": lambda x: x - x.mean()}, {"batch"}),
+        "softmax over the batch": ({"together": softmax}, {"batch"}),
+        "first answer for all": ({"together": lambda x: np.full_like(x, x[0])}, {"batch"}),
+        "left padding, no mask": ({"pad": ("left", pad)}, {"batch"}),
+        "left padding, another token": ({"pad": ("left", 5)}, {"batch"}),
+        "right padding, no mask": ({"pad": ("right", pad)}, {"batch"}),
         "noise of .3 SD": ({"noise": 0.3 * sd}, {"unrepeatable"}),
         "dropout": ({"network": Droppy(network, 0.1)}, {"unrepeatable"}),
-        "weights 5 % off": ({"network": changed(network, stale(0.05))}, set()),
+        "weights 5 % off": ({"network": changed(network, stale(0.05))}, {"rounding"}),
         "weights 30 % off": ({"network": changed(network, stale(0.3))}, set()),
-        "weights 30 % off, with base": (
-            {"network": changed(network, stale(0.3))},
-            {"stale_weights"},
-        ),
         "other weights": ({"network": changed(network, stale(3.0))}, set()),
-        "random head": ({"network": changed(network, fresh_head)}, {"another_head", "scale"}),
-        "head of base": (
-            {"network": changed(network, fresh_head)},
-            {"adapter_head", "stale_weights"},
-        ),
-        "weights in 4 bits": ({"network": changed(network, int4)}, set()),
-        "last token not read": ({"read": lambda ids: ids[:-1]}, {"wrong_position"}),
-        "two BOS": ({"read": lambda ids: [bos, *ids]}, {"doubled_bos"}),
-        "EOS added": ({"read": lambda ids: [*ids, eos]}, {"another_template"}),
-        "first token not read": ({"read": lambda ids: ids[1:]}, {"another_template"}),
+        "random head": ({"network": changed(network, fresh_head)}, set()),
+        "weights in 4 bits": ({"network": changed(network, int4)}, {"rounding"}),
+        "last token not read": ({"read": lambda ids: ids[:-1]}, set()),
+        "two BOS": ({"read": lambda ids: [bos, *ids]}, {"other_tokens"}),
+        "EOS added": ({"read": lambda ids: [*ids, eos]}, {"other_tokens"}),
+        "first token not read": ({"read": lambda ids: ids[1:]}, {"other_tokens"}),
         "cut to 512": ({"read": lambda ids: ids[:512]}, {"truncation"}),
         "cut to the last 512": ({"read": lambda ids: ids[-512:]}, {"truncation"}),
         "cut to 1024, EOS kept": (
@@ -245,35 +240,35 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
         "cut to 40": ({"read": lambda ids: ids[:40]}, {"truncation"}),
         "sigmoid, reversed": (
             {"after": sigmoid, "together": lambda x: x[::-1]},
-            {"sigmoid", "batch_order"},
+            {"activation", "batch"},
         ),
         "scaled, whitened": (
             {"after": lambda x: 3 * x, "together": lambda x: (x - x.mean()) / (x.std() + 1e-8)},
-            {"scale", "batch_normalised"},
+            {"scale", "batch"},
         ),
         "sigmoid, two BOS": (
             {"after": sigmoid, "read": lambda ids: [bos, *ids]},
-            {"sigmoid", "doubled_bos"},
+            {"activation", "other_tokens"},
         ),
         "bfloat16, scaled by 1.3": (
             {"network": copy.deepcopy(network).to(torch.bfloat16), "after": lambda x: 1.3 * x},
-            {"scale", "lower_precision"},
+            {"scale", "rounding"},
         ),
     }
     if not pairs:
         made |= {
-            "messages: two BOS": ({"messages": {"bos": 1}}, {"doubled_bos"}),
-            "messages: end missing": ({"messages": {"cut": 1}}, {"missing_end"}),
-            "messages: ChatML": ({"template": CHATML}, {"another_template"}),
-            "messages: a strange template": ({"template": STRANGE}, set()),
-            "messages: case swapped": ({"messages": {"lower": True}}, set()),
+            "messages: two BOS": ({"messages": {"bos": 1}}, {"other_tokens"}),
+            "messages: end missing": ({"messages": {"cut": 1}}, {"other_tokens"}),
+            "messages: ChatML": ({"template": CHATML}, {"other_tokens"}),
+            "messages: a strange template": ({"template": STRANGE}, {"other_tokens"}),
+            "messages: case swapped": ({"messages": {"lower": True}}, {"other_tokens"}),
             "messages: a system turn": (
                 {
                     "messages": {
                         "before": [{"role": "system", "content": "You are a helpful assistant."}]
                     }
                 },
-                {"another_template"},
+                {"other_tokens"},
             ),
         }
     more = fresh(network, sd, mean, sigmoid)
@@ -285,11 +280,11 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
         reads = {
             "normalised state": (
                 lambda s: head(nn.functional.normalize(s[-1], dim=0)),
-                "normalised_state",
+                "scale",
             ),
-            "last element": (lambda s: s[-1, -1], "last_element"),
-            "first token": (lambda s: head(s[0]), "wrong_position"),
-            "mean of the tokens": (lambda s: head(s.mean(0)), "wrong_position"),
+            "last element": (lambda s: s[-1, -1], ""),
+            "first token": (lambda s: head(s[0]), ""),
+            "mean of the tokens": (lambda s: head(s.mean(0)), ""),
         }
         made |= {
             name: ({"special": lambda net, row, f=f: float(f(last_state(net, row)))}, {fault})
@@ -373,15 +368,21 @@ def fresh(network, sd, mean, sigmoid) -> dict[str, tuple[dict, set[str]]]:
         "zero for the first request": ({"whole": cold}, set()),
         "minus a running mean": ({"whole": running}, {"unrepeatable"}),
         "one of two replicas scales": ({"whole": two_replicas}, {"unrepeatable"}),
-        "zero for a batch's last": ({"whole": last_of_batch_missing}, set()),
+        "zero for a batch's last": ({"whole": last_of_batch_missing}, {"batch"}),
         "slow": ({"whole": slow}, set()),
         "strings for numbers": ({"whole": lambda m, r, s: s.astype(str).astype(object)}, set()),
-        "rounded to two decimals": ({"after": lambda x: np.round(x, 2)}, set()),
-        "rounded to .1 SD": ({"after": lambda x: np.round(10 * x / sd) * sd / 10}, set()),
+        "rounded to two decimals": ({"after": lambda x: np.round(x, 2)}, {"rounding", "monotone"}),
+        "rounded to .1 SD": (
+            {"after": lambda x: np.round(10 * x / sd) * sd / 10},
+            {"rounding", "monotone"},
+        ),
         "clipped where nothing is": ({"after": lambda x: np.clip(x, -1e3, 1e3)}, set()),
-        "relu": ({"after": lambda x: np.maximum(x - mean, 0)}, {"clipping", "scale"}),
+        "relu": ({"after": lambda x: np.maximum(x - mean, 0)}, {"monotone", "scale"}),
         "absolute value": ({"after": lambda x: np.abs(x - mean)}, set()),
-        "five times tanh of a fifth": ({"after": lambda x: 5 * np.tanh(x / 5)}, set()),
+        "five times tanh of a fifth": (
+            {"after": lambda x: 5 * np.tanh(x / 5)},
+            {"monotone", "rounding", "scale"},
+        ),
         "a penalty of length": (
             {"whole": lambda m, rows, s: s - 0.02 * sd * np.array([len(ids) for ids in rows])},
             set(),
@@ -401,26 +402,26 @@ def fresh(network, sd, mean, sigmoid) -> dict[str, tuple[dict, set[str]]]:
         ),
         "cut to 512, sigmoid, reversed": (
             {"read": lambda ids: ids[:512], "after": sigmoid, "together": lambda x: x[::-1]},
-            {"truncation", "sigmoid", "batch_order"},
+            {"truncation", "activation", "batch"},
         ),
         "bfloat16, sigmoid": (
             {"network": copy.deepcopy(network).to(torch.bfloat16), "after": sigmoid},
-            {"sigmoid", "lower_precision"},
+            {"activation", "rounding"},
         ),
         "bfloat16, clipped": (
             {
                 "network": copy.deepcopy(network).to(torch.bfloat16),
                 "after": lambda x: np.clip(x, mean - sd, mean + sd),
             },
-            {"clipping", "lower_precision"},
+            {"monotone", "rounding"},
         ),
-        "messages: system turns dropped": (without("system"), {"another_template"}),
+        "messages: system turns dropped": (without("system"), {"other_tokens"}),
         "messages: earlier turns dropped": (
             {"messages": {"turns": lambda turns: turns[-2:]}},
-            {"another_template"},
+            {"other_tokens"},
         ),
-        "messages: a space behind each": (edited(lambda text: text + " "), set()),
-        "messages: lower case": (edited(str.lower), set()),
+        "messages: a space behind each": (edited(lambda text: text + " "), {"other_tokens"}),
+        "messages: lower case": (edited(str.lower), {"other_tokens"}),
     }
 
 
@@ -464,12 +465,9 @@ def main() -> None:
             if options.plants and plant not in options.plants:
                 continue
             torch.manual_seed(0)
-            base = None
-            if "base" in plant and "batch" not in plant:
-                base = model_with(model, made["network"])
             server = Server(published, model, **made)
             try:
-                found = diagnose(server, model, prompt=PROMPT, base=base, forms=forms)
+                found = diagnose(server, model, prompt=PROMPT, forms=forms)
             except ValueError as error:  # of the published class, which reads the prompt's end
                 print(f"  n/a       {plant:32} {error}")
                 continue
@@ -512,18 +510,6 @@ def main() -> None:
         total += counts
         print(f"{name}: {dict(counts)} in {time.time() - started:.0f} s", flush=True)
     print(f"\nall: {dict(total)}")
-
-
-def model_with(model, network):
-    """The same reward of another network, read as this one is."""
-    held = model.network()
-    held.load_state_dict(network.state_dict(), strict=False)
-
-    class Other(type(model)):
-        def network(self, dtype=None, which=0):
-            return held
-
-    return Other(**{name: getattr(model, name) for name in model.__dataclass_fields__})
 
 
 if __name__ == "__main__":

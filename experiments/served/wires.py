@@ -160,7 +160,7 @@ def vllm(folder: Path) -> None:
         "rerank": scoring.RerankRequest,
     }
     for api, given in requests.items():
-        sent = [PAIRS] if api in wires.PAIRS else [IDS, TEXTS, [MESSAGES]]
+        sent = [PAIRS] if wires.APIS[api].forms == wires.PAIRS else [IDS, TEXTS, [MESSAGES]]
         for inputs in sent:
             body = wire(api).body(inputs)
             taken = TypeAdapter(given).validate_python(body)

@@ -55,11 +55,7 @@ class Served:
             return self._chat(body)
         if path == "/v1/score":
             rows = [self._ids(body["query"]) + self._ids(item) for item in body["items"]]
-            labels = body.get("label_token_ids")
-            if labels:
-                scores = [self.log_probabilities(row).exp()[labels].tolist() for row in rows]
-            else:
-                scores = [self.outputs(row) for row in rows]
+            scores = [self.outputs(row) for row in rows]
             return {"scores": scores, "model": "m", "usage": None, "object": "scoring"}
         if path == "/get_reward":
             rewards = [self.outputs(self._plain(text))[0] for text in body["query"]]

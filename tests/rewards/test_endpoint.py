@@ -11,17 +11,19 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from fastapi import Response
 from scoring_server import Served, serving
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards import wires
 from pessimal.rewards.endpoint import open_endpoint, read_answer
+from pessimal.rewards.obtain import open_model
 from pessimal.rewards.server import Server
 from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
-from pessimal.rewards.wires import PATHS, Wire, recognised
+from pessimal.rewards.wires import APIS, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -93,10 +95,10 @@ def own(served: Served, conversation) -> float:
     return served.outputs(served.template(messages))[0]
 
 
-@pytest.mark.parametrize("api", [api for api in PATHS if api != "chat"])
+@pytest.mark.parametrize("api", [name for name in APIS if APIS[name].forms])
 def test_rewards_are_the_models_own(server, api):
     reports = {}
-    conversations = PAIRS if api in wires.PAIRS else PAIRS + TURNS
+    conversations = PAIRS if APIS[api].forms == ("pairs",) else PAIRS + TURNS
     got = reward(server, api, words=server.tokenizer).rewards(
         conversations, report=lambda batch, of: reports.update(batch)
     )
@@ -126,7 +128,7 @@ def test_what_a_server_speaks_is_asked_once(server, listed, api):
     close(got, [own(server, one) for one in PAIRS])
     paths = [path for path, _ in server.asked]
     assert paths.count("/openapi.json") == 1
-    assert set(paths[1:]) == {PATHS[api]}
+    assert set(paths[1:]) == {APIS[api].path}
     server.asked = []
     assert recognised(EndpointSpec(url="http://nobody.invalid", api="rerank")).api == "rerank"
     assert not server.asked
@@ -203,16 +205,16 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
     for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
         wire = Wire(EndpointSpec(url=f"{server.url}/v1/", api=api), server.tokenizer)
         want = [server.outputs(row) for row in ids]
-        assert close(wire.scores(ids), want)
+        assert close(wire.rows(ids), want)
         want = [server.outputs(server.tokenizer(text)["input_ids"]) for text in texts]
-        assert close(wire.scores(texts), want)
+        assert close(wire.rows(texts), want)
         assert len(server.asked) == 2
         server.asked.clear()
     wire = Wire(
-        EndpointSpec(url=server.url, api="vllm-classify"), fields={}
+        EndpointSpec(url=server.url, api="vllm-classify"), raw=False
     )  # as it is served, activation and all
     np.testing.assert_allclose(
-        wire.scores(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
+        wire.rows(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
     )
 
 
@@ -244,13 +246,8 @@ def test_of_a_row_for_every_token_the_last_is_read(server):
     ],
     ids=["log-odds", "ratings", "begin", "pairwise"],
 )
-@pytest.mark.parametrize("api", ["chat", "sglang-score"])
-def test_a_judges_reward_is_its_definition(judge, api, options):
+def test_a_judges_reward_is_its_definition(judge, options):
     asked = JudgeSpec(**{"template": QUESTION} | options)
-    if api == "sglang-score":
-        asked.positive = [
-            answer for answer in asked.positive if answer != "nowhere"
-        ]  # of several tokens
 
     def graded(prompt: str, response: str, opponent: str | None) -> float:
         parts = {"{prompt}": prompt, "{response}": response, "{opponent}": opponent}
@@ -281,7 +278,7 @@ def test_a_judges_reward_is_its_definition(judge, api, options):
         )
         one = graded(prompt, response, asked.opponent)
         want.append((one - graded(prompt, asked.opponent, response)) / 2 if asked.opponent else one)
-    got = reward(judge, api, words=judge.tokenizer, judge=asked).rewards(PAIRS)
+    got = reward(judge, "chat", words=judge.tokenizer, judge=asked).rewards(PAIRS)
     assert close(got, want)
     assert np.ptp(got) > 1e-3
 
@@ -556,3 +553,18 @@ def test_a_key_is_sent_and_never_shown(server, monkeypatch):
             server, "vllm-classify", words=server.tokenizer, api_key_variable="SCORES_KEY"
         ).rewards(PAIRS)
     assert "hush" not in str(error.value)
+
+
+@pytest.mark.parametrize("api", [name for name in APIS if set(APIS[name].forms) - {"pairs"}])
+def test_a_right_server_has_no_fault_by_any_api(server, tiny_checkpoint, monkeypatch, api):
+    """vLLM's own default puts a sigmoid over the output, which is none where logits are asked
+    for."""
+    # The template ends in the pad token, before which the class would read the reward.
+    monkeypatch.setattr(server.classifier.config, "pad_token_id", None)
+    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    options = {"requests": 50, "device": torch.device("cpu"), "progress": False}
+    endpoint = EndpointSpec(url=server.url, api=api)
+    assert diagnose_server(model, endpoint, "What is best?", raw=True, **options).right
+    if api == "vllm-classify":
+        found = diagnose_server(model, endpoint, "What is best?", **options)
+        assert [part.fault for part in found.faults] == ["activation"]

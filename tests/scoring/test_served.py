@@ -11,17 +11,16 @@ import pandas as pd
 import pytest
 import torch
 from planted_server import Planted, listening
+from scipy.stats import kendalltau
 from torch import nn
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from pessimal.checking import as_table, served
-from pessimal.checking.served import diagnose
-from pessimal.checking.served_checks import checks_of
+from pessimal.checking.served import checks_of, diagnose
 from pessimal.errors import ModelError, WorkError
 from pessimal.rewards.head import wrap
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 STRANGE = "{% for m in messages %}### {{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
 
 
@@ -48,19 +47,16 @@ def tiny(model):
 
 @pytest.fixture(scope="module", autouse=True)
 def recollection():
-    """What a model can give at all, and what may be read of an input, is worked out once a model:
-    neither depends on the server."""
-    bounds, variants, values = served._bounds, served.variants, {}
+    """Bounds of a model are worked out once: they do not depend on the server."""
+    bounds, values = served._bounds, {}
 
-    def recall(model, key, function):
-        key = (id(model), key)
-        if key not in values:
-            values[key] = model, function()  # the model stays, and so does its id
-        return values[key][1]
+    def recall(model, *rest):
+        if id(model) not in values:
+            values[id(model)] = model, bounds(model, *rest)  # the model stays, and so does its id
+        return values[id(model)][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served, "_bounds", lambda m, local: recall(m, (), lambda: bounds(m, local)))
-        patch.setattr(served, "variants", lambda m, *a: recall(m, a, lambda: list(variants(m, *a))))
+        patch.setattr(served, "_bounds", recall)
         yield
 
 
@@ -100,14 +96,14 @@ def needs_attention_in(dtype: torch.dtype) -> None:
 @pytest.fixture(autouse=True)
 def skipped_where_torch_refuses(monkeypatch):
     """Ends a test that comes to a precision in which torch's own attention does not run."""
-    inner = served.Answers.deviations.func
+    inner = served.Diagnosis.deviations.func
 
     def deviations(answers):
         for level in served.LEVELS:
-            needs_attention_in(getattr(torch, level))
+            needs_attention_in(getattr(torch, level.value))
         return inner(answers)
 
-    monkeypatch.setattr(served.Answers, "deviations", property(deviations))
+    monkeypatch.setattr(served.Diagnosis, "deviations", property(deviations))
 
 
 def whitened(scores: np.ndarray) -> np.ndarray:
@@ -115,52 +111,54 @@ def whitened(scores: np.ndarray) -> np.ndarray:
 
 
 FAULTS = {
-    "softmax": ({"after": lambda logits: logits.softmax(-1)}, ["softmax"]),
-    "sigmoid": ({"after": torch.sigmoid}, ["sigmoid"]),
-    "sigmoid of a scaled reward": ({"after": lambda x: torch.sigmoid(x / 3 + 0.2)}, ["sigmoid"]),
-    "log-sigmoid": ({"after": nn.functional.logsigmoid}, ["log_sigmoid"]),
-    "tanh": ({"after": torch.tanh}, ["tanh"]),
-    "exp": ({"after": torch.exp}, ["exp"]),
-    "clipping": ({"after": lambda x: x.clamp(-0.3, 0.3)}, ["clipping"]),
-    "clipping below alone": ({"after": lambda x: x.clamp(min=0)}, ["clipping"]),
+    "softmax": ({"after": lambda logits: logits.softmax(-1)}, ["activation"]),
+    "sigmoid": ({"after": torch.sigmoid}, ["activation"]),
+    "sigmoid of a scaled reward": ({"after": lambda x: torch.sigmoid(x / 3 + 0.2)}, ["activation"]),
+    "sigmoid in bfloat16": (
+        {"dtype": torch.bfloat16, "after": torch.sigmoid},
+        ["activation"],
+    ),
+    "scale in bfloat16": ({"dtype": torch.bfloat16, "after": lambda x: 1.3 * x}, ["scale"]),
+    "log-sigmoid": ({"after": nn.functional.logsigmoid}, ["monotone"]),
+    "tanh": ({"after": torch.tanh}, ["monotone"]),
+    "exp": ({"after": torch.exp}, ["monotone"]),
+    "clipping": ({"after": lambda x: x.clamp(-0.3, 0.3)}, ["monotone"]),
     "another scale": ({"after": lambda logits: 2 * logits + 1}, ["scale"]),
     "a small shift": ({"after": lambda logits: logits + 0.01}, ["scale"]),
     "another sign": ({"after": lambda logits: -logits}, ["scale"]),
-    "normalised state": ({"state": "normalised"}, ["normalised_state"]),
-    "last element of the embedding": ({"state": "element"}, ["last_element"]),
-    "first token": ({"pool": "first"}, ["wrong_position"]),
-    "mean of the tokens": ({"pool": "mean"}, ["wrong_position"]),
-    "the end token is the pad token": ({"pool": "not pad"}, ["pad_read_as_end"]),
-    "the padding is read": ({"pool": "row"}, ["pad_read_as_end"]),
+    # Behind a norm without weights all states are of one length.
+    "normalised state": ({"state": "normalised"}, ["scale"]),
+    "last element of the embedding": ({"state": "element"}, ["unknown"]),
+    "first token": ({"pool": "first"}, ["unknown"]),
+    "mean of the tokens": ({"pool": "mean"}, ["unknown"]),
+    "the end token is the pad token": ({"pool": "not pad"}, ["unknown"]),
     "random head": ({"head": head(3)}, ["unknown"]),
-    "two outputs": ({"head": head(4, 2)}, ["two_outputs"]),
+    "two outputs": ({"head": head(4, 2)}, ["outputs"]),
     "softmax over two outputs": (
         {"head": head(4, 2), "after": lambda x: x.softmax(-1)},
-        ["two_outputs"],
+        ["outputs"],
     ),
     "one of two probabilities": (
         {"head": head(4, 2), "after": lambda x: x.softmax(-1)[:, 1:]},
         ["unknown"],
     ),
-    "doubled BOS": ({"bos": 1}, ["doubled_bos"]),
+    "doubled BOS": ({"bos": 1}, ["other_tokens"]),
     "no system turns": (
         {"turns": lambda turns: [turn for turn in turns if turn["role"] != "system"]},
-        ["another_template"],
+        ["other_tokens"],
     ),
-    "no earlier turns": ({"turns": lambda turns: turns[-2:]}, ["another_template"]),
-    "missing end": ({"cut": 1}, ["missing_end"]),
-    "another template": ({"template": CHATML}, ["other_tokens"]),
+    "missing end": ({"cut": 1}, ["other_tokens"]),
     "a template that nobody knows": ({"template": STRANGE}, ["other_tokens"]),
-    "left padding": ({"side": "left", "masked": False}, ["padding_as_text"]),
-    "left padding, another pad token": ({"side": "left", "masked": False, "pad": 4}, ["unknown"]),
-    "another order": ({"together": lambda scores: scores[::-1]}, ["batch_order"]),
-    "the first answer for all": ({"together": lambda x: 0 * x + x[0]}, ["unknown"]),
-    "whitening": ({"together": whitened}, ["batch_normalised"]),
-    "centring": ({"together": lambda scores: scores - scores.mean(0)}, ["batch_normalised"]),
-    "sigmoid, doubled BOS": ({"after": torch.sigmoid, "bos": 1}, ["sigmoid", "doubled_bos"]),
+    "the padding is read": ({"pool": "row"}, ["batch"]),
+    "left padding": ({"side": "left", "masked": False}, ["batch"]),
+    "another order": ({"together": lambda scores: scores[::-1]}, ["batch"]),
+    "the first answer for all": ({"together": lambda x: 0 * x + x[0]}, ["batch"]),
+    "whitening": ({"together": whitened}, ["batch"]),
+    "centring": ({"together": lambda scores: scores - scores.mean(0)}, ["batch"]),
+    "sigmoid, doubled BOS": ({"after": torch.sigmoid, "bos": 1}, ["activation", "other_tokens"]),
     "sigmoid, another order": (
         {"after": torch.sigmoid, "together": lambda scores: scores[::-1]},
-        ["sigmoid", "batch_order"],
+        ["activation", "batch"],
     ),
 }
 
@@ -279,7 +277,7 @@ def test_a_long_input_that_is_refused_is_no_fault(long_one):
 
     found = diagnose(server, long_one, prompt=PROMPT)
     assert found.right
-    assert found.refused == (("ids", 2088), ("ids", 2088))
+    assert found.refused == [("ids", 2088), ("ids", 2088)]
 
 
 @pytest.mark.parametrize(
@@ -289,41 +287,45 @@ def test_a_long_input_that_is_refused_is_no_fault(long_one):
 def test_lower_precision_is_named_and_measured(tiny, level, options):
     needs_attention_in(options["dtype"])
     found = diagnose(Planted(tiny.held, tiny.tokenizer, **options), tiny, prompt=PROMPT)
-    assert [tuple(part) for part in found.faults] == [("lower_precision", level)]
+    assert [tuple(part) for part in found.faults] == [
+        ("rounding", f"no more than {level} makes here")
+    ]
     assert found.harmless
     assert found.own_difference == np.abs(found.served - found.own).max() > 1e-3 * found.spread
 
 
-def test_an_adapter_that_is_not_loaded_is_named_by_its_base(tiny, base):
-    server = Planted(tiny.held, tiny.tokenizer, head=base.held.score)
-    found = diagnose(server, tiny, prompt=PROMPT, base=base)
-    assert [part.fault for part in found.faults] == ["adapter_head"]
-    without = diagnose(server, tiny, prompt=PROMPT)
-    assert [part.fault for part in without.faults] == ["unknown"]
-
-
-def test_stale_weights_are_named_by_their_checkpoint_and_unknown_without(tiny, base):
+def test_another_checkpoint_is_named_by_a_check_of_it(tiny, base):
+    """Its weights have no name beside this model's, and are right beside their own."""
     server = Planted(tiny.held, tiny.tokenizer, head=base.held.score, body=base.held)
-    found = diagnose(server, tiny, prompt=PROMPT, base=base)
-    assert [part.fault for part in found.faults] == ["stale_weights"]
-    without = diagnose(server, tiny, prompt=PROMPT)
-    assert [part.fault for part in without.faults] == ["unknown"]
+    assert [part.fault for part in diagnose(server, tiny, prompt=PROMPT).faults] == ["unknown"]
+    assert diagnose(server, base, prompt=PROMPT).right
 
 
-def test_what_no_input_tells_apart_gets_no_name(tiny):
+def test_the_numbers_of_what_has_no_name_are_said(tiny):
+    server = Planted(tiny.held, tiny.tokenizer, pool="mean")
+    found = diagnose(server, tiny, prompt=PROMPT)
+    alone = (found.kinds == "alone") & (found.forms == "ids")
+    tau = kendalltau(found.served[alone], found.own[alone]).statistic
+    slope, shift = np.polyfit(found.own[alone], found.served[alone], 1)
+    largest = np.abs(found.served - found.own)[alone].max()
+    for number in (f"{largest:.3g}", f"{tau:.2f}", f"{slope:.3g} · reward {shift:+.3g}"):
+        assert number in found.faults[0].detail
+
+
+def test_a_sigmoid_that_a_softmax_might_be_has_its_name_alone(tiny):
     """Rewards near 40: their sigmoid is 1 in every precision, as a softmax over one logit is."""
     high = copy.deepcopy(tiny.held)
     high.score = nn.Linear(32, 1)
     high.score.weight.data, high.score.bias.data = tiny.held.score.weight.data, torch.tensor([40.0])
     server = Planted(high, tiny.tokenizer, after=torch.sigmoid)
     found = diagnose(server, wrap(high, tiny.tokenizer), prompt=PROMPT)
-    assert [part.fault for part in found.faults] == ["unknown"]
+    assert found.faults == (("activation", ""),)
 
 
 def test_text_only_servers_are_judged_too(tiny):
     for options, names in (
-        ({"bos": 1}, ["doubled_bos"]),
-        ({"state": "normalised"}, ["normalised_state"]),
+        ({"bos": 1}, ["other_tokens"]),
+        ({"state": "normalised"}, ["scale"]),
         ({}, []),
     ):
         server = Planted(tiny.held, tiny.tokenizer, **options)

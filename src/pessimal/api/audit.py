@@ -56,7 +56,8 @@ from pessimal.auditing.verdicts import (
 from pessimal.catalogue import named_prompts
 from pessimal.checking import CheckPlan, check, grading
 from pessimal.checking.loop import loop_results
-from pessimal.checking.results import conformance_results, served_result
+from pessimal.checking.served import served_result
+from pessimal.checking.suite import conformance_results
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
 from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs
@@ -459,7 +460,7 @@ class Auditor:
             evidence.left_out["served"] = why
         else:
             endpoint = replace(self.endpoint, url=self.url)
-            found, _ = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
+            found = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
             # Under a name of its own beside the suite's.
             evidence.results.append(replace(served_result(found, network.name), name="served"))
         if self.loop is None or self.policy is None:

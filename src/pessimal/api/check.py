@@ -13,8 +13,8 @@ from pessimal.catalogue import is_named, named_prompts
 from pessimal.checking import CheckPlan, Conformance
 from pessimal.checking import check as check_parts
 from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
-from pessimal.checking.results import conformance_results, counts_of, served_result
-from pessimal.checking.served import Diagnosis, diagnose
+from pessimal.checking.served import Diagnosis, diagnose, served_result
+from pessimal.checking.suite import conformance_results, counts_of
 from pessimal.conversation import Prompt
 from pessimal.errors import ConfigError
 from pessimal.progress import counted
@@ -24,8 +24,8 @@ from pessimal.rewards.frame import messages_of
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
-from pessimal.rewards.spec import EndpointSpec, ModelSpec, forms_of
-from pessimal.rewards.wires import PAIRS, RAW, Wire, recognised
+from pessimal.rewards.spec import EndpointSpec, ModelSpec
+from pessimal.rewards.wires import Wire, forms_of, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
 
@@ -88,7 +88,7 @@ def check_server(
     key, prompt = next(iter(prompts.items()))
     progress = options.get("progress", True)
     with publishing(store, name=f"check {model.name} served", progress=progress) as publish:
-        diagnosis, _ = diagnose_server(model, endpoint, prompt, **options)
+        diagnosis = diagnose_server(model, endpoint, prompt, **options)
         result = served_result(diagnosis, model.name)
         what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest}
         summary = what | {"url": endpoint.url} | dict(result.summary)
@@ -124,13 +124,12 @@ def diagnose_server(
     *,
     forms: Sequence[str] = (),
     raw: bool = False,
-    base: NetworkReward | None = None,
     requests: int = 200,
     seed: int = 0,
     device: torch.device,
     progress: bool = True,
-) -> tuple[Diagnosis, Wire]:
-    """What a server does to the rewards of a model, and how it was asked.
+) -> Diagnosis:
+    """What a server does to the rewards of a model.
 
     Args:
         model: a reward model with a head.
@@ -139,7 +138,6 @@ def diagnose_server(
         forms: what it is sent: ids, messages, text, pairs; by default all that its API takes, but
             text where it takes messages.
         raw: ask a vLLM server for logits and no added special tokens.
-        base: the reward model that training began from.
         requests: most inputs that are sent.
         seed: of the random inputs.
         device: where the model runs.
@@ -152,28 +150,26 @@ def diagnose_server(
         raise ConfigError("a server is sent a user's turn, and the prompt is a conversation")
     endpoint = recognised(endpoint)
     takes = forms_of(endpoint.api)
-    wire = Wire(endpoint, fields=RAW if raw else {})
+    wire = Wire(endpoint, raw=raw)
     with counted(f"asking {endpoint.url}", unit="inputs", total=requests, bar=progress) as counter:
 
         def ask(inputs: Sequence[Any]) -> np.ndarray:
             counter.advance(len(inputs))
             if not isinstance(inputs[0], tuple):
                 return wire.rows(inputs)
-            if wire.api in (*PAIRS, "tei-predict"):
+            if "pairs" in takes:
                 return wire.rows([tuple(turn.content for turn in one) for one in inputs])
             return np.concatenate([wire.rows([messages_of(one)]) for one in inputs])
 
-        found = diagnose(
+        return diagnose(
             ask,
             model,
-            base=base,
             prompt=prompt,
             forms=list(forms) or [one for one in takes if one != "text" or "messages" not in takes],
             device=device,
             seed=seed,
             budget=requests,
         )
-    return found, wire
 
 
 def compare_loop(

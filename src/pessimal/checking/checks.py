@@ -33,54 +33,7 @@ AT_MOST = 4096
 """Tokens of the vocabulary that take the round trip; a random sample of a larger one."""
 TOP = 10
 """Places that two precisions should agree on."""
-WHAT = (
-    {
-        "finite": "Every reward is a number.",
-        "determinism_own": "Run twice, and in another order, the model's own forward gives the "
-        "same rewards.",
-        "determinism_engine": "Run twice, and in another order, the engine of scans gives the same "
-        "rewards.",
-        "batch_own": "One by one and in batches, the model's own forward gives the same rewards.",
-        "batch_engine": "One by one and in batches, the engine of scans gives the same rewards.",
-        "padding_right": "Padding on the right leaves the rewards of the model's own class as they "
-        "are.",
-        "padding_left": "Padding on the left leaves the rewards of the model's own class as they "
-        "are.",
-        "pad_is_eos": "The model's own class reads the reward at the last token, whichever that "
-        "is.",
-        "shared_prefix": "Running the prompt only once gives the model's own rewards.",
-        "full_forward": "Whole inputs, final norm and head in float32, give the model's own "
-        "rewards.",
-        "ceiling": "No reward lies beyond what the head can give.",
-        "head": "The head, as pessimal reads it, gives the model's own reward.",
-        "bos": "A conversation begins with one BOS token, or none where the tokenizer adds none.",
-        "bos_paper": "BOS tokens of a conversation in the published procedure (mode=paper).",
-        "frame": "The ids before and after a response are the same for any text.",
-        "survives": "Share of tokens that decoding, template and tokenizer give back as "
-        "themselves.",
-    }
-    | {
-        f"dtype_{dtype.value}": f"In {dtype.value} the rewards of a scan are those in float32, up "
-        f"to rounding."
-        for dtype in Dtype
-    }
-    | {
-        "served_outputs": "The server gives as many numbers an input as the model.",
-        "served_ids": "Scores of token ids are the model's own rewards.",
-        "served_messages": "Scores of conversations, which the server puts through its template, "
-        "are the model's own rewards.",
-        "served_text": "Scores of conversations that are sent as text are the model's own rewards.",
-        "served_pairs": "Scores of a prompt and a response, which the server encodes as a pair, "
-        "are the model's own rewards.",
-        "served_long": "Scores of inputs beyond 512, 2,048 and 4,096 tokens are the model's own "
-        "rewards.",
-        "served_refused": "Long inputs that the server does not take, and says so.",
-        "served_batch": "Alone and in a batch of unlike lengths, an input gets the same score.",
-        "served_repeat": "Sent twice, an input gets the same score.",
-        "served_ceiling": "No score lies beyond what the model's head can give.",
-        "served_order": "Kendall's tau between the scores and the model's own rewards.",
-    }
-)
+WHAT: dict[str, str] = NAMED["checks"]
 """What each check holds to be true, in one sentence."""
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -376,22 +376,8 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
     for fault, cases in found.items():
         if not cases:
             continue
-        text, number, reward = min(cases, key=lambda case: (len(case[0]), case[0]))
-        of = len({case[1] for case in cases})
-        rows.append(
-            {
-                "fault": fault,
-                "strings": len({case[0] for case in cases}),
-                "tasks": of,
-                "of_tasks": len(tasks),
-                "share": of / len(tasks),
-                "example": literal(text, limit=80),
-                "task": tasks[number].key,
-                "truth": literal(tasks[number].truth, limit=40),
-                "reward": reward,
-                "mend": MEND[fault],
-            }
-        )
+        row, reward = _row(cases, tasks)
+        rows.append({"fault": fault, **row, "reward": reward, "mend": MEND[fault]})
     columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "truth"]
     asked = len({probe.text for task in tasks for probe in task.probes})
     return _result(
@@ -400,6 +386,23 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
         f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
+
+
+def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple[dict, Any]:
+    """The columns that several cases of one fault share, each a string, the number of its task and
+    a value; and the value of the shortest string, which is the example."""
+    text, number, value = min(cases, key=lambda case: (len(case[0]), case[0]))
+    of = len({case[1] for case in cases})
+    row = {
+        "strings": len({case[0] for case in cases}),
+        "tasks": of,
+        "of_tasks": len(tasks),
+        "share": of / len(tasks),
+        "example": literal(text, limit=80),
+        "task": tasks[number].key,
+        "truth": literal(tasks[number].truth, limit=40),
+    }
+    return row, value
 
 
 def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> list[Result]:
@@ -416,10 +419,9 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
     if not len(rewards):
         return [replace(untested, name="paid_without_answer"), untested]
     fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
-    n, example = len({probe.text for task in tasks for probe in task.probes}), tasks[0]
-    row = {"fault": fault, "strings": n, "tasks": len(tasks), "of_tasks": len(tasks), "share": 1.0}
-    row |= {"example": literal(example.wrong[0], limit=80), "task": example.key}
-    row |= {"truth": literal(example.truth, limit=40), "reward": float(rewards.max())}
+    n = len({probe.text for task in tasks for probe in task.probes})
+    row = {"fault": fault, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0], "strings": n}
+    row |= {"tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
     constant = f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
     never = f"{name} pays no right answer more than a wrong one or nothing, in any of the "
     never += f"{len(FORMATS)} formats that were tried."
@@ -438,23 +440,12 @@ def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) ->
             cases[probe.format.partition(": ")[0]].append((one[at], probe.text, number))
     rows = []
     for form, some in cases.items():
-        missed = [(text, number) for is_paid, text, number in some if not is_paid]
+        missed = [(text, number, "") for is_paid, text, number in some if not is_paid]
         if not missed:
             continue
-        text, number = min(missed, key=lambda case: (len(case[0]), case[0]))
-        rows.append(
-            {
-                "format": form,
-                "fault": form in CORE or form == UNREAD,
-                "tasks": len({number for _, number in missed}),
-                "of_tasks": len({number for *_, number in some}),
-                "share": len(missed) / len(some),
-                "example": literal(text, limit=80),
-                "task": tasks[number].key,
-                "truth": literal(tasks[number].truth, limit=40),
-                "mend": MEND.get(form, ""),
-            }
-        )
+        row = {"format": form, "fault": form in CORE or form == UNREAD, **_row(missed, tasks)[0]}
+        row |= {"of_tasks": len({number for *_, number in some}), "mend": MEND.get(form, "")}
+        rows.append(row | {"share": len(missed) / len(some)})
     columns = ["format", "fault", "tasks", "of_tasks", "share", "example", "task", "truth", "mend"]
     table = pd.DataFrame(rows, columns=columns).sort_values("fault", ascending=False, kind="stable")
     headed = f"{name}: white space and case do not matter in the formats that it reads."
@@ -471,22 +462,10 @@ def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) ->
 def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Result:
     rows = []
     for fault in dict.fromkeys(call.fault for call in calls):
-        some = [call for call in calls if call.fault == fault]
-        shortest = min(some, key=lambda call: (len(call.text), call.text))
-        of = len({call.task for call in some})
-        rows.append(
-            {
-                "fault": fault,
-                "strings": len({call.text for call in some}),
-                "tasks": of,
-                "of_tasks": len(tasks),
-                "share": of / len(tasks),
-                "example": literal(shortest.text, limit=80),
-                "said": literal(shortest.said, limit=120),
-                "task": tasks[shortest.task].key,
-                "mend": MEND[fault],
-            }
-        )
+        some = [(call.text, call.task, call.said) for call in calls if call.fault == fault]
+        row, error = _row(some, tasks)
+        said = literal(str(error), limit=120)
+        rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
     columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "said", "task", "mend"]
     return _result(
         "grader_calls",

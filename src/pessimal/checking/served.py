@@ -1,89 +1,321 @@
-"""Is a model served right? Compares a server's answers with what the model on this machine gives,
-and names a fault only where that explains every answer, and nothing of another name does nearly as
-well.
+"""Is a model served right? A server's answers beside the model's own rewards on this machine.
 
-Explanations are closed forms, or least squares with more answers than unknowns. First inputs alone,
-then long ones, batches, and the further forms, each with what was found before. What nothing
-explains has no name: what was seen stands in the numbers. Knows nothing of HTTP.
+Random words are sent as responses: alone, again, in batches of unlike lengths, and longer than the
+limits at which servers cut. A fault is named where a closed form explains every answer; otherwise
+the numbers say what differs. Knows nothing of HTTP: a server is a function from inputs to scores.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from scipy.special import expit, logit
 from scipy.stats import kendalltau
 
-from pessimal.checking.served_asking import BUDGET, Input, Interview, Scores
-from pessimal.checking.served_faults import (
-    LEVELS,
-    PLAIN,
-    RIGHT,
-    Local,
-    Made,
-    Part,
-    Read,
-    Reading,
-    cuts,
-    fitted,
-    in_batches,
-    of_batch,
-    readings,
-    variants,
-)
-from pessimal.errors import ConfigError
+from pessimal.checking.checks import NAMED, Check, as_table, at_most
+from pessimal.conversation import Conversation, Turn
+from pessimal.errors import ConfigError, FrameError, ModelError, WorkError
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.ceiling import LOW_PRECISION, NO_HEAD, Bounds, unbounded
+from pessimal.rewards.ceiling import LOW_PRECISION, Bounds
+from pessimal.rewards.frame import Encoded, messages_of, takes_pairs
+from pessimal.rewards.network import RewardNetwork
+from pessimal.rewards.rendering import rendered
 from pessimal.rewards.spec import Dtype
+from pessimal.scoring.engine import Decoder, own_rewards, rewards_in
 from pessimal.scoring.scorer import ceiling
 from pessimal.scoring.trust import TOLERANCE, allowed
+from pessimal.tables.result import Estimate, Result, weight_of
 
-MARGIN = 10.0
-"""How many times as far off the next explanation of another name must be."""
-ROUGH_MARGIN, NOISES, ROUGHEST = 4.0, 2.5, 0.05
-"""The same in a lower precision, whose root mean square error may be this many times what is
-measured here, and never more than this share of a standard deviation."""
-JITTERS = 8.0
-"""Times that what a server differs from itself by is allowed: it is the largest of a few."""
-ALIKE = 0.6
-"""Correlation of the differences with those of a precision here from which on it is named."""
+Ids: TypeAlias = tuple[int, ...]
+Input: TypeAlias = Ids | Conversation
+Scores = Callable[[Sequence], np.ndarray]
+"""One request: scores (n,) or (n, outputs) of n inputs, all lists of token ids, all texts, or all
+conversations."""
+Link = Callable[[np.ndarray], np.ndarray]
+"""From rewards (n,) to scores (n,)."""
+FORMS = ("ids", "messages", "text", "pairs")
+"""Forms of inputs, in the order in which they are sent."""
+BUDGET, SINGLES, REPEATS, BATCHES, BATCH, BARE = 200, 40, 8, 4, 8, 8
+"""Inputs in all, and of the first form at the full budget; `BARE` lack what closes a response."""
+FURTHER = 12
+"""Conversations in each further form."""
+CONTEXTS: tuple[Conversation, ...] = (
+    (Turn("system", "Be brief."),),
+    (Turn("user", "Can you help me?"), Turn("assistant", "Yes, ask away.")),
+)
+"""Turns before the prompt, in turn with none, where the template takes them."""
+LIMITS, BEYOND = (512, 2048, 4096), 40
+"""Tokens at which servers cut, and how many more two inputs have, where the context allows."""
 CUTS = (128, 256, 512, 1024, 2048, 3072, 4096, 8192)
-"""Tokens that servers cut at."""
+WAYS: dict[str, Callable[[Ids, int], Ids]] = {
+    "the end": lambda ids, size: ids[:size],
+    "the end but the last token": lambda ids, size: (*ids[: size - 1], ids[-1]),
+    "the beginning": lambda ids, size: ids[-size:],
+    "the beginning but the first token": lambda ids, size: (ids[0], *ids[1 - size :]),
+}
+"""An input as truncation to a number of tokens leaves it, by what is lost."""
+TOGETHER = 4096
+"""Tokens that are run together."""
+MARGIN, ROUGH_MARGIN = 10.0, 4.0
+"""Multiple of an explanation's error that those of other names must have; in a lower precision."""
+NOISES, ROUGHEST, JITTERS = 2.5, 0.2, 8.0
+"""Largest error of a lower precision, in multiples of the largest that is measured here; most that
+a link may be off in it, in standard deviations; multiples of a server's difference from itself."""
+SEVERAL, FEW_BATCHED = 8, 3
+"""Scores that must differ before their order has a name; inputs, before a batch has the blame."""
+LEVELS = (Dtype.float16, Dtype.bfloat16)
+"""Lower precisions, from the finest."""
 HARMLESS = max(TOLERANCE.values())
 CPU = torch.device("cpu")
-FINENESS = ("float32", *LEVELS)
-ROUNDED = {"lower_precision", "small_difference"}
-UNKNOWN = unbounded(NO_HEAD)
+FAULTS: dict[str, dict[str, str]] = NAMED["served"]
+"""By name: what it is, and what to do about it (mend)."""
 
 
-@dataclass(frozen=True)
+class Part(NamedTuple):
+    """A fault, a key of FAULTS, and the numbers that go with it."""
+
+    fault: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.fault.replace('_', ' ')}{self.remark}"
+
+    @property
+    def remark(self) -> str:
+        return f" ({self.detail})" if self.detail else ""
+
+
+class Answer(NamedTuple):
+    """One input, how it was sent, and its outputs (outputs,)."""
+
+    form: str
+    kind: str
+    """`alone`, `again`, `batch` or `long`."""
+    content: Any
+    outputs: np.ndarray
+
+
+class Explanation(NamedTuple):
+    """A fault, and the scores (n,) that the server would then give."""
+
+    part: Part
+    predicted: np.ndarray
+    link: Link | None = None
+    """From the model's own rewards to scores; None where that is not known."""
+
+
+def scale_of(values: np.ndarray) -> float:
+    """The standard deviation, by which differences are measured; of values that hardly vary their
+    size."""
+    return max(float(np.std(values)), 1e-3 * float(np.abs(values).max()), 1e-9)
+
+
+@dataclass
+class Interview:
+    """One server, one tokenizer, a budget of inputs, and the answers so far."""
+
+    server: Scores
+    model: NetworkReward
+    forms: Sequence[str]
+    prompt: str
+    context: int | None
+    """Tokens that the model reads; None where that is unknown."""
+    seed: int
+    budget: int
+
+    def __post_init__(self) -> None:
+        tokenizer, pairs = self.model.tokenizer, takes_pairs(self.model.tokenizer)
+        suitable = ("ids", "pairs") if pairs else FORMS[:3]
+        self.forms = [form for form in suitable if form in self.forms]
+        self.random = np.random.default_rng(self.seed)
+        self.conversations = self.model.parts[0].conversations
+        self.frame = self.conversations.frame(self.prompt)
+        tokens = {turns: 0 if pairs else self._tokens(turns) for turns in CONTEXTS}
+        self.contexts = [(), *(turns for turns, n in tokens.items() if n)]
+        self.answers, self.refused = list[Answer](), list[tuple[str, int]]()
+        around = len(self.frame.around([])) + max(tokens.values())
+        room = (self.context or LIMITS[0] + 2 * BEYOND) - around - 8
+        longest = max(min(64, room), 9)
+        self.lengths = [1, 1, 2, 3, 5, 9, longest // 2, longest]
+        self.long = [limit + BEYOND for limit in LIMITS if limit + BEYOND <= room]
+        # Words, which a text can hold without being changed on its way; where they are few, all
+        # tokens but special ones.
+        ids, special = (
+            range(min(len(tokenizer), self.model.embedding_rows)),
+            tokenizer.all_special_ids,
+        )
+        texts = tokenizer.batch_decode([[i] for i in ids], clean_up_tokenization_spaces=False)
+        plain = [i for i in ids if i not in special]
+        words = [i for i in plain if texts[i].strip().isalnum()]
+        self.words = np.array(words if len(words) > 50 else plain)
+
+    def _tokens(self, before: Conversation) -> int:
+        """Tokens that turns before the prompt add; 0 where the template does not take or show
+        them."""
+        plain = (Turn("user", self.prompt), Turn("assistant", "yes"))
+        encode = self.conversations.encode
+        try:
+            return len(encode((*before, *plain)).ids) - len(encode(plain).ids)
+        except (FrameError, ModelError):
+            return 0
+
+    def requests(self) -> Iterator[tuple[str, str, list[Input], int]]:
+        """Form, kind, inputs and words of each request, given the answers to those before."""
+        share = self.budget / BUDGET
+        for number, form in enumerate(self.forms):
+            for index in range(max(round((FURTHER if number else SINGLES) * share), 8)):
+                yield form, "alone", [self.item(form, self.lengths[index % 8])], 0
+            if number == 0:
+                yield from self._repeats(form, share)
+            for words in self.long if share == 1 else self.long[:1]:
+                for _ in range(1 if number else 2):
+                    yield form, "long", [self.item(form, words)], words
+
+    def _repeats(self, form: str, share: float) -> Iterator[tuple[str, str, list[Input], int]]:
+        alone = [answer.content for answer in self.answers]
+        for length in range(2, 2 + max(round(BARE * share), 4)) if form == "ids" else ():
+            yield form, "alone", [(*self.frame.prefix, *self._response(length))], 0
+        for row in self.random.permutation(len(alone))[: max(round(REPEATS * share), 6)]:
+            yield form, "again", [alone[row]], 0
+        order, half = self.random.permutation(len(alone)), BATCH // 2
+        for number in range(max(round(BATCHES * share), 2)):
+            batch = [alone[i] for i in order[number * half : (number + 1) * half]]
+            batch += [self.item(form, self.lengths[i % 8]) for i in range(BATCH - len(batch))]
+            yield form, "batch", [batch[i] for i in self.random.permutation(BATCH)], 0
+
+    def ask(self) -> None:
+        """Send all inputs. WorkError for too small a budget, and for scores of another shape."""
+        for form, kind, inputs, words in self.requests():
+            if len(inputs) > self.budget - len(self.answers):
+                if kind == "long":
+                    continue
+                raise WorkError(
+                    f"{self.budget} inputs are too few for forms={','.join(self.forms)}: type "
+                    f"requests={BUDGET}, or fewer forms"
+                )
+            try:
+                scores = self.server([self._body(form, content) for content in inputs])
+            except ModelError:
+                if kind != "long":
+                    raise
+                self.refused.append((form, words))  # understood: what one would wish for
+                continue
+            rows = np.asarray(scores, dtype=np.float64)
+            if len(rows) != len(inputs) or rows.ndim > 2:
+                raise WorkError(
+                    f"the server answered {len(inputs)} inputs with numbers of shape {rows.shape}; "
+                    "expected one score, or one row of scores, for each"
+                )
+            pairs = zip(inputs, rows.reshape(len(inputs), -1), strict=True)
+            self.answers += [Answer(form, kind, content, row) for content, row in pairs]
+
+    def _body(self, form: str, content: Any) -> Any:
+        """Ids as a list, text as the chat template writes it, closing tokens and all, and other
+        conversations as they are."""
+        if form != "text":
+            return list(content) if form == "ids" else content
+        tokenizer, closing = self.model.tokenizer, getattr(self.conversations, "closing", ())
+        text = rendered(tokenizer, messages_of(content), tokenize=False)
+        return text + (str(tokenizer.decode(list(closing))) if closing else "")
+
+    def item(self, form: str, length: int) -> Input:
+        """A response of some random words in its frame."""
+        ids = self._response(length)
+        if form == "ids":
+            return tuple(self.frame.around(ids))
+        text = str(self.model.tokenizer.decode(ids, clean_up_tokenization_spaces=False)).strip()
+        before = self.contexts[len(self.answers) % len(self.contexts)]
+        return *before, Turn("user", self.prompt), Turn("assistant", text)
+
+    def _response(self, length: int) -> list[int]:
+        return self.random.choice(self.words, length).tolist()
+
+
+@torch.no_grad()
+def forward(network: RewardNetwork, inputs: Sequence[Encoded]) -> np.ndarray:
+    """Rewards float64 (n,) of whole inputs by the model's own forward; inputs of one length are run
+    together."""
+    device, rewards = next(network.parameters()).device, dict[Encoded, float]()
+
+    def shape(item: Encoded) -> tuple[int, bool]:
+        return len(item.ids), item.types is not None
+
+    for (length, typed), items in itertools.groupby(sorted(set(inputs), key=shape), key=shape):
+        while group := list(itertools.islice(items, max(TOGETHER // length, 1))):
+            ids = torch.tensor([item.ids for item in group], device=device)
+            types = torch.tensor([item.types for item in group], device=device) if typed else None
+            try:
+                values = own_rewards(network, ids, types).double().tolist()
+            except ModelError:  # a gate that does not find the prompt's end
+                values = [np.nan] * len(group)
+            rewards |= dict(zip(group, values, strict=True))
+    return np.array([rewards[item] for item in inputs])
+
+
 class Diagnosis:
-    """What a server does wrong, if anything, and the numbers that this rests on."""
+    """The answers of one server beside the model's own rewards, and what it does wrong, if
+    anything: `served` and `own` (n,) in the order sent, `forms` and `kinds` (n,) of the inputs, and
+    `outputs` that the server gives and that the model has."""
 
     faults: tuple[Part, ...]
-    """Keys of FAULTS, and their kind."""
-    level: str
-    """Precision of the server, as far as its answers say; empty where they do not."""
-    served: np.ndarray
-    own: np.ndarray
-    """Scores (n,), and the model's own rewards of the same inputs, in the order sent."""
-    forms: np.ndarray
-    kinds: np.ndarray
-    """What each input was sent as (n,), and how: alone, again, batch or long."""
     limit: float
     """Largest difference that rounding explains."""
-    repeat_difference: float
-    """Largest difference between two answers to one input, sent alone."""
-    batch_difference: float
-    """Largest difference between an input alone and in a batch of unlike lengths."""
-    outputs: tuple[int, int]
-    """Outputs that the server gives, and that the model has."""
-    refused: tuple[tuple[str, int], ...] = ()
-    """Long inputs that the server does not take: their form and words."""
-    bounds: Bounds = UNKNOWN
-    """What the model's head can give at all, in any precision."""
+    bounds: Bounds
+    """Lowest and highest reward that the model's head can give at all, in any precision."""
+
+    def __init__(self, interview: Interview, network: RewardNetwork):
+        self.interview, self.network, self.refused = interview, network, interview.refused
+        answers, encode = interview.answers, interview.conversations.encode
+        self.tokens = [
+            Encoded(a.content, None) if a.form == "ids" else encode(a.content) for a in answers
+        ]
+        column, width = network.reward_output, len(answers[0].outputs)
+        assert isinstance(column, int)  # of all outputs there is no check
+        self.outputs = width, _outputs(network, self.tokens[0])
+        self.served = np.array([a.outputs[min(column, len(a.outputs) - 1)] for a in answers])
+        self.own = forward(network, self.tokens)
+        self.forms = np.array([answer.form for answer in answers])
+        self.kinds = np.array([answer.kind for answer in answers])
+        pairs = list(zip(answers, self.served, strict=True))
+        first = {a.content: score for a, score in pairs[::-1] if a.kind == "alone"}
+        self.alone = np.array([first.get(a.content, np.nan) for a in answers])
+        """Score of each input (n,) alone; not a number where it was not sent so."""
+
+    def rows(self, kind: str, form: str) -> np.ndarray:
+        """Numbers of the inputs of this kind and form, in the order sent."""
+        return np.flatnonzero((self.kinds == kind) & (self.forms == form))
+
+    def difference(self, kind: str) -> float:
+        """Largest difference between inputs of this kind (again, batch) and the same ones alone."""
+        differences = np.abs(self.served - self.alone)[self.kinds == kind]
+        return float(max(differences[np.isfinite(differences)], default=0.0))
+
+    @cached_property
+    def deviations(self) -> dict[Dtype, float]:
+        """Largest difference of rewards of inputs alone from float32 in each lower precision here,
+        in standard deviations."""
+        rows, deviations = self.rows("alone", self.interview.forms[0]), {}
+        device = next(self.network.parameters()).device
+        for level in LEVELS:
+            lower = self.interview.model.network(level).to(device)
+            errors = forward(lower, [self.tokens[row] for row in rows]) - self.own[rows]
+            if np.isfinite(errors).all():
+                deviations[level] = float(np.abs(errors).max()) / scale_of(self.own[rows])
+        return deviations
+
+    @property
+    def noise(self) -> float:
+        """Largest of the deviations."""
+        return max(self.deviations.values(), default=0.0)
+
+    def edited(self, rows: np.ndarray, edit: Callable[[Ids, int], Ids], at: int) -> np.ndarray:
+        """Rewards (n,) of inputs whose ids a server changes."""
+        edits = [(self.tokens[row].types, edit(self.tokens[row].ids, at)) for row in rows]
+        return forward(self.network, [Encoded(ids, t and t[: len(ids)]) for t, ids in edits])
 
     @property
     def right(self) -> bool:
@@ -105,174 +337,30 @@ class Diagnosis:
         return float(kendalltau(self.served, self.own).statistic)
 
     @property
+    def rounded(self) -> bool:
+        """Whether all that differs is small."""
+        return {part.fault for part in self.faults} == {"rounding"}
+
+    @property
     def harmless(self) -> bool:
         """Right, or a rounding that moves no reward by 0.3 standard deviations."""
-        rounded = {part.fault for part in self.faults} <= ROUNDED
-        return self.right or (rounded and self.own_difference <= HARMLESS * self.spread)
+        return self.right or (self.rounded and self.own_difference <= HARMLESS * self.spread)
 
 
-def scale_of(values: np.ndarray) -> float:
-    """What differences are measured by: the standard deviation, or of values that hardly vary their
-    size."""
-    return max(float(np.std(values)), 1e-3 * float(np.abs(values).max()), 1e-9)
+@torch.no_grad()
+def _outputs(network: RewardNetwork, item: Encoded) -> int:
+    """Numbers that the model's class gives an input; of a gated head, the mixture alone."""
+    decoder = Decoder.of(network)
+    if decoder is not None and decoder.head.gated:
+        return 1
+    ids = torch.tensor([item.ids], device=next(network.parameters()).device)
+    return rewards_in(network(input_ids=ids)).numel()
 
 
-class Explanation(NamedTuple):
-    """What a server may do, and the scores (n,) that it would then give."""
-
-    faults: tuple[Part, ...]
-    predicted: np.ndarray
-    reading: Reading
-    link: Made = np.asarray
-    variant: Part = RIGHT
-    """How it reads what it is sent."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(part.fault for part in self.faults)
-
-
-@dataclass(frozen=True)
-class Noise:
-    """By how much a server's scores may differ from what explains them."""
-
-    jitter: float
-    """What the server differs from itself by."""
-    rough: float = 0.0
-    """Root mean square error of a lower precision, in standard deviations; 0 for float32."""
-
-    def limit(self, predicted: np.ndarray) -> float:
-        """Largest difference that is no fault; long inputs and batches round more than what is seen
-        alone."""
-        exact = max(allowed(predicted, dtype=Dtype.float32), JITTERS * self.jitter)
-        return max(exact, HARMLESS * scale_of(predicted)) if self.rough else exact
-
-    def takes(self, served: np.ndarray, predicted: np.ndarray) -> bool:
-        """Whether these predicted scores are the served ones."""
-        off = served - predicted
-        if not np.isfinite(off).all():
-            return False
-        if self.rough:
-            return float(np.sqrt((off**2).mean())) <= self.rough * scale_of(predicted)
-        return float(np.abs(off).max()) <= self.limit(predicted)
-
-    def best(self, served: np.ndarray, explanations: Iterable[Explanation]) -> Explanation | None:
-        """The one that fits, where none of another name does nearly as well; of one name the
-        nearest, without its detail where another detail does as well."""
-
-        def error(one: Explanation) -> float:
-            off, least = served - one.predicted, 1e-6 * scale_of(one.predicted) + self.jitter
-            return float(np.sqrt((off**2).mean())) + least if np.isfinite(off).all() else np.inf
-
-        ranked = sorted(((error(one), i, one) for i, one in enumerate(explanations)))
-        if not ranked or not self.takes(served, ranked[0][2].predicted):
-            return None
-        least, _, best = ranked[0]
-        margin = ROUGH_MARGIN if self.rough else MARGIN
-        near = [one for far, _, one in ranked if far <= margin * least]
-        if any(one.names != best.names for one in near):
-            return None
-        sure = all(one.faults == best.faults for one in near)
-        return best if sure else best._replace(faults=tuple(Part(p.fault) for p in best.faults))
-
-
-@dataclass
-class Found:
-    """What is known so far: how single inputs are scored, and by how much that may be off."""
-
-    alone: Explanation
-    noise: Noise = Noise(0.0)
-    level: str = ""
-    """Precision; empty where nothing explains the answers."""
-    faults: list[Part] = field(default_factory=list)
-
-    @property
-    def limit(self) -> float:
-        return self.noise.limit(self.alone.predicted)
-
-    def predict(self, reads: Sequence[Read]) -> np.ndarray:
-        return self.alone.link(self.alone.reading(reads))
-
-    def add(self, best: Explanation | None, otherwise: Part) -> None:
-        self.faults += best.faults if best else [otherwise]
-
-
-class Answers:
-    """The answers of one server beside the model's."""
-
-    def __init__(self, interview: Interview, local: Local, column: int):
-        self.interview, self.asked, self.local = interview, interview.asked, local
-        self._variants: dict[tuple[str, Input], dict[Part, Read]] = {}
-        self.column = column
-
-    @property
-    def served(self) -> np.ndarray:
-        rows = self.asked.answers
-        return np.array([row[min(self.column, len(row) - 1)] for row in rows], dtype=np.float64)
-
-    @cached_property
-    def alone(self) -> np.ndarray:
-        """Rows of the first form that were sent alone."""
-        return self.rows("alone", self.interview.forms[0])
-
-    @cached_property
-    def deviations(self) -> dict[str, np.ndarray]:
-        """By how much the rewards of `alone` (n,) differ from float32 in each lower precision here,
-        in standard deviations."""
-        model, reads, found = self.interview.model, self.reads(self.alone), {}
-        own = self.local.rewards(reads)
-        for level in LEVELS:
-            lower = Local(model.network(Dtype(level)).to(self.local.device)).rewards(reads) - own
-            if np.isfinite(lower).all():
-                found[level] = lower / scale_of(own)
-        return found
-
-    @property
-    def noise(self) -> float:
-        """The largest root mean square of them."""
-        return max((np.sqrt((d**2).mean()) for d in self.deviations.values()), default=0.0)
-
-    def rows(self, kind: str, form: str) -> np.ndarray:
-        """Of this kind and form, in the order sent."""
-        pairs = enumerate(zip(self.asked.kind, self.asked.form, strict=True))
-        return np.array([row for row, pair in pairs if pair == (kind, form)], dtype=int)
-
-    def batches(self, form: str) -> list[np.ndarray]:
-        rows = self.rows("batch", form)
-        requests = np.array(self.asked.request)[rows]
-        return [rows[requests == request] for request in np.unique(requests)]
-
-    def reads(self, rows: Iterable[int], variant: Part = RIGHT) -> list[Read]:
-        """Inputs as a server reads them; the right way where the variant does not concern them."""
-        known = [self._known(row) for row in rows]
-        return [read.get(variant, read[RIGHT]) for read in known]
-
-    def wrong_variants(self, rows: Iterable[int]) -> list[Part]:
-        right = self.reads(rows)
-        names = dict.fromkeys(name for row in rows for name in self._known(row))
-        return [name for name in names if self.reads(rows, name) != right]
-
-    def _known(self, row: int) -> dict[Part, Read]:
-        key = self.asked.form[row], self.asked.inputs[row]
-        if key not in self._variants:
-            of = variants(self.interview.model, key[1], key[0], self.interview.frame.suffix)
-            made: dict[Part, Read] = {}
-            for part, read in of:
-                if read.ids and max(read.ids) < self.interview.model.embedding_rows:
-                    made.setdefault(part, read)
-            self._variants[key] = made
-        return self._variants[key]
-
-    def apart(self, kind: str) -> float:
-        """Largest difference between inputs of this kind and the same ones alone."""
-        first, largest, served = dict[Input, float](), 0.0, self.served
-        for row, one in enumerate(self.asked.inputs):
-            if self.asked.kind[row] == "alone":
-                first.setdefault(one, served[row])
-            elif self.asked.kind[row] == kind and one in first:
-                difference = abs(served[row] - first[one])
-                largest = max(largest, difference if np.isfinite(difference) else 0.0)
-        return float(largest)
+def _bounds(model: NetworkReward, network: RewardNetwork, device: torch.device) -> Bounds:
+    """Bounds of the network itself, as a server has it: in any precision, without a weight."""
+    alone = replace(model, parts=(replace(model.parts[0], weight=1.0),))
+    return ceiling(alone, device=device, network=lambda _: network).widened(LOW_PRECISION)
 
 
 def diagnose(
@@ -280,7 +368,6 @@ def diagnose(
     model: NetworkReward,
     *,
     prompt: str,
-    base: NetworkReward | None = None,
     forms: Sequence[str] = ("ids", "messages"),
     device: torch.device = CPU,
     seed: int = 0,
@@ -291,8 +378,6 @@ def diagnose(
     Args:
         scores: sends one request.
         model: what the server should serve; in `model.spec.dtype`.
-        base: another checkpoint that may be served instead: the one that training began from, or an
-            earlier one.
         forms: of `ids`, `messages`, `text` and `pairs`, what the server takes. Faults of the chat
             template show in all but the first.
         budget: most inputs that are sent.
@@ -301,244 +386,242 @@ def diagnose(
         ConfigError: nothing can be sent. WorkError: answers of another shape than (n,) or (n,
             outputs).
     """
-    local = Local(model.network(Dtype.float32).to(device))
-    other = None if base is None else Local(base.network(Dtype.float32).to(device))
-    config = local.network.config.get_text_config()
-    interview = Interview(
-        scores,
-        model,
-        forms=forms,
-        prompt=prompt,
-        context=getattr(config, "max_position_embeddings", None),
-        seed=seed,
-        budget=budget,
-    )
+    network = model.network(Dtype.float32).to(device)
+    context = getattr(network.config.get_text_config(), "max_position_embeddings", None)
+    interview = Interview(scores, model, forms, prompt, context, seed, budget)
     if not interview.forms:
         raise ConfigError(
             f"nothing that this server takes can be made for {model.name!r}: type forms=[ids]"
         )
     interview.ask()
-    column = local.network.reward_output
-    assert isinstance(column, int)  # of all outputs there is no check
-    answers = Answers(interview, local, column)
-    width = len(interview.asked.answers[0])
-    outputs = (width, local.outputs(answers.reads([0])[0]))
-    tokenizer = model.tokenizer
-    tokens = tokenizer.pad_token_id, config.pad_token_id, tokenizer.eos_token_id
-    usual, rows = (*tokens, tokenizer.unk_token_id, 0), model.embedding_rows
-    pads = list(dict.fromkeys(one for one in usual if one is not None and 0 <= one < rows))
-    found = explain(answers, outputs, readings(local, other, pads), pads)
-    n = len(interview.asked.inputs)
-    return Diagnosis(
-        faults=tuple(dict.fromkeys(found.faults)),
-        level=found.level,
-        served=answers.served,
-        own=local.rewards(answers.reads(range(n))),
-        forms=np.array(interview.asked.form),
-        kinds=np.array(interview.asked.kind),
-        limit=found.limit,
-        repeat_difference=answers.apart("again"),
-        batch_difference=answers.apart("batch"),
-        outputs=outputs,
-        refused=tuple(interview.refused),
-        bounds=_bounds(model, local),
+    diagnosis = Diagnosis(interview, network)
+    faults, diagnosis.limit = explain(diagnosis)
+    diagnosis.faults = tuple(dict.fromkeys(faults))
+    diagnosis.bounds = _bounds(model, network, device)
+    return diagnosis
+
+
+@dataclass(frozen=True)
+class Noise:
+    """By how much a server's scores may differ from what explains them."""
+
+    jitter: float
+    """Largest difference of the server from itself."""
+    share: float = 0.0
+    """Largest error of a lower precision, in standard deviations; 0 for float32."""
+
+    def limit(self, predicted: np.ndarray) -> float:
+        """Largest difference that is no fault."""
+        scale = scale_of(predicted)
+        jitter = min(JITTERS * self.jitter, HARMLESS * scale)
+        return max(allowed(predicted, dtype=Dtype.float32), jitter, self.share * scale)
+
+    def takes(self, served: np.ndarray, predicted: np.ndarray) -> bool:
+        """Whether these predicted scores are the served ones."""
+        return float(np.abs(served - predicted).max()) <= self.limit(predicted)
+
+    def best(self, served: np.ndarray, candidates: Iterable[Explanation]) -> Explanation | None:
+        """The nearest that fits, where none of another name does nearly as well; without its detail
+        where another detail does."""
+
+        def error(candidate: Explanation) -> float:
+            floor = 1e-6 * scale_of(candidate.predicted) + self.jitter
+            return float(np.sqrt(((served - candidate.predicted) ** 2).mean())) + floor
+
+        ranked = sorted((c for c in candidates if np.isfinite(c.predicted).all()), key=error)
+        if not ranked or not self.takes(served, ranked[0].predicted):
+            return None
+        limit = (ROUGH_MARGIN if self.share else MARGIN) * error(ranked[0])
+        near, name = {c.part for c in ranked if error(c) <= limit}, ranked[0].part.fault
+        if any(part.fault != name for part in near):
+            return None
+        return ranked[0] if len(near) == 1 else ranked[0]._replace(part=Part(name))
+
+
+def explain(d: Diagnosis) -> tuple[list[Part], float]:
+    """The faults that explain the answers, and the largest difference that rounding explains: of
+    inputs alone first, then of batches, long inputs and further forms with what explains those."""
+    first = d.interview.forms[0]
+    rows, batch = d.rows("alone", first), d.rows("batch", first)
+    exact = Noise(d.difference("again"))
+    served, limit, (width, expected) = d.served[rows], exact.limit(d.own[rows]), d.outputs
+    if width != expected:
+        return [Part("outputs", f"{width} instead of {expected}")], limit
+    if not np.isfinite(d.served).all():
+        return [Part("unknown", "scores that are not numbers")], limit
+    differs = exact.jitter > allowed(served, dtype=Dtype.float32)
+    if differs and exact.jitter > d.noise * scale_of(served):
+        return [Part("unrepeatable")], limit
+    if np.ptp(served) <= 1e-6 < np.ptp(d.served[batch]):
+        return [Part("batch", "alone, all inputs get the same score")], limit
+    best, noise = explain_alone(d, rows, exact)
+    faults, link = [best.part] if best.part.fault else [], best.link
+    # Batches and long inputs round more in a lower precision than inputs alone.
+    wide = replace(noise, share=HARMLESS) if noise.share else noise
+    wide_limit = wide.limit(best.predicted)
+    unlike = np.abs(d.served - (d.alone if link is None else link(d.own))) > wide_limit
+    if n := int(unlike[batch].sum()):
+        name = "batch" if n >= FEW_BATCHED else "unknown"
+        faults.append(Part(name, f"{n} of {len(batch)} inputs in batches"))
+    if link is None:
+        return faults, limit
+    for form in d.interview.forms:
+        rows = d.rows("alone", form)
+        if form != first and unlike[rows].any():
+            misread = noise.best(d.served[rows], misread_tokens(d, rows, link))
+            faults.append(misread.part if misread else Part("other_tokens", f"of {form}"))
+        elif unlike[d.rows("long", form)].any():
+            faults.append(explain_long(d, form, unlike, link, noise))
+    return faults, wide_limit
+
+
+def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explanation, Noise]:
+    """The scores of single inputs, and by how much they may be off."""
+    served, rewards, declared = d.served[rows], d.own[rows], d.interview.model.spec.dtype
+    right, links = Explanation(Part(), rewards, np.asarray), list(linked(served, rewards))
+    if exact.takes(served, rewards):
+        return right, exact
+    if best := exact.best(served, [*links, *misread_tokens(d, rows, np.asarray)]):
+        return best, exact
+    order = (Dtype.float32, *LEVELS)
+    for level, largest in d.deviations.items():
+        share = NOISES * largest
+        rough = replace(exact, share=share if level is declared else min(share, HARMLESS))
+        if rough.takes(served, rewards):
+            lower = order.index(level) > order.index(declared)
+            part = Part("rounding", f"no more than {level.value} makes here") if lower else Part()
+            return right._replace(part=part), rough
+    rough = replace(exact, share=min(NOISES * d.noise, ROUGHEST))
+    # Rounding changes some places; where the order is exact, what differs is a link.
+    best = None if ordered(served, rewards) else rough.best(served, [right, *links])
+    if rough.share and best and best.part.fault:
+        return best, rough
+    slope, shift = np.polyfit(rewards, served, 1)
+    rest = float(np.std(served - slope * rewards)) / scale_of(served)
+    detail = (
+        f"largest difference {np.abs(served - rewards).max():.3g}, Kendall's tau "
+        f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
+        f"{rest:.0%} of a standard deviation"
     )
+    # Without a link, a batch may differ from inputs alone by the rounding of any precision.
+    name = "monotone" if monotone(served, rewards) else "unknown"
+    return Explanation(Part(name, detail), served), replace(exact, share=HARMLESS)
 
 
-def _bounds(model: NetworkReward, local: Local) -> Bounds:
-    """What the network can give at all, as a server does: in any precision, without a weight."""
-    alone = replace(model, parts=(replace(model.parts[0], weight=1.0),))
-    known = ceiling(alone, device=local.device, network=lambda _: local.network)
-    return known.widened(LOW_PRECISION)
+def monotone(served: np.ndarray, rewards: np.ndarray) -> bool:
+    """Whether scores (n,) rise with the rewards, or fall, and differ from enough of them that this
+    is no chance."""
+    moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
+    several = min(moved.sum(), len(np.unique(served))) >= SEVERAL
+    return several and ordered(served, rewards)
 
 
-def of_outputs(answers: Answers, outputs: tuple[int, int]) -> Part | None:
-    """The fault that the answers' shape shows: another number of outputs than the model's."""
-    width, expected = outputs
-    if width == expected:
-        return None
-    hidden = answers.local.network.config.get_text_config().hidden_size
-    known = {hidden: "last_element"} | ({2: "two_outputs"} if expected == 1 else {})
-    return Part(known.get(width, "unknown"), f"{width} outputs instead of {expected}")
+def ordered(served: np.ndarray, rewards: np.ndarray) -> bool:
+    """Whether scores (n,) are in the order of the rewards, or in its reverse, to float32."""
+    steps, slack = np.diff(served[np.argsort(rewards)]), allowed(served, dtype=Dtype.float32)
+    return bool((steps >= -slack).all() or (steps <= slack).all())
 
 
-def explain(
-    answers: Answers, outputs: tuple[int, int], known: dict[Part, Reading], pads: Sequence[int]
-) -> Found:
-    """What explains the answers, from inputs alone to further forms."""
-    first, *others = answers.interview.forms
-    own = known[RIGHT](answers.reads(answers.alone))
-    right = Explanation((), own, known[RIGHT])
-    different = of_outputs(answers, outputs)
-    if different is None and batches_alone(answers, first):
-        different = Part("batch_normalised")
-    if different is None and not np.isfinite(answers.served).all():
-        different = Part("unknown", "scores that are not numbers")
-    if different is None and unrepeatable(answers):
-        different = Part("unrepeatable")
-    if different is not None:
-        return Found(right, faults=[different])
-    found = alone(answers, right, known)
-    if found.level:
-        beyond(answers, first, found)
-        together(answers, first, found, pads)
-        for form in others:
-            another_form(answers, form, found)
-    return found
+def linked(served: np.ndarray, rewards: np.ndarray) -> Iterator[Explanation]:
+    """The sigmoid of rewards (n,), a softmax over one logit, and the line and the sigmoid of a line
+    that come closest to scores (n,) by least squares."""
+
+    def fit(name: str, values: np.ndarray, weights: np.ndarray, outer: Link) -> Explanation:
+        slope, shift = np.polyfit(rewards, values, 1, w=weights)
+        link = lambda rewards: outer(slope * rewards + shift)  # noqa: E731
+        return Explanation(Part(name, f"of {slope:.4g} · reward {shift:+.4g}"), link(rewards), link)
+
+    ones = np.ones_like(rewards)
+    yield Explanation(Part("activation", "a sigmoid"), expit(rewards), expit)
+    yield Explanation(Part("activation", "a softmax over one logit"), ones, np.ones_like)
+    if np.ptp(served) > 1e-9:
+        yield fit("scale", served, ones, np.asarray)
+        if served.min() >= 0 and served.max() <= 1:
+            inner = np.clip(served, 1e-12, 1 - 1e-12)
+            yield fit("activation", logit(inner), inner * (1 - inner), expit)
 
 
-def batches_alone(answers: Answers, form: str) -> bool:
-    """Whether scores are normalised within a batch, and those of single inputs all the same, or no
-    numbers."""
-    alone = answers.served[answers.alone]
-    given = [answers.served[rows] for rows in answers.batches(form)]
-    own = [answers.local.rewards(answers.reads(rows)) for rows in answers.batches(form)]
-    scores = np.concatenate(given)
-    if not np.isfinite(scores).all() or (np.isfinite(alone).all() and np.ptp(alone) > 1e-6):
-        return False
-    return any(
-        np.abs(scores - one).max() <= 1e-3 * scale_of(scores) for one in of_batch(given, own)
-    )
-
-
-def unrepeatable(answers: Answers) -> bool:
-    """Whether an input's answers differ from one another by more than any precision here brings."""
-    apart, served = answers.apart("again"), answers.served[answers.alone]
-    if apart <= allowed(served, dtype=Dtype.float32):
-        return False
-    return apart > 3 * answers.noise * scale_of(served)
-
-
-def alone(answers: Answers, right: Explanation, known: dict[Part, Reading]) -> Found:
-    """How single inputs are scored. `level` of what is found is empty where nothing explains it."""
-    served, own, reads = (
-        answers.served[answers.alone],
-        right.predicted,
-        answers.reads(answers.alone),
-    )
-    exact = Noise(answers.apart("again"))
-    if exact.takes(served, own):
-        return Found(right, exact, "float32")
-    plain = [Explanation((part,), read(reads), read) for part, read in known.items() if part.fault]
-    plain += misread(answers, answers.alone, right)
-    # What leaves nothing free goes before what is fitted, and one fault before two.
-    tiers = [
-        [*linked(right, PLAIN.items()), *plain],
-        [*linked(right, fitted(served, own))],
-        [two for one in plain for two in linked(one, PLAIN.items()) if "softmax" not in two.names],
-        [two for one in plain for two in linked(one, fitted(served, one.predicted))],
+def misread_tokens(d: Diagnosis, rows: np.ndarray, link: Link) -> Iterator[Explanation]:
+    """A second token at the beginning, and closing tokens that are missing."""
+    bos, form = d.interview.model.tokenizer.bos_token_id, d.forms[rows[0]]
+    closing = len(d.interview.frame.suffix) if form in ("messages", "text") else 0
+    edits: list[tuple[str, Callable[[Ids, int], Ids], int]] = [
+        (f"{n} of {closing} closing tokens missing", lambda ids, n: ids[:-n], n)
+        for n in range(1, min(closing, 6) + 1)
     ]
-    best, noise = None, exact
-    fitting = [t for t in tiers if any(exact.takes(served, one.predicted) for one in t)]
-    if fitting:
-        best = exact.best(served, fitting[0])
-    elif answers.noise:
-        noise = Noise(exact.jitter, NOISES * answers.noise)
-        if noise.takes(served, own):
-            return rounded(answers, right, noise)
-        noise = replace(noise, rough=min(noise.rough, ROUGHEST))
-        best = noise.best(served, [right, *tiers[0], *tiers[1]])
-    if best is None:
-        return Found(right, exact, faults=[Part("unknown")])
-    return Found(best, noise, "lower" if noise.rough else "float32", [*best.faults])
+    if bos is not None and form != "pairs":
+        edits.append(("a second beginning-of-sequence token", lambda ids, at: (at, *ids), bos))
+    for detail, edit, at in edits:
+        yield Explanation(Part("other_tokens", detail), link(d.edited(rows, edit, at)))
 
 
-def misread(answers: Answers, rows: np.ndarray, right: Explanation) -> list[Explanation]:
-    """Every way to read what was sent but the right one."""
-    found = []
-    for part in answers.wrong_variants(rows):
-        predicted = right.link(right.reading(answers.reads(rows, part)))
-        found.append(right._replace(faults=(part,), predicted=predicted, variant=part))
-    return found
-
-
-def linked(one: Explanation, links: Iterable[tuple[Part, Made]]) -> Iterator[Explanation]:
-    """The same with something done to its numbers."""
-    for part, link in links:
-        yield one._replace(faults=(part, *one.faults), predicted=link(one.predicted), link=link)
-
-
-def rounded(answers: Answers, right: Explanation, noise: Noise) -> Found:
-    """What small differences are: those of a precision here, or not."""
-    off = (answers.served[answers.alone] - right.predicted) / scale_of(right.predicted)
-    like = {
-        level: float(off @ d / max(np.linalg.norm(off) * np.linalg.norm(d), 1e-30))
-        for level, d in answers.deviations.items()
-    }
-    nearest = max(like, key=like.__getitem__)
-    declared = answers.interview.model.spec.dtype.value
-    if like[nearest] >= ALIKE:
-        lower = FINENESS.index(nearest) > FINENESS.index(declared)
-        return Found(right, noise, nearest, [Part("lower_precision", nearest)] if lower else [])
-    if np.abs(off).max() > HARMLESS:
-        return Found(right, noise, faults=[Part("unknown")])
-    return Found(right, noise, "lower", [Part("small_difference")] * (declared == FINENESS[0]))
-
-
-def beyond(answers: Answers, form: str, found: Found) -> None:
-    """Long inputs, with what is known of short ones: whether and where they are cut."""
-    rows = answers.rows("long", form)
-    if not len(rows):
-        return
-    served, reads = answers.served[rows], answers.reads(rows, found.alone.variant)
-    wrong = np.abs(served - found.predict(reads)) > found.limit
-    if not wrong.any():
-        return
-    bad = [read for read, is_bad in zip(reads, wrong, strict=True) if is_bad]
-    right = {*reads, *answers.reads(answers.rows("alone", form))} - {*bad}
-    least, most = max(len(read.ids) for read in right), min(len(read.ids) for read in bad)
+def explain_long(d: Diagnosis, form: str, unlike: np.ndarray, link: Link, noise: Noise) -> Part:
+    """Where long inputs are cut, of which some are `unlike` (n,) what they should be."""
+    rows, lengths = d.rows("long", form), np.array([len(item.ids) for item in d.tokens])
+    wrong, right = rows[unlike[rows]], [*rows[~unlike[rows]], *d.rows("alone", form)]
+    shortest, longest = lengths[wrong].min(), lengths[right].max()
     candidates = [
-        found.alone._replace(
-            faults=(part,), predicted=found.predict([cuts(read, limit)[part] for read in bad])
+        Explanation(
+            Part("truncation", f"{size} tokens, {name} is lost"), link(d.edited(wrong, cut, size))
         )
-        for limit in (size + d for size in CUTS for d in (0, -1, -2))
-        if least <= limit < most
-        for part in cuts(bad[0], limit)
+        for size in (size + more for size in CUTS for more in (0, -1, -2))
+        if longest <= size < shortest
+        for name, cut in WAYS.items()
     ]
-    best = found.noise.best(served[wrong], candidates)
-    found.add(best, Part("unknown", f"beyond {least} tokens"))
+    best = noise.best(d.served[wrong], candidates)
+    return best.part if best else Part("unknown", f"beyond {longest} tokens")
 
 
-def together(answers: Answers, form: str, found: Found, pads: Sequence[int]) -> None:
-    """Batches, with what is known of single inputs."""
-    batches = answers.batches(form)
-    served = [answers.served[rows] for rows in batches]
-    reads = [answers.reads(rows, found.alone.variant) for rows in batches]
-    single = [found.predict(batch) for batch in reads]
-    pairs = list(zip(served, single, strict=True))
-    if all(np.abs(s - p).max() <= found.limit for s, p in pairs):
-        return
+def checks_of(d: Diagnosis) -> list[Check]:
+    """One row a question. Allowed is what rounding explains: in the model's precision, or in a
+    lower one that is harmless; `notes` of a failed one say how many inputs differ by more."""
+    harmless, exact = HARMLESS * d.spread, allowed(d.own, dtype=Dtype.float32)
+    limit = harmless if d.rounded else max(exact, min(d.limit, harmless))
+    errors = np.nan_to_num(np.abs(d.served - d.own), nan=np.inf)
+    texts = [FAULTS[part.fault]["what"].rstrip(".") + part.remark for part in d.faults]
+    texts += [FAULTS[part.fault]["mend"].rstrip(".") for part in d.faults]
+    note, (width, expected), n = ". ".join(dict.fromkeys(texts)), d.outputs, len(errors)
+    wrong = "" if width == expected else note
+    rows = [Check("served_outputs", not wrong, width, expected, "outputs", n, wrong)]
+    masks = {f: (d.kinds == "alone") & (d.forms == f) for f in d.interview.forms}
+    for name, mask in (masks | {"long": d.kinds == "long"}).items():
+        if mask.any():
+            several = f"{(errors[mask] > limit).sum()} of {mask.sum()} differ. {note}"
+            largest = float(errors[mask].max())
+            rows.append(at_most(f"served_{name}", largest, limit, n=int(mask.sum()), note=several))
+    if d.refused:
+        forms = ", ".join(f"{words} words as {form}" for form, words in d.refused)
+        rows.append(Check("served_refused", n=len(d.refused), note=forms))
+    for name, kind in (("served_batch", "batch"), ("served_repeat", "again")):
+        count = int((d.kinds == kind).sum())
+        rows.append(at_most(name, d.difference(kind), limit, n=count, note=note))
+    if d.bounds.known:
+        beyond = d.bounds.beyond(d.served[np.isfinite(d.served)])
+        several = "No input gets such a score from this model: another head, or another scale"
+        rows.append(at_most("served_ceiling", beyond, 0.0, n=n, note=several))
+    tau = d.kendall if np.isfinite(d.kendall) else None
+    return [*rows, Check("served_order", measured=tau, unit="tau", n=n)]
 
-    def candidates() -> Iterator[tuple[Part, np.ndarray]]:
-        yield (
-            Part("batch_order"),
-            np.concatenate([np.sort(p)[s.argsort().argsort()] for s, p in pairs]),
-        )
-        for normalised in of_batch(served, single):
-            yield Part("batch_normalised"), normalised
-        if found.alone.reading == answers.local.rewards:
-            for part, padded in in_batches(answers.local, pads):
-                yield part, np.concatenate([found.alone.link(padded(batch)) for batch in reads])
 
-    best = found.noise.best(
-        np.concatenate(served),
-        [
-            found.alone._replace(faults=(part,), predicted=predicted)
-            for part, predicted in candidates()
-        ],
+def served_result(d: Diagnosis, name: str) -> Result:
+    """The diagnosis as a Result: one row a check."""
+    checks, n = checks_of(d), len(d.served)
+    verdict = " and ".join(map(str, d.faults)) + (" (harmless)" if d.harmless else "")
+    summary: dict[str, Any] = {
+        "right": d.right,
+        "harmless": d.harmless,
+        "faults": [part.fault for part in d.faults],
+        "failed_checks": [check.check for check in checks if check.passed is False],
+        "requests": n,
+        "kendall": d.kendall,
+        "largest_difference": d.own_difference,
+    }
+    return Result(
+        "conformance",
+        as_table(checks),
+        headline=f"{name}: {'served right' if d.right else verdict}.",
+        method="served",
+        weight=weight_of(0.0 if d.right else 0.2 if d.harmless else 1.0),
+        estimate=Estimate("largest difference (SD)", d.own_difference / d.spread, n, "inputs"),
+        summary=summary,
     )
-    found.add(best, Part("unknown", "in batches only"))
-
-
-def another_form(answers: Answers, form: str, found: Found) -> None:
-    """What the server reads of conversations in another form, with what it does to the first."""
-    rows = answers.rows("alone", form)
-    served = answers.served[rows]
-    right = found.alone._replace(variant=RIGHT)
-    if np.abs(served - found.predict(answers.reads(rows))).max() > found.limit:
-        best = found.noise.best(served, misread(answers, rows, right))
-        found.add(best, Part("other_tokens", f"of {form}"))
-        if best is None:
-            return
-        right = best
-    beyond(answers, form, replace(found, alone=right))  # of the same list of faults

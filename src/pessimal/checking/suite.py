@@ -14,7 +14,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pessimal.checking.checks import Check, beginnings, precision_check, precision_table, round_trip
+from pessimal.checking.checks import (
+    Check,
+    as_table,
+    beginnings,
+    precision_check,
+    precision_table,
+    round_trip,
+)
 from pessimal.checking.network import CheckedNetwork, head, of_network
 from pessimal.conversation import Prompt
 from pessimal.errors import ModelError
@@ -23,6 +30,7 @@ from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates, Inputs, framed, vocabulary
+from pessimal.tables.result import Estimate, Result, weight_of
 
 LENGTHS = range(2, 10)
 """Tokens of the longer responses, in turn."""
@@ -236,3 +244,33 @@ def sample_responses(
     single = random.permutation(ids)[:size]
     lengths = [LENGTHS[i % len(LENGTHS)] for i in range(max(size // 4, len(LENGTHS)))]
     return [[int(i)] for i in single] + [random.choice(ids, length).tolist() for length in lengths]
+
+
+def conformance_results(conformance: Conformance, name: str) -> list[Result]:
+    """The checks and the table of precisions as Results."""
+    counts = counts_of(conformance)
+    n = counts["passed"] + counts["failed"]
+    missed = f"; not: {', '.join(counts['failed_checks'][:4])}" if conformance.failed else ""
+    measured = [check for check in conformance.checks if check.measured is not None]
+    checks = Result(
+        "conformance",
+        as_table(conformance.checks),
+        headline=f"{counts['passed']} of {n} checks of {name} hold{missed}.",
+        method="check",
+        weight=weight_of(counts["failed"] / max(n, 1)),
+        estimate=Estimate("checks that hold", counts["passed"], n, "checks"),
+        summary=counts | {f"measured/{check.check}": check.measured for check in measured},
+    )
+    if conformance.precision is None:
+        return [checks]
+    return [checks, Result("precision", conformance.precision, method="check")]
+
+
+def counts_of(conformance: Conformance) -> dict[str, Any]:
+    """The numbers that a list of runs shows."""
+    passed = [check.passed for check in conformance.checks]
+    return {
+        "passed": passed.count(True),
+        "failed": passed.count(False),
+        "failed_checks": [check.check for check in conformance.failed],
+    }

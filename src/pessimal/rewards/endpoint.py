@@ -24,7 +24,7 @@ from pessimal.rewards.frame import Templated, judge_question, messages_of, plain
 from pessimal.rewards.rendering import rendered
 from pessimal.rewards.server import RequestFailure
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
-from pessimal.rewards.wires import PAIRS, TEXTS, TOP, Input, Wire, recognised
+from pessimal.rewards.wires import APIS, TOP, Input, Wire, recognised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,14 +48,13 @@ class Cost:
     """None where no request was timed."""
 
     def __str__(self) -> str:
-        parts = [f"{self.requests:,} requests"]
-        if self.tokens is not None:
-            parts.append(f"{self.tokens:,} tokens")
-        if self.dollars is not None:
-            parts.append(f"${self.dollars:,.2f}")
-        if self.seconds is not None:
-            parts.append(f"about {self.seconds:,.0f} s")
-        return ", ".join(parts)
+        parts = (
+            f"{self.requests:,} requests",
+            self.tokens is not None and f"{self.tokens:,} tokens",
+            self.dollars is not None and f"${self.dollars:,.2f}",
+            self.seconds is not None and f"about {self.seconds:,.0f} s",
+        )
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass
@@ -73,28 +72,23 @@ class AnswerShare:
         if self.reported or not self.questions:
             return
         self.reported = True
-        known, more = np.mean(self.questions, axis=0)
-        n = len(self.questions)
+        (known, more), level = np.mean(self.questions, axis=0), logging.INFO
+        share = f"have a probability of {known + more:.2g} together"
         if known + more < FEW:
-            _log.warning(
-                "%s: the judge's answers have a probability of %.2g together (n = %d): it mostly "
-                "says something else. Give the spellings that it uses, or what stands before its "
-                "answer: model.judge.begin=TEXT (of a model that thinks first, an empty thought)",
-                address,
-                known + more,
-                n,
+            level = logging.WARNING
+            share += (
+                ": it mostly says something else. Give the spellings that it uses, or what stands "
+                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
+                "thought)"
             )
         elif known < FEW:
-            _log.warning(
-                "%s: how likely the judge's answers are together is unknown, between %.2g and %.2g "
-                "(n = %d): the server gives the %d likeliest tokens alone",
-                *(address, known, known + more, n, TOP),
+            level = logging.WARNING
+            share = (
+                f"have an unknown probability together ({known:.2g} to {known + more:.2g}): "
+                f"the server gives the {TOP} likeliest tokens alone"
             )
-        else:
-            _log.info(
-                "%s: the judge's answers have a probability of %.2g together (n = %d)",
-                *(address, known, n),
-            )
+        n = len(self.questions)
+        _log.log(level, "%s: the judge's answers %s (n = %d)", address, share, n)
 
 
 @dataclass(frozen=True)
@@ -259,13 +253,16 @@ def open_endpoint(
         raise ConfigError(
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
-    judging = options.api == "chat" or (options.api == "sglang-score" and judge != JudgeSpec())
+    judging = options.api == "chat"
+    if not judging and judge != JudgeSpec():
+        raise ConfigError(
+            f"model.judge is asked of a chat, and model.endpoint.api is {options.api}: type "
+            "model.endpoint.api=chat, which vLLM and SGLang speak too, or leave model.judge out"
+        )
     answers = AnswerShare()
     size, read = options.batch_size, cast(Reader, _OutputReader(wire, spec.output))
-    if options.api == "chat":
+    if judging:
         size, inputs, read = 1, _questions(spec), _ChatReader(wire, judge, answers)
-    elif judging:
-        inputs, read = _graded(spec, tokenizer, wire, answers)
     else:
         inputs, messages = _shown(wire.api, tokenizer)
         size = 1 if messages else size
@@ -291,7 +288,8 @@ def open_endpoint(
 def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
     pairs = tokenizer is None or takes_pairs(tokenizer)
-    if api in PAIRS or (api == "tei-predict" and pairs):
+    forms = APIS[api].forms
+    if "pairs" in forms and (pairs or len(forms) == 1):
         return lambda c: [(plain_prompt(c), messages_of(c)[-1]["content"])], False
     if tokenizer is None:
         if api.startswith("vllm"):
@@ -306,7 +304,7 @@ def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Input
             f"model.endpoint.api={api} does not: type model.endpoint.api=vllm-score"
         )
     template = Templated(tokenizer)
-    if api in TEXTS:
+    if "ids" not in forms:
         prompts = api == "openrlhf"  # which sends the prompt along
 
         def written(c: Conversation) -> list[Input]:
@@ -427,41 +425,6 @@ def _total(top: list[tuple[str, float]], answers: Sequence[str]) -> tuple[float,
     least = min(probabilities.values(), default=0.0)
     listed = [probabilities[answer] for answer in answers if answer in probabilities]
     return sum(listed), least * (len(answers) - len(listed))
-
-
-def _graded(
-    spec: ModelSpec,
-    tokenizer: "PreTrainedTokenizerBase | None",
-    wire: Wire,
-    answers: AnswerShare,
-) -> tuple[Inputs, Reader]:
-    """What sglang-score is sent for a judge's question, and how its answer is read."""
-    judge = spec.judge
-    judge.check()
-    if tokenizer is None or judge.logit is not None:
-        raise ConfigError(
-            "a judge behind model.endpoint.api=sglang-score is asked for token ids: give its "
-            "tokenizer, model.tokenizer=DIR_OR_ID, and positive and negative, or ratings"
-        )
-    import torch
-
-    from pessimal.rewards.judge import Graded, reading_of
-    from pessimal.rewards.language import is_chat
-
-    chat = is_chat(tokenizer, chat=judge.chat, name=spec.name or "")
-    orders = [Graded(tokenizer, judge, chat, swapped=swapped) for swapped in _orders(judge)]
-    reading = reading_of(tokenizer, judge, orders[0])
-    wire.labels = reading.ids
-
-    def read(inputs: list[Input]) -> np.ndarray:
-        rows = wire.rows(inputs)
-        answers.questions.extend((float(total), 0.0) for total in rows.sum(axis=1))
-        with np.errstate(divide="ignore"):
-            # Of probabilities, whose normaliser cancels as that of logits does.
-            logs = np.log(rows)
-        return reading.reward(torch.from_numpy(logs)).numpy()
-
-    return lambda c: [list(order.encode(c).ids) for order in orders], read
 
 
 def _orders(judge: JudgeSpec) -> tuple[bool, ...]:

@@ -14,7 +14,7 @@ from omegaconf import MISSING
 from pydantic.dataclasses import dataclass
 
 from pessimal.catalogue import HUB_ID, STEP, is_folder
-from pessimal.errors import ConfigError, ModelError, did_you_mean
+from pessimal.errors import ConfigError, ModelError
 from pessimal.options import Count, Options
 
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
@@ -241,33 +241,6 @@ class JudgeSpec(Options):
                 "model.judge.template compares two responses: give the other one, "
                 "model.judge.opponent=TEXT"
             )
-
-
-FORMS = {
-    "vllm-classify": ("ids", "messages", "text"),
-    "vllm-pooling": ("ids", "messages", "text"),
-    "sglang-classify": ("ids", "text"),
-    "sglang-score": ("ids", "text"),
-    "sglang-embeddings": ("ids", "text"),
-    "vllm-score": ("pairs",),
-    "rerank": ("pairs",),
-    "tei-rerank": ("pairs",),
-    "tei-predict": ("text", "pairs"),
-    "infinity-classify": ("text",),
-    "openrlhf": ("text",),
-}
-"""What the APIs of a reward model's server take of whole inputs."""
-
-
-def forms_of(api: str | None) -> tuple[str, ...]:
-    """The forms of whole inputs that an API takes. ConfigError where it gives no rewards of
-    these."""
-    if api not in FORMS:
-        raise ConfigError(
-            f"endpoint.api={api} gives no rewards of whole inputs: type one of "
-            f"{', '.join(FORMS)}.{did_you_mean(str(api), FORMS)}"
-        )
-    return FORMS[api]
 
 
 @dataclass
@@ -598,11 +571,7 @@ class ModelSpec(Options):
                 "began from, model.implicit.reference=DIR_OR_ID, or model.adapter=DIR_OR_ID"
             )
         served = self.endpoint.api if self.kind is Kind.endpoint else None
-        if (
-            self.kind is Kind.judge
-            or served == "chat"
-            or (served == "sglang-score" and self.judge != JudgeSpec())
-        ):
+        if self.kind is Kind.judge or served == "chat":
             self.judge.check_answers()
 
     def _check_path(self, path: str) -> None:

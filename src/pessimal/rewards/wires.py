@@ -18,8 +18,9 @@ Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -34,25 +35,54 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PATHS = {
-    "vllm-classify": "/classify",
-    "vllm-pooling": "/pooling",
-    "vllm-score": "/score",
-    "sglang-classify": "/classify",
-    "sglang-score": "/v1/score",
-    "sglang-embeddings": "/v1/embeddings",
-    "openrlhf": "/get_reward",
-    "rerank": "/rerank",
-    "tei-rerank": "/rerank",
-    "tei-predict": "/predict",
-    "infinity-classify": "/classify",
-    "chat": "/v1/chat/completions",
+RAW: Mapping[str, bool] = {
+    "use_activation": False,
+    "activation": False,
+    "add_special_tokens": False,
 }
-"""Where each API (`EndpointSpec.api`) is."""
-PAIRS = ("vllm-score", "rerank", "tei-rerank")
-"""APIs that take a prompt and a response; `tei-predict` takes these and texts."""
-TEXTS = ("openrlhf", "tei-predict", "infinity-classify")
-"""APIs that take texts and no token ids."""
+"""Fields that vLLM is sent so that it gives logits, without softmax or sigmoid, and puts no second
+beginning-of-sequence token before a text. `activation` is the older name of the first; versions
+that do not know a field pass over it."""
+LOGITS = {name: value for name, value in RAW.items() if name != "add_special_tokens"}
+"""The same without the last: by default neither messages nor pairs get special tokens."""
+SCORES: Mapping[str, bool] = {"raw_scores": True}
+"""Infinity's and TEI's name, whose default is a sigmoid or a softmax."""
+
+
+class Api(NamedTuple):
+    """The request and the answer of one API."""
+
+    path: str
+    forms: tuple[str, ...]
+    """Forms of whole inputs that it takes; none where it gives no rewards of these."""
+    request: tuple[str, ...]
+    """Field that holds the inputs; of pairs, the fields of prompts and responses."""
+    rows: str = ""
+    """Field of the answer that holds one row per input; empty where the answer is the rows."""
+    outputs: str = ""
+    """Field of a row that holds its outputs; empty where a row is its outputs."""
+    raw: Mapping[str, bool] = MappingProxyType({})
+    """Further fields, by which it gives logits."""
+
+
+PAIRS, TEXTS, IDS, MESSAGES = ("pairs",), ("text",), ("ids", "text"), ("ids", "messages", "text")
+APIS = {
+    "vllm-classify": Api("/classify", MESSAGES, ("input",), "data", "probs", RAW),
+    "vllm-pooling": Api("/pooling", MESSAGES, ("input",), "data", "data", RAW),
+    "vllm-score": Api("/score", PAIRS, ("text_1", "text_2"), "data", "score", LOGITS),
+    "sglang-classify": Api("/classify", IDS, ("text",), "", "embedding"),
+    "sglang-score": Api("/v1/score", IDS, ("items",), "scores"),
+    "sglang-embeddings": Api("/v1/embeddings", IDS, ("input",), "data", "embedding"),
+    "openrlhf": Api("/get_reward", TEXTS, ("query", "prompts"), "rewards"),
+    "rerank": Api(
+        "/rerank", PAIRS, ("query", "documents"), "results", "relevance_score", {**SCORES, **LOGITS}
+    ),
+    "tei-rerank": Api("/rerank", PAIRS, ("query", "texts"), "", "score", SCORES),
+    "tei-predict": Api("/predict", TEXTS + PAIRS, ("inputs",), "", "score", SCORES),
+    "infinity-classify": Api("/classify", TEXTS, ("input",), "data", "score", SCORES),
+    "chat": Api("/v1/chat/completions", (), ("messages",)),
+}
+"""By the name of `EndpointSpec.api`."""
 RECOGNISED = (
     ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
     ("openrlhf", {"/get_reward"}),
@@ -66,14 +96,6 @@ RECOGNISED = (
 """What a server is taken to speak that lists these paths, the first that fits."""
 LISTED = ("/openapi.json", "/api-doc/openapi.json")
 """Where servers list their paths; the second is TEI's."""
-RAW: Mapping[str, bool] = {
-    "use_activation": False,
-    "activation": False,
-    "add_special_tokens": False,
-}
-"""Fields that vLLM is sent so that it gives logits, without softmax or sigmoid, and puts no second
-beginning-of-sequence token before a text. `activation` is the older name of the first; versions
-that do not know a field pass over it."""
 TOP = 20
 """Most log-probabilities of a position that chat APIs give."""
 Input = str | list[int] | tuple[str, str] | Messages
@@ -83,16 +105,13 @@ its template."""
 
 @dataclass
 class Wire:
-    """A server, asked by one of the APIs of `PATHS`. Safe to use from several threads."""
+    """A server, asked by one of the APIs of `APIS`. Safe to use from several threads."""
 
     spec: EndpointSpec
     tokenizer: "PreTrainedTokenizerBase | None" = None
     """Counts the tokens of texts; None counts none."""
-    fields: Mapping[str, Any] = field(default_factory=lambda: dict(RAW))
-    """Further fields of each request to vLLM; {} leaves all to the server's defaults."""
-    labels: tuple[int, ...] = ()
-    """For sglang-score: ids of the tokens whose probabilities are the outputs; empty for a sequence
-    classifier."""
+    raw: bool = True
+    """Ask for logits and no added special tokens; False leaves that to the server's defaults."""
 
     def __post_init__(self) -> None:
         """ConfigError for an impossible address or API, or a key that is missing. Nothing is sent
@@ -100,10 +119,10 @@ class Wire:
         spec = self.spec
         if spec.api is None:
             raise ConfigError(f"{spec.url}: no API was recognised: `recognised` does")
-        if spec.api not in PATHS:
+        if spec.api not in APIS:
             raise ConfigError(
                 f"model.endpoint.api={spec.api!r} is none of "
-                f"{', '.join(PATHS)}.{did_you_mean(spec.api, PATHS)}"
+                f"{', '.join(APIS)}.{did_you_mean(spec.api, APIS)}"
             )
         require("openai", why="a reward behind a server")
         self.api, self.server = spec.api, server_of(spec)
@@ -111,35 +130,20 @@ class Wire:
     @property
     def address(self) -> str:
         """Where requests go."""
-        root, path = self.server.address, PATHS[self.api]
+        root, path = self.server.address, APIS[self.api].path
         # The address of a provider of chats is given up to its /v1.
         if self.api == "chat" and urlsplit(root).path:
             return root + path.removeprefix("/v1")
         return root.removesuffix("/v1") + path
 
-    @property
-    def several(self) -> bool:
-        """Whether a request takes several inputs (other than messages)."""
-        return self.api != "chat"
-
-    def scores(self, inputs: Sequence[Input]) -> np.ndarray:
-        """Outputs float64 (n, outputs) of texts or token ids, exactly as they are, in one request.
+    def rows(self, inputs: Sequence[Input]) -> np.ndarray:
+        """Outputs float64 (n, outputs) of inputs as they are; NaN for what is null or NaN.
 
         Raises:
             ConfigError: the server does not know this API, model or key.
             ModelError: its answer is of no use: no JSON, another number of rows, not numbers.
             WorkError: no answer after all retries.
         """
-        rows = self.rows(inputs)
-        if not np.isfinite(rows).all():
-            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise ModelError(
-                f"{self.address} gives {rows[bad].tolist()} for input {bad + 1} of {len(rows)}"
-            )
-        return rows
-
-    def rows(self, inputs: Sequence[Input]) -> np.ndarray:
-        """As `scores`, with NaN for what is null or NaN in the answer."""
         if self.api == "chat":
             raise ConfigError("model.endpoint.api=chat gives no scores: `Wire.top`")
         if not len(inputs):
@@ -152,7 +156,7 @@ class Wire:
 
     def requests(self, inputs: Sequence[Input]) -> list[list[int]]:
         """Which inputs go into one request: rerankers take one prompt each."""
-        if self.api not in ("rerank", "tei-rerank"):
+        if APIS[self.api].path != "/rerank":
             return [list(range(len(inputs)))]
         by_prompt: dict[str, list[int]] = {}
         for number, one in enumerate(inputs):
@@ -161,7 +165,7 @@ class Wire:
 
     def top(self, messages: Messages) -> list[tuple[str, float]]:
         """The likeliest next tokens (at most `TOP`) and their log-probabilities in nats, of a chat.
-        Raises as `scores`."""
+        Raises as `rows`."""
         answer = self.post(self.body([messages]))
         try:
             position = answer["choices"][0]["logprobs"]["content"][0]
@@ -176,48 +180,40 @@ class Wire:
 
     def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """What one request sends."""
-        api, first = self.api, inputs[0]
+        name, api, first = self.api, APIS[self.api], inputs[0]
         model = {"model": self.spec.served} if self.spec.served else {}
-        pair, ids = isinstance(first, tuple), isinstance(first, list) and not is_messages(first)
-        if pair != (api in PAIRS) and not (pair and api in ("tei-predict", "openrlhf")):
-            takes = "texts or token ids" if pair else "pairs of a prompt and a response"
-            raise ConfigError(f"model.endpoint.api={api} takes {takes}, got {shortened(first)}")
-        # By default neither messages nor pairs get special tokens.
-        fields = dict(self.fields)
-        no_tokens = {name: fields[name] for name in fields if name != "add_special_tokens"}
-        if api == "chat":
+        if name == "chat":
             return model | self._chat_body(first)
+        raw = dict(api.raw) if self.raw else {}
         if is_messages(first):
-            if not api.startswith("vllm") or len(inputs) > 1:
+            if not name.startswith("vllm") or len(inputs) > 1:
                 raise ConfigError(
-                    f"{api} takes no messages, or one conversation a request: give a tokenizer"
+                    f"{name} takes no messages, or one conversation a request: give a tokenizer"
                 )
-            return model | {"messages": first} | no_tokens
-        # What rerankers and TEI call it; their default is a sigmoid or a softmax.
-        raw = {"raw_scores": True} if fields.get("use_activation") is False else {}
-        if api == "tei-predict":
-            return {"inputs": [[*one] if pair else [one] for one in inputs], **raw}
-        if api == "openrlhf":
-            both = [one if isinstance(one, tuple) else (one, "") for one in inputs]
-            texts, asked = zip(*both, strict=True)
-            return {"query": [*texts], "prompts": [*asked], "labels": [None] * len(both)}
-        if pair:
-            prompts, responses = map(list, zip(*inputs, strict=True))
-            if api == "tei-rerank":
-                return {"query": prompts[0], "texts": responses, **raw}
-            if api == "rerank":
-                return model | {"query": prompts[0], "documents": responses, **raw, **no_tokens}
-            return model | {"text_1": prompts, "text_2": responses} | no_tokens
-        if api == "sglang-classify":
-            return model | {"input_ids" if ids else "text": list(inputs)}
-        if api == "sglang-score":
-            query = {"query": [] if ids else "", "items": list(inputs), "apply_softmax": False}
-            return model | query | ({"label_token_ids": [*self.labels]} if self.labels else {})
-        if api == "sglang-embeddings":
-            return model | {"input": list(inputs)}
-        if api == "infinity-classify":
-            return model | {"input": list(inputs), **raw}
-        return model | {"input": list(inputs)} | fields
+            return model | {"messages": first} | {key: raw[key] for key in raw if key in LOGITS}
+        if name == "openrlhf":
+            inputs = [x if isinstance(x, tuple) else (str(x), "") for x in inputs]
+        pair, pairs = isinstance(inputs[0], tuple), len(api.request) == 2
+        if pair != pairs and not (pair and name == "tei-predict"):
+            takes = "texts or token ids" if pair else "pairs of a prompt and a response"
+            raise ConfigError(f"model.endpoint.api={name} takes {takes}, got {shortened(first)}")
+        if pairs:
+            columns = [list(column) for column in zip(*inputs, strict=True)]
+            body: dict[str, Any] = dict(zip(api.request, columns, strict=True))
+            if api.path == "/rerank":
+                body["query"] = columns[0][0]
+        else:
+            body = {api.request[0]: list(inputs)}
+        ids = isinstance(first, list)
+        if name == "openrlhf":
+            return body | {"labels": [None] * len(inputs)}
+        if name == "sglang-classify" and ids:
+            body = {"input_ids": list(inputs)}
+        if name == "sglang-score":
+            body |= {"query": [] if ids else "", "apply_softmax": False}
+        if name == "tei-predict":
+            body = {"inputs": [[*each] if pair else [each] for each in inputs]}
+        return (model if not name.startswith("tei") else {}) | body | raw
 
     def _chat_body(self, messages: Input) -> dict[str, Any]:
         turns = messages if is_messages(messages) else [{"role": "user", "content": messages}]
@@ -251,41 +247,28 @@ class Wire:
         return total + sum(len(ids) for ids in encoded)
 
     def post(self, body: Mapping[str, Any]) -> Any:
-        """The JSON that the server answers, after retries. Raises as `scores`."""
+        """The JSON that the server answers, after retries. Raises as `rows`."""
         return self.server.post(self.address, dict(body))
 
     def _read(self, answer: Any, n: int) -> np.ndarray:
         """Outputs (n, outputs) in the order of the inputs, whatever the order of the answer."""
-        api = self.api
+        api = APIS[self.api]
         try:
-            if api == "sglang-score":
-                rows = answer["scores"]
-            elif api == "openrlhf":
-                rows = [one if isinstance(one, list) else [one] for one in answer["rewards"]]
-            elif api in ("tei-predict", "infinity-classify"):
-                entries = answer["data"] if api == "infinity-classify" else answer
-                by_label = [sorted(one, key=lambda entry: entry["label"]) for one in entries]
-                rows = [[entry["score"] for entry in one] for one in by_label]
-            else:
-                name = {"rerank": "results", "sglang-classify": "", "tei-rerank": ""}.get(
-                    api, "data"
-                )
-                entries = answer[name] if name else answer
-                entries = [entries] if isinstance(entries, dict) else entries
-                if all("index" in entry for entry in entries):
-                    entries = sorted(entries, key=lambda entry: int(entry["index"]))
-                    if [int(entry["index"]) for entry in entries] != list(range(len(entries))):
-                        raise ModelError(
-                            f"{self.address} numbers its answers "
-                            f"{[entry['index'] for entry in entries][:8]}, and not 0 to "
-                            f"{len(entries) - 1}"
-                        )
-                rows = [_outputs(api, entry) for entry in entries]
-            rows = [[np.nan if value is None else float(value) for value in row] for row in rows]
+            entries = answer[api.rows] if api.rows else answer
+            entries = [entries] if isinstance(entries, dict) else entries
+            if all(isinstance(entry, dict) and "index" in entry for entry in entries):
+                entries = sorted(entries, key=lambda entry: int(entry["index"]))
+                numbers = [int(entry["index"]) for entry in entries]
+                if numbers != list(range(len(entries))):
+                    raise ModelError(
+                        f"{self.address} numbers its answers {numbers[:8]}, and not 0 to "
+                        f"{len(entries) - 1}"
+                    )
+            rows = [_outputs(entry, api.outputs) for entry in entries]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise ModelError(
-                f"{self.address} answers not as model.endpoint.api={api} does: "
-                f"{shortened(answer)}. See which API the server speaks: {', '.join(PATHS)}"
+                f"{self.address} answers not as model.endpoint.api={self.api} does: "
+                f"{shortened(answer)}. See which API the server speaks: {', '.join(APIS)}"
             ) from None
         if len(rows) != n:
             raise ModelError(f"{self.address} gives {len(rows)} answers for {n} inputs")
@@ -298,18 +281,28 @@ class Wire:
         return np.array(rows, dtype=np.float64)
 
 
-def _outputs(api: str, entry: Mapping[str, Any]) -> Sequence[Any]:
-    """The outputs of one input, as this API says them."""
-    if api == "vllm-classify":
-        return entry["probs"]
-    if api in PAIRS:
-        return [entry["relevance_score" if api == "rerank" else "score"]]
-    outputs = entry["embedding" if api.startswith("sglang") else "data"]
-    if isinstance(outputs, str):
-        raise TypeError  # base64, which is not asked for
-    # One row a token where the server reads every position (`token_classify`): the model's reward
-    # is at the last.
-    return outputs[-1] if outputs and isinstance(outputs[0], list) else outputs
+def _outputs(entry: Any, name: str) -> list[float]:
+    """The outputs of one input: a number, several, or one for each label; NaN for null. Of one row
+    per token (`token_classify`) the last, which holds the model's reward."""
+    if name and isinstance(entry, list):  # by label
+        entry = [label[name] for label in sorted(entry, key=lambda label: label["label"])]
+    elif name:
+        entry = entry[name]
+    entry = entry if isinstance(entry, list) else [entry]
+    entry = entry[-1] if entry and isinstance(entry[0], list) else entry
+    return [np.nan if value is None else float(value) for value in entry]
+
+
+def forms_of(api: str | None) -> tuple[str, ...]:
+    """The forms of whole inputs that an API takes. ConfigError where it gives no rewards of
+    these."""
+    names = [name for name in APIS if APIS[name].forms]
+    if api not in names:
+        raise ConfigError(
+            f"endpoint.api={api} gives no rewards of whole inputs: type one of "
+            f"{', '.join(names)}.{did_you_mean(str(api), names)}"
+        )
+    return APIS[str(api)].forms
 
 
 def server_of(spec: EndpointSpec) -> Server:
@@ -337,7 +330,7 @@ def recognised(spec: EndpointSpec) -> EndpointSpec:
                 return replace(spec, api=api)
     raise ConfigError(
         f"{server.address} does not say what it speaks: type model.endpoint.api=…, one of "
-        f"{', '.join(PATHS)} (endpoint.api=… at pessimal check)"
+        f"{', '.join(APIS)} (endpoint.api=… at pessimal check)"
     )
 
 

@@ -15,15 +15,12 @@ from rich.text import Text
 from pessimal.api.check import check_model, check_server, check_trainer
 from pessimal.checking import Check, CheckPlan, Conformance
 from pessimal.checking.loop import LoopCheck
-from pessimal.checking.served import Diagnosis
-from pessimal.checking.served_checks import checks_of
-from pessimal.checking.served_faults import FAULTS
+from pessimal.checking.served import FAULTS, Diagnosis, checks_of
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
-from pessimal.rewards.base import NetworkReward, require_network
+from pessimal.rewards.base import require_network
 from pessimal.rewards.obtain import open_reward
-from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.verbs.common import in_sweep, store_of
@@ -49,23 +46,18 @@ def run(config: CheckConfig) -> None:
     if config.url is not None:
         endpoint = recognised(replace(config.endpoint, url=config.url))
         config.check_forms(endpoint.api)
-
-    def open_network(spec: ModelSpec) -> NetworkReward:
-        return require_network(open_reward(spec, cache=config.paths.cache), "check")
-
-    model, prompts, store = open_network(config.model), config.prompts, store_of(config)
+    model = require_network(open_reward(config.model, cache=config.paths.cache), "check")
+    prompts, store = config.prompts, store_of(config)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     progress = config.progress
     failed: Sequence[str] = ()
     if endpoint is not None:
-        base = config.base and ModelSpec(path=config.base, output=config.model.output)
         diagnosis, results = check_server(
             model,
             endpoint,
             prompts,
             forms=config.forms,
             raw=config.raw,
-            base=open_network(base) if base else None,
             requests=config.requests,
             seed=config.seed,
             device=device,

@@ -16,7 +16,8 @@ from pessimal.conversation import Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
 from pessimal.rewards.named import has_vocabulary
-from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec, forms_of
+from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
+from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
 
@@ -314,9 +315,6 @@ class CheckConfig(PromptedConfig):
     raw: bool = False
     """Ask a vLLM server for logits and no added special tokens, as `model.kind=endpoint` does;
     false takes its defaults, as most clients do."""
-    base: str | None = None
-    """Hub repository or local folder of the reward model that training began from: shows whether a
-    server left out an adapter's head."""
     requests: Annotated[int, Interval(ge=50, le=200)] = 200
     """Most inputs that are sent to the server."""
     loop: TrainerLoop | None = None
