@@ -216,7 +216,7 @@ def test_held_out_prompts_are_searched_by_both_from_starts_that_no_trial_had(stu
     ("change", "message"),
     [
         ({"prompts": {}}, "tuning.prompts is empty"),
-        ({"held_out": {"x": " What is dusk? "}}, "which options are tuned on"),
+        ({"held_out": {"x": " What is dusk? "}}, "leave one of them out"),
     ],
 )
 def test_options_are_not_tuned_on_nothing_nor_compared_on_what_they_were_tuned_on(

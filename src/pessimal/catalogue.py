@@ -211,8 +211,7 @@ def named_prompts(
                 found = {_key_of(prompt) or f"prompt-{number}": prompt}
             if set(found) & set(by_key):
                 raise InputError(
-                    f"two of the prompts are called {next(iter(found))!r:.300}: give a mapping of "
-                    "key to user turn or list of messages"
+                    f"two prompts are called {next(iter(found))!r:.300}: give a mapping by key"
                 )
             by_key |= found
     if wrong := [value for value in by_key.values() if not isinstance(value, Sequence)]:
@@ -223,8 +222,7 @@ def named_prompts(
         raise InputError(str(error)) from error
     if not named:
         raise InputError(
-            f"prompts={prompts!r:.300}: give a user turn, several, or a mapping of key to user "
-            "turn or list of messages"
+            f"prompts={prompts!r:.300}: give user turns, or a mapping of key to prompt"
         )
     return named
 
@@ -247,7 +245,6 @@ def _wordings(text: str) -> dict[str, str]:
     guess = did_you_mean(text, files)
     if re.fullmatch(r"\w+", text) and (guess or "_" in text):
         raise InputError(
-            f"prompts={text!r} is no key of conf/prompts.{guess} To ask this very word, give "
-            f"prompts={{'mine': {text!r}}}"
+            f"prompts={text!r} is no known key.{guess} To ask it: prompts={{'mine': {text!r}}}"
         )
     return {text: text}

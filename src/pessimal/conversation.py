@@ -94,10 +94,7 @@ def prompt_of(given: object, *, name: str = "prompt") -> Prompt:
         return str(given)
     example = "[{role: system, content: …}, {role: user, content: …}]"
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-        raise ConfigError(
-            f"{name}={given!r:.200}: give the user's text, which is not empty, or a list of "
-            f"messages: {example}"
-        )
+        raise ConfigError(f"{name}={given!r:.200}: give a text, or a list of messages: {example}")
     turns = []
     for message in given:
         fields = vars(message) if isinstance(message, Turn) else message

@@ -56,7 +56,7 @@ MISTAKES = [
     (["scan", "model=auto"], "model.path"),
     (
         ["scan", "model=auto", "model.path=/nowhere/at/all"],
-        "neither a folder on this machine nor a Hub",
+        "neither a folder here nor",
     ),
     (["scan", "model=auto", "model.path=org/nowhere"], "cannot be fetched"),
     (["scan", "model=auto", "model.path=no-weights"], "holds no *.safetensors"),

@@ -225,7 +225,7 @@ def test_what_has_no_steps_is_refused(with_head):
         open_model(ModelSpec(path=str(folder), step_token=STEP), folder)
     with pytest.raises(ModelError, match=r"is [2-9] tokens"):
         open_model(ModelSpec(path=str(folder), step_token="no such", output=1), folder)
-    with pytest.raises(ConfigError, match=r"leave out model\.read"):
+    with pytest.raises(ConfigError, match=r"without model\.read"):
         ModelSpec(path=str(folder), step_token=STEP, read=Reading.own)
     with pytest.raises(ConfigError, match=r"model\.step_token='TOKEN'"):
         ModelSpec(path=str(folder), reduce=Reduce.last)

@@ -41,7 +41,7 @@ def test_a_model_that_is_not_trained_yet_is_opened_by_what_trains_it(tmp_path, m
 
 
 def test_local_folder_has_no_revision_and_may_run_its_own_code(tiny_checkpoint):
-    with pytest.raises(ConfigError, match="which has none"):
+    with pytest.raises(ConfigError, match="leave it out"):
         ModelSpec(path=str(tiny_checkpoint), revision="a" * 40)
     assert ModelSpec(path=str(tiny_checkpoint), trust_remote_code=True).trust_remote_code
 

@@ -332,7 +332,7 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
     ("overrides", "message"),
     [
         (["comparisons.path=nowhere.jsonl"], "nowhere.jsonl"),
-        (["comparisons=embedded", "comparisons.path=x.jsonl"], "need none"),
+        (["comparisons=embedded", "comparisons.path=x.jsonl"], "comparisons=jsonl"),
         (["perturber=llm"], "perturber.model="),
         (["perturber=blank_filling"], "contrastive_explanations/conf"),
         (["judge=llm"], "judge_model="),

@@ -151,13 +151,13 @@ def test_a_folder_of_files_named_by_their_wordings_comes_in_at_once(command, elo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["format=eloeverything", "path=elo/best.csv", "model=lab/m"], "leave model out"),
-        (["format=eloeverything", "path=elo/best.csv", "tokens=elo/best.csv"], "leave tokens out"),
-        (["format=vocabulary", "path=elo/best.csv", "set=x"], "leave set out"),
-        (["format=vocabulary", "path=elo/best.csv", "prompt=best"], "leave prompt out"),
+        (["format=eloeverything", "path=elo/best.csv", "model=lab/m"], "leave it out"),
+        (["format=eloeverything", "path=elo/best.csv", "tokens=elo/best.csv"], "leave it out"),
+        (["format=vocabulary", "path=elo/best.csv", "set=x"], "leave it out"),
+        (["format=vocabulary", "path=elo/best.csv", "prompt=best"], "leave it out"),
         (
             ["format=eloeverything", "path=elo/best.csv", "set=vocabulary"],
-            "stands for something else",
+            "means something else",
         ),
         (["format=eloeverything", "path=elo/best.csv", "set=a/b"], "letters, digits"),
         (["format=eloeverything", "path=elo/best.csv", "score=logits"], "log_probability"),

@@ -213,9 +213,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     members_of = {p: [t for t in tables.by_prompt[p] if t.has_elo] for p in tables.prompts}
     rated = {prompt: members for prompt, members in members_of.items() if members}
     if not rated:
-        raise TableError(
-            "only wordings looked at together have Elo. Take one at a time: prompts=[KEY]"
-        )
+        raise TableError("several wordings have Elo. Take one at a time: prompts=[KEY]")
     collected: dict[str, list[pd.DataFrame]] = defaultdict(list)
     notes = _left_out(tables, rated)
     meanings = heads_of({}, options)  # one for all: they are solved together

@@ -333,9 +333,7 @@ def interval(
         TableError: a confidence outside (0, 1).
     """
     if not 0 < confidence < 1:
-        raise TableError(
-            f"confidence={confidence} is no level between 0 and 1; use confidence=0.95."
-        )
+        raise TableError(f"confidence={confidence} is not between 0 and 1; use confidence=0.95.")
     estimate, error = np.asarray(estimate, dtype=float), np.asarray(error, dtype=float)
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * error
     return estimate - reach, estimate + reach, share_beyond(estimate, error, freedom)

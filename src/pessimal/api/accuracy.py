@@ -69,9 +69,7 @@ def accuracy(
     if not names:
         raise ConfigError("whose accuracy? Give a model, or pairs with scores in their rows")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(
-            f"two models are called {twice[0]!r}: leave one of them out, or rename it"
-        )
+        raise ConfigError(f"two models are called {twice[0]!r}: leave one out, or rename it")
     tables = [pair_frame(scores, pairs, model=name) for name, scores in published.items()]
     texts = [pair.conversation(text) for pair in pairs[:8] for text in pair.responses]
     with counted("labelled pairs", unit="responses", bar=progress) as counter:

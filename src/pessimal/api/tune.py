@@ -167,10 +167,7 @@ def database(storage: str) -> Path:
     yet; ConfigError where it names none, InputError where something else is there."""
     path = storage.removeprefix("sqlite:///")
     if not path or "://" in path:
-        raise ConfigError(
-            f"tuning.storage={storage!r}: a study is kept in a SQLite file; type for example "
-            "tuning.storage=study.db"
-        )
+        raise ConfigError(f"tuning.storage={storage!r} is no SQLite file: tuning.storage=study.db")
     file = Path(os.path.abspath(os.path.expanduser(path)))
     if os.path.exists(file):  # before a lock is made beside it
         with existing_file("tuning.storage", str(file)).open("rb") as begun:
@@ -184,16 +181,13 @@ def database(storage: str) -> Path:
 def _check_prompts(prompts: Mapping[str, Prompt], held_out: Mapping[str, Prompt]) -> None:
     if not prompts:
         raise ConfigError(
-            "tuning.prompts is empty: give the keys of the prompts that options are tuned on, and "
-            "of others that they are compared with the defaults on: "
-            "tuning.prompts=[greatest,worst] tuning.held_out=[best]"
+            "tuning.prompts is empty: tuning.prompts=[greatest,worst] tuning.held_out=[best]"
         )
     tuned_on = {plain_text(text).strip(): key for key, text in prompts.items()}
     for key, text in held_out.items():
         if same := tuned_on.get(plain_text(text).strip()):
             raise ConfigError(
-                f"tuning.held_out={key} is worded exactly as tuning.prompts={same}, which options "
-                "are tuned on: leave one out, or the comparison would flatter the tuned options"
+                f"tuning.held_out={key} is worded as tuning.prompts={same}: leave one of them out"
             )
 
 

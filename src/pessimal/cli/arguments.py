@@ -113,8 +113,7 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
     task = _verb(overrides)
     if task is None:
         raise ConfigError(
-            f"{models[0]!r} is a model, and no verb says what to do with it: pessimal scan "
-            f"{models[0]}"
+            f"{models[0]!r} is a model, and no verb stands before it: pessimal scan {models[0]}"
         )
     options = {field.name for field in fields(TASKS[task])}
     if "models" in options:
@@ -123,8 +122,7 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
         raise ConfigError(f"{task} takes no model, and {models[0]!r} stands alone: type KEY=VALUE")
     if len(models) > 1 or any(one.startswith("model=") for one in overrides):
         raise ConfigError(
-            f"{task} takes one model, and {models[-1]!r} is another; for each of several type "
-            "-m model=A,B"
+            f"{task} takes one model, and {models[-1]!r} is another: -m model=A,B takes several"
         )
     if options_of(models[0]) is None:
         model_entry(models[0])  # says which it may have been

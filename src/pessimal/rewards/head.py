@@ -265,8 +265,7 @@ def wrap(
     head, outputs = head_for(shapes), head_outputs(shapes)
     if head is not None and head.gated and output is not None:
         raise ModelError(
-            f"a {type(network).__name__} in memory gives its reward and not its objectives: save "
-            "it, and load the folder with output=…"
+            f"the objectives of a {type(network).__name__} are read from its saved folder alone"
         )
     if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
         raise ModelError(
@@ -452,7 +451,6 @@ def resolve_output(
         )
     if output is not None and output >= outputs:
         raise ModelError(
-            f"model.output={spec.output}, but {spec.name!r} has {outputs} outputs: give 0 to "
-            f"{outputs - 1}"
+            f"model.output={spec.output}: {spec.name!r} has {outputs}: give 0 to {outputs - 1}"
         )
     return output

@@ -86,7 +86,7 @@ def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
                 shutil.copyfileobj(part, out)
     if (digest := sha256_of(target)) != sha256:
         raise ModelError(
-            f"model={name}: {files[0]} has sha256 {digest}, not {sha256}: install it again"
+            f"model={name}: {files[0]} has sha256 {digest}, not {sha256}: reinstall it"
         )
 
 

@@ -224,9 +224,7 @@ class JudgeSpec(Options):
                 "model.path=DIR_OR_ID"
             )
         if both := set(self.positive) & set(self.negative):
-            raise ConfigError(
-                f"model.judge: {sorted(both)[0]!r} is a positive and a negative answer"
-            )
+            raise ConfigError(f"model.judge: {sorted(both)[0]!r} is both positive and negative")
         if self.template is None:
             return
         wanted = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
@@ -238,8 +236,7 @@ class JudgeSpec(Options):
                 )
         if self.opponent is None and "{opponent}" in self.template:
             raise ConfigError(
-                "model.judge.template compares two responses: give the other one, "
-                "model.judge.opponent=TEXT"
+                "model.judge.template compares two: give the other, model.judge.opponent=TEXT"
             )
 
 
@@ -407,18 +404,15 @@ class ModelSpec(Options):
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.step_token is not None and (self.read is not None or self.output == ALL):
             raise ConfigError(
-                "model.step_token says where a process reward model is read, and gives one number: "
-                "leave out model.read and model.output=all"
+                "model.step_token goes without model.read and model.output=all: leave them out"
             )
         if self.reduce is not Reduce.min and self.step_token is None:
             raise ConfigError(
-                f"model.reduce={self.reduce.value} is for the steps of a process reward model: "
-                "give the token that closes a step too, \"model.step_token='TOKEN'\""
+                "model.reduce goes with the token that closes a step: model.step_token='TOKEN'"
             )
         if self.local and self.revision is not None:
             raise ConfigError(
-                f"model.revision={self.revision!r} was given for the local folder {self.path!r}, "
-                "which has none: leave it out"
+                f"model.revision={self.revision!r} is of the Hub, not of a folder: leave it out"
             )
         if (
             self.trust_remote_code
@@ -462,8 +456,7 @@ class ModelSpec(Options):
             )
         if self.step_token is not None and "gradient" in needs:
             raise ConfigError(
-                f"{verb} follows one position, and model.step_token reads one a step: a process "
-                "reward model can be scanned, explained and checked"
+                f"{verb} follows one position, model.step_token one a step: type pessimal scan"
             )
         if lacking := [need for need in needs if need not in self.kind.can]:
             fit = ", ".join(kind.value for kind in Kind if kind.can.issuperset(needs))
@@ -550,8 +543,8 @@ class ModelSpec(Options):
         asked_in_context = self.kind in (Kind.log_probability, Kind.implicit)
         if self.chat is not None and not asked_in_context and self.kind is not Kind.callable:
             raise ConfigError(
-                f"model.chat={str(self.chat).lower()} says how a language model's "
-                f"log-probabilities are asked; model.kind={kind} is not. Leave it out"
+                f"model.chat={str(self.chat).lower()} is of log-probabilities, not of "
+                f"model.kind={kind}: leave it out"
             )
         if self.kind is Kind.head:
             return
@@ -562,13 +555,11 @@ class ModelSpec(Options):
             value = of_heads[given[0]]
             value = "true" if value is True else value
             raise ConfigError(
-                f"model.{given[0]}={value} is for reward models, not model.kind={kind}: "
-                "leave it out"
+                f"model.{given[0]}={value} is for reward models, not model.kind={kind}: omit it"
             )
         if self.kind is Kind.implicit and self.implicit.reference is None and self.adapter is None:
             raise ConfigError(
-                "model.kind=implicit is the difference of two models: give the one that training "
-                "began from, model.implicit.reference=DIR_OR_ID, or model.adapter=DIR_OR_ID"
+                "model.kind=implicit needs model.implicit.reference=DIR_OR_ID or model.adapter="
             )
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if self.kind is Kind.judge or served == "chat":
@@ -578,8 +569,7 @@ class ModelSpec(Options):
         if not is_folder(path):
             if self.training_command is None and not HUB_ID.fullmatch(path):
                 raise ModelError(
-                    f"model.path={path!r} is neither a folder on this machine nor a Hub "
-                    "repository of the form org/name"
+                    f"model.path={path!r} is neither a folder here nor a repository org/name"
                 )
             return
         folder, file = Path(path).expanduser(), self.file or "config.json"

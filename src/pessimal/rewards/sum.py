@@ -52,15 +52,12 @@ def sum_of(
     """
     names = [reward.name for _, reward in terms]
     if twice := sorted({one for one in names if names.count(one) > 1}):
-        raise ConfigError(
-            f"two terms of a sum are called {twice[0]!r}: give each a name of its own"
-        )
+        raise ConfigError(f"two terms of a sum are called {twice[0]!r}: give each its own name")
     weights = [weight for weight, _ in terms]
     numbers = all(isinstance(one, int | float) and math.isfinite(one) for one in weights)
     if not numbers or not any(weights):
         raise ConfigError(
-            f"weights={weights}: give each term a finite number, and at least one that is not 0. "
-            "Terms of weight 0 are scored beside the sum"
+            f"weights={weights}: give each term a finite number, and not 0 to all of them"
         )
     if spec is None:
         parts = [

@@ -62,10 +62,7 @@ def read_tasks(path: str | Path) -> tuple[Task, ...]:
         if task.key in tasks:
             raise InputError(f"{where}: a second task has the id {task.key!r}; give each its own")
         if (other := prompts.get(task.turns)) is not None:
-            raise InputError(
-                f"{where}: its prompt is that of {other!r}, and a function would not know whose "
-                "columns are meant; give each prompt once"
-            )
+            raise InputError(f"{where}: its prompt is that of {other!r}: give each prompt once")
         tasks[task.key], prompts[task.turns] = task, task.key
     if not tasks:
         raise InputError(f"tasks={str(path)!r} holds no task; write one a line, as JSON")

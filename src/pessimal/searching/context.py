@@ -78,9 +78,7 @@ class SearchContext:
         self.mode, self.seed = mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
         if spec.fluency and policy is None:
-            raise ConfigError(
-                f"search.fluency={spec.fluency:g} needs a language model: type policy=NAME"
-            )
+            raise ConfigError(f"search.fluency={spec.fluency:g} needs a model: type policy=NAME")
         ways = [part.conversations for part in model.parts]
         self.frames = {
             key: [slot_frame(way, asked, model.tokenizer) for way in ways]

@@ -248,7 +248,7 @@ class ScoreTable:
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
         if missing:
             raise TableError(
-                f"a score table needs the columns {list(_COLUMNS)}; missing: {missing}"
+                f"a score table needs the columns {list(_COLUMNS)}; it lacks {missing}"
             )
         rewards = self.rows["reward"].to_numpy(dtype=np.float64)
         bad = int((~np.isfinite(rewards)).sum())

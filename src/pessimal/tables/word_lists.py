@@ -121,9 +121,7 @@ def check_words(words: pd.DataFrame) -> None:
         TableError: no word at all, or a prompt under which all rewards are equal.
     """
     if not len(words):
-        raise TableError(
-            "None of these texts spells a word, which is letters only: scan a vocabulary"
-        )
+        raise TableError("None of these texts is a word, of letters only: scan a vocabulary")
     if flat := [prompt for prompt in words if words[prompt].min() == words[prompt].max()]:
         raise TableError(
             f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "

@@ -73,8 +73,7 @@ def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple
     there = registry.manifests("explanation", needs=EXPLANATION)
     if not any(manifest.summary["n"] > 1 for _, manifest in there):  # one pair is no sample
         raise InputError(
-            f"there is no explanation of a set of comparisons in {registry.root} yet; type: "
-            "pessimal explain model=wordy-bpe-0"
+            f"there is no explanation of a set in {registry.root} yet: pessimal explain MODEL"
         )
     manifests = [manifest for _, manifest in there]
     if config.explanations == [EVERY]:
@@ -117,8 +116,7 @@ def _check_alike(chosen: list[tuple[Path, Manifest]]) -> None:
     named = [(manifest.summary["model"], manifest.summary["perturber"]) for _, manifest in chosen]
     if twice := [pair for pair in named if named.count(pair) > 1]:
         raise TableError(
-            f"two of the explanations are of {twice[0][0]!r} by {twice[0][1]!r}. Name one of them: "
-            "explanations=[NAME,…]"
+            f"two are of {twice[0][0]!r} by {twice[0][1]!r}: explanations=[NAME,…] names one"
         )
     made: dict[str, Manifest] = {}
     for _, manifest in chosen:

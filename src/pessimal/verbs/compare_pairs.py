@@ -46,8 +46,7 @@ def compare_pairs(config: CompareConfig) -> None:
     specs = [registered_spec(name, trained) for name in config.models if name not in published]
     if not specs and not published:
         raise ConfigError(
-            f"pairs={config.pairs}: its rows have no scores of a model; type for example "
-            "models=[plain-wordpiece-0]"
+            f"pairs={config.pairs}: its rows have no scores: type models=[plain-wordpiece-0]"
         )
     cache = config.paths.cache
     models = [open_reward(spec, cache=cache) for spec in specs]

@@ -294,9 +294,7 @@ def _join_scores(before: Comparison | None, pair: Comparison, file: Path) -> Com
     if before is None:
         return pair
     if twice := sorted(before.scores.keys() & pair.scores.keys()):
-        raise InputError(
-            f"{file}: the scores of {twice[0]!r} were in an earlier file. Leave one out"
-        )
+        raise InputError(f"{file}: the scores of {twice[0]!r} are in an earlier file. Omit one")
     swapped = before.responses != pair.responses
     scores = {
         model: (second, first) if swapped else (first, second)

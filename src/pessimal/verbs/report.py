@@ -82,10 +82,7 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
 def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
     published = {m.reference: (f, m) for type in SHOWN for f, m in registry.manifests(type)}
     if not published:
-        raise InputError(
-            f"there is nothing to show in {registry.root} yet; type: pessimal compare, pessimal "
-            "search or pessimal explain"
-        )
+        raise InputError(f"there is nothing to show in {registry.root} yet; type: pessimal compare")
     # The newest comparison; where there is none, the newest of all.
     manifests = [manifest for _, manifest in published.values()]
     newest = max(manifests, key=lambda m: (m.type == "comparison", m.created))

@@ -75,8 +75,7 @@ def run(config: RunsConfig) -> None:
     registry = Registry(Path(config.paths.registry))
     if not registry.root.is_dir():
         raise InputError(
-            f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER; to "
-            "begin one: pessimal scan model=plain-wordpiece-0"
+            f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER"
         )
     # A verification of everything says itself what cannot be read.
     whole = config.action is RunsAction.verify and not config.names
@@ -271,8 +270,7 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
         write_out("\n".join(lines))
     if found:
         raise VerdictError(
-            f"{checked} were checked: {len(found)} things are not as they were published (listed "
-            "above)"
+            f"{checked}: {len(found)} things, listed above, are not as they were published"
         )
     log.info("%s are as they were published", checked)
 

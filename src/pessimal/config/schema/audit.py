@@ -79,15 +79,13 @@ class AuditConfig(PromptedConfig):
         kind = self.model.kind
         if self.tasks is not None and kind is not Kind.callable:
             raise ConfigError(
-                f"tasks={self.tasks} with model.kind={kind.value}: tasks are asked of a function. "
-                "Type for example: pessimal audit FILE.py:FUNCTION tasks=FILE.jsonl"
+                f"tasks are asked of a function, not of model.kind={kind.value}: leave tasks out"
             )
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
         if kind is Kind.log_probability:
             raise ConfigError(
-                "a language model's log-probabilities are no reward. Type model.kind=judge or "
-                "model.kind=implicit, or pessimal scan"
+                "log-probabilities are no reward: type model.kind=judge or model.kind=implicit"
             )
         if "gradient" not in kind.can:
             takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind.value}"

@@ -64,8 +64,7 @@ class ComparisonsSpec(Options):
             raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
         if self.source in (Source.embedded, Source.pairs) and self.path:
             raise ConfigError(
-                "comparisons.path was given for the embedded comparisons, which need none. For a "
-                "file type: comparisons=jsonl comparisons.path=FILE"
+                "comparisons.path goes with a file: comparisons=jsonl comparisons.path=FILE"
             )
 
 
@@ -191,10 +190,7 @@ class ExplainConfig(TaskConfig):
         ):  # not in its own check: that of the defaults would name files after them
             spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
         if self.skip_bad and spec.source is not Source.jsonl:
-            raise ConfigError(
-                f"skip_bad=true is for rows of a JSONL, and comparisons={spec.source.value} has "
-                "none. Leave it out, or type comparisons=jsonl comparisons.path=FILE"
-            )
+            raise ConfigError("skip_bad=true goes with comparisons=jsonl comparisons.path=FILE")
         given = [name for name in PAIR if getattr(self, name) is not None]
         if given and len(given) < len(PAIR):
             missing = next(name for name in PAIR if name not in given)
@@ -208,15 +204,11 @@ class ExplainConfig(TaskConfig):
                 raise ConfigError(f"contrast.{name}: that name stands for edits along no attribute")
         perturber = check_options(self.perturber)
         if self.seeds > 1 and self.perturber.get("temperature") == 0:
-            raise ConfigError(
-                f"seeds={self.seeds} with perturber.temperature=0: every seed would give the same "
-                "text. Type seeds=1, or a temperature above 0"
-            )
+            raise ConfigError("perturber.temperature=0 gives all seeds the same text: type seeds=1")
         asks = hasattr(perturber, "dry_run")
         if self.overall and not asks:
             raise ConfigError(
-                f"overall={self.overall}: only a language model can make a response better in "
-                "whatever way; type perturber=llm or perturber=local, or overall=0"
+                f"overall={self.overall} needs a language model: perturber=llm or perturber=local"
             )
         if self.dry_run and not asks:
             raise ConfigError(

@@ -96,17 +96,11 @@ class RunsConfig(TaskConfig):
             given = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
             if given:
                 typed = given[0].removeprefix("of_")
-                raise ConfigError(
-                    f"{typed}= chooses what is listed; runs {self.action.value} takes names: "
-                    f"{example}"
-                )
+                raise ConfigError(f"{typed}= chooses what is listed; type for example: {example}")
         if self.action is RunsAction.verify and self.format is RunsFormat.csv:
             raise ConfigError("runs verify has format=table or format=json; leave out format=csv")
         if self.table and (self.action is not RunsAction.show or self.format is not RunsFormat.csv):
-            raise ConfigError(
-                "table= chooses what runs show prints as CSV. Type: pessimal runs show NAME "
-                "format=csv table=TABLE"
-            )
+            raise ConfigError("table= is for CSV: pessimal runs show NAME format=csv table=TABLE")
 
 
 @dataclass
@@ -161,8 +155,7 @@ def runs_overrides(
         )
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         raise ConfigError(
-            f"runs {action}: {wrong[0]!r} is no artifact's name; names are of letters, digits and "
-            ". _ - such as score-table/plain-bpe-0--greatest:v0"
+            f"runs {action}: {wrong[0]!r} is no artifact's name, as score-table/m--greatest:v0 is"
         )
     return [*quoted, f"action={action}", f"names=[{','.join(map(as_text, names))}]", *QUIET]
 

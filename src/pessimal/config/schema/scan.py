@@ -60,14 +60,12 @@ class CandidatesSpec(Options):
     def check(self) -> None:
         if self.ids and not self.most:
             raise ConfigError(
-                "candidates.ids is scored besides the most frequent tokens of a vocabulary: give "
-                "candidates.most=N as well"
+                "candidates.ids is scored besides the most frequent tokens: add candidates.most=N"
             )
         if self.name in ("vocabulary", CENSUS):
             if self.path is not None or self.texts:
                 raise ConfigError(
-                    f"candidates.path or candidates.texts was given for {self.name}, which needs "
-                    "none. For a list type: candidates=items candidates.path=FILE"
+                    "candidates.path and candidates.texts are of lists: type candidates=items"
                 )
             return
         if self.most:
@@ -75,10 +73,7 @@ class CandidatesSpec(Options):
                 f"candidates.most={self.most} is of a vocabulary, not of a list: leave it out"
             )
         if (self.path is None) == (not self.texts):
-            raise ConfigError(
-                f"the item list {self.name!r} needs candidates.path=FILE, or the items themselves: "
-                "candidates.texts=[love,hate]"
-            )
+            raise ConfigError(f"{self.name!r} needs candidates.path=FILE or candidates.texts=[A,B]")
         if self.path is not None:
             existing_file("candidates.path", self.path)
         check_free("candidates.name", self.name)
@@ -89,8 +84,7 @@ def check_free(option: str, name: str) -> None:
     score tables."""
     if taken := TAKEN.intersection(name.split("--")):
         raise ConfigError(
-            f"{option}={name}: in the names of score tables {taken.pop()!r} stands for something "
-            "else. Give the list another name"
+            f"{option}={name}: {taken.pop()!r} means something else here: give another name"
         )
 
 
@@ -160,15 +154,11 @@ class ScanConfig(PromptedConfig):
     def _check_answers(self) -> None:
         for name in ("tasks", "prefixes", "policy"):
             if getattr(self, name) is not None:
-                raise ConfigError(
-                    f"{name}= goes with prompts: leave it out, or slot= and contexts="
-                )
+                raise ConfigError(f"{name}= goes with prompts: leave it out, or slot=, contexts=")
         if self.contexts is not None:
             existing_file("contexts", self.contexts)
         if self.trainer.strategy is Strategy.sharded:
-            raise ConfigError(
-                "trainer=sharded answers prompts: with slot= or contexts= type trainer=gpu"
-            )
+            raise ConfigError("trainer=sharded takes prompts: with slot=, contexts= trainer=gpu")
         if self.states:
             raise ConfigError("states of words are kept of prompts: leave out states=true")
         self.states = False
@@ -180,8 +170,7 @@ class ScanConfig(PromptedConfig):
     def _check_written(self) -> None:
         if self.policy is None or self.candidates.name != "vocabulary":
             raise ConfigError(
-                f"answers={self.answers} are written by a policy and are the candidates: type "
-                "policy=NAME, and leave out candidates"
+                "answers= are a policy's and are the candidates: policy=NAME, without candidates="
             )
         if self.mode not in (None, Mode.text):
             raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
@@ -203,10 +192,7 @@ class ScanConfig(PromptedConfig):
 
         asked = self.candidates.name == CENSUS
         if asked and (self.model.kind is not Kind.callable or self.tasks is None):
-            raise ConfigError(
-                "candidates=census is for a function with tasks. Type: pessimal scan "
-                "FILE.py:FUNCTION tasks=FILE.jsonl"
-            )
+            raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
         if asked or self.candidates.name != "vocabulary" or self.model.kind is not Kind.callable:
             return asked
         return self.tasks is not None and all(
@@ -266,14 +252,12 @@ class ScanConfig(PromptedConfig):
             wanted = Mode.ids if vocabulary else Mode.text
             if mode is not wanted:
                 raise ConfigError(
-                    f"mode={mode.value} with model.kind={kind.value}: a language model is "
-                    "asked for token ids of its vocabulary and for the texts of items, here "
-                    f"{self.candidates.name}. Type mode={wanted.value}"
+                    f"model.kind={kind.value} is asked for ids of a vocabulary and for texts of "
+                    f"items, here {self.candidates.name}: type mode={wanted.value}"
                 )
             if self.trainer.strategy is Strategy.sharded:
                 raise ConfigError(
-                    f"trainer=sharded with model.kind={kind.value}: its probabilities are read off "
-                    "the whole output embedding. Type trainer=gpu, or trainer=ddp for several cards"
+                    f"trainer=sharded splits what model.kind={kind.value} reads: trainer=ddp"
                 )
 
 
@@ -326,14 +310,10 @@ class CheckConfig(PromptedConfig):
     def check(self) -> None:
         self.model.require("check", "ids")
         if (self.loop is None) != (self.policy is None) or (self.loop and self.url is not None):
-            raise ConfigError(
-                f"loop={self.loop and self.loop.value}, policy={self.policy}, url={self.url}: loop "
-                "goes with policy and without url. Type for example loop=trl policy=org/name"
-            )
+            raise ConfigError("loop= goes with policy= and without url=: loop=trl policy=org/name")
         if self.loop and self.model.kind is not Kind.head:
             raise ConfigError(
-                f"loop={self.loop.value}: trainers run reward models with a head, and model.kind "
-                f"is {self.model.kind.value}. Leave out loop, or give a sequence classifier"
+                f"loop= is for reward models with a head, not model.kind={self.model.kind.value}"
             )
         if self.url is not None:
             self._check_served()
@@ -342,22 +322,18 @@ class CheckConfig(PromptedConfig):
         if self.dtypes and Dtype.float32 not in self.dtypes:
             names = ",".join(dtype.value for dtype in self.dtypes)
             raise ConfigError(
-                f"dtypes=[{names}]: precisions are compared with float32, which is missing. Type "
-                f"dtypes=[float32,{names}], or dtypes=[] to leave this out"
+                f"precisions are compared with float32: dtypes=[float32,{names}] or dtypes=[]"
             )
         self.trainer.check_alone("check runs on one device of one machine")
 
     def _check_served(self) -> None:
         if not isinstance(next(iter(self.prompts.values()), ""), str):
             raise ConfigError(
-                "url= sends a user's turn, and prompts= begins with a conversation: type for "
-                "example prompts=greatest"
+                "url= sends a user's turn, and this is a conversation: type prompts=greatest"
             )
         if self.model.kind is not Kind.head:
             raise ConfigError(
-                f"url={self.url}: servers are checked against reward models with a head, and "
-                f"model.kind is {self.model.kind.value}. Leave out url, or give the sequence "
-                "classifier that is served"
+                f"url= is for reward models with a head, not model.kind={self.model.kind.value}"
             )
         if self.endpoint.api is not None:
             self.check_forms(self.endpoint.api)

@@ -58,35 +58,23 @@ class SearchConfig(PromptedConfig):
         if self.contexts is not None:
             existing_file("contexts", self.contexts)
             if self.search.answer is not None or self.search.slot is Slot.edit or self.held_out:
-                raise ConfigError(
-                    "contexts have answers and held-out ones of their own: leave out "
-                    "search.answer, search.slot=edit and held_out"
-                )
+                raise ConfigError("contexts= goes without search.answer, slot=edit and held_out")
         elif self.search.slot is not None and self.search.answer is None:
-            raise ConfigError(
-                f"search.slot={self.search.slot.value} is of given answers: type "
-                "search.answer=TEXT or contexts=FILE"
-            )
+            raise ConfigError("search.slot needs search.answer=TEXT or contexts=FILE")
         if self.tuning.prompts and self.contexts:
             raise ConfigError("a study tunes on prompts: leave out contexts")
         if self.policy is None and (self.search.fluency or self.answers):
             raise ConfigError("search.fluency and answers are of a language model: policy=NAME")
         if self.mode is Mode.paper:
-            raise ConfigError(
-                "mode=paper is a way to scan single tokens as published; a search takes mode=ids "
-                "or mode=text"
-            )
+            raise ConfigError("mode=paper is of published scans; type mode=ids or mode=text")
         if self.trainer.strategy is Strategy.sharded:
             raise ConfigError(
-                "trainer.strategy=sharded: a search needs gradients, and the network whole on each "
-                "device; type trainer=gpu"
+                "trainer=sharded: a search needs gradients of a whole network; type trainer=gpu"
             )
         if self.trainer.devices * self.trainer.num_nodes > 1:
             raise ConfigError(
-                f"trainer.devices={self.trainer.devices} "
-                f"trainer.num_nodes={self.trainer.num_nodes}: a search goes step by step on one "
-                "device. Sweep over seeds, goals or prompts instead (-m "
-                "search.goal=optimal,pessimal)"
+                f"trainer.devices={self.trainer.devices}: a search takes one device. Sweep over "
+                "goals, seeds or prompts: -m search.goal=optimal,pessimal"
             )
         self.model.require("search", "ids", "gradient")
         in_plain_text = (
@@ -94,8 +82,7 @@ class SearchConfig(PromptedConfig):
         )
         if self.mode is Mode.text and in_plain_text:
             raise ConfigError(
-                "mode=text with model.chat=false: after plain text a response begins with a space, "
-                "so no text gives exactly the ids that are searched. Type mode=ids"
+                "model.chat=false: no text gives exactly the ids that are searched: mode=ids"
             )
 
     def policy_spec(self) -> ModelSpec | None:

@@ -81,21 +81,17 @@ class ImportConfig(TaskConfig):
     def check(self) -> None:
         if self.format is None or self.path is None:
             raise ConfigError(
-                "import needs a format and a path; type for example: pessimal import "
-                "format=eloeverything path=greatest.csv prompt=greatest"
+                "type for example: pessimal import format=eloeverything path=greatest.csv"
             )
         for option, (formats, what) in HAVE.items():
             if (given := getattr(self, option)) is not None and self.format.value in formats:
                 typed, value = option.removesuffix("_name"), getattr(given, "value", given)
                 raise ConfigError(
-                    f"{typed}={value!r}: files of format={self.format.value} hold {what}; leave "
-                    f"{typed} out"
+                    f"{typed}={value!r}: format={self.format.value} holds {what}: leave it out"
                 )
         if self.set is not None:
             if not re.fullmatch(r"[\w.-]+", self.set):
-                raise ConfigError(
-                    f"set={self.set!r}: a name has letters, digits, '.', '_' and '-' only"
-                )
+                raise ConfigError(f"set={self.set!r}: a name has letters, digits, . _ and - only")
             check_free("set", self.set)
         if self.tokens is not None:
             existing_file("tokens", self.tokens)
@@ -251,20 +247,13 @@ class CompareConfig(TaskConfig):
 
     def check(self) -> None:
         if self.source == "wandb" and (self.tables is not None or self.explanations):
-            raise ConfigError(
-                "source=wandb fetches score tables; leave tables and explanations out"
-            )
+            raise ConfigError("source=wandb fetches score tables: omit tables and explanations")
         if self.mitigations and self.policy is None:
             raise ConfigError("mitigations are of a forecast, which needs a policy: policy=NAME")
         if self.explanations and self.reference is not None:
-            raise ConfigError(
-                f"reference={self.reference} stands beside score tables, and explanations are "
-                "compared apart: leave one of them out"
-            )
+            raise ConfigError("reference= goes with score tables, not explanations: omit one")
         if self.searches and (self.explanations or self.tables is not None or self.reference):
-            raise ConfigError(
-                "searches are compared apart: leave out explanations, tables and reference"
-            )
+            raise ConfigError("searches are compared apart: no explanations, tables, reference")
         if self.explanations and self.tables is not None:
             raise ConfigError("tables and explanations are compared apart: leave one of them out")
         if isinstance(self.pairs, str):
@@ -281,14 +270,12 @@ class CompareConfig(TaskConfig):
         plain = CompareConfig()
         if extra := [name for name in TABLES_ALONE if getattr(self, name) != getattr(plain, name)]:
             raise ConfigError(
-                f"pairs={self.pairs} are pairs of answers, of which {extra[0]}= says nothing: "
-                f"leave {extra[0]} out"
+                f"{extra[0]}= says nothing of pairs of answers, pairs={self.pairs}: leave it out"
             )
         self.trainer.check_alone("pairs are scored on one device of one machine")
         if self.pairs == "embedded" and not self.models:
             raise ConfigError(
-                "pairs=embedded: say whose accuracy it is; type for example "
-                "models=[plain-wordpiece-0]"
+                "pairs=embedded: whose accuracy? Type for example models=[plain-wordpiece-0]"
             )
         if self.pairs != "embedded" and not self.pairs.startswith(SCORED_PAIRS):
             existing_file("pairs", self.pairs)
