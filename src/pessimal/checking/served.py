@@ -469,7 +469,9 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
         rows = d.rows("alone", form)
         if form != first and unlike[rows].any():
             misread = noise.best(d.served[rows], misread_tokens(d, rows, link))
-            faults.append(misread.part if misread else Part("other_tokens", f"of {form}"))
+            # Other tokens move every input of a form; what moves some of them has another cause.
+            name = "other_tokens" if unlike[rows].all() else "unknown"
+            faults.append(misread.part if misread else Part(name, f"of {form}"))
         elif unlike[d.rows("long", form)].any():
             faults.append(explain_long(d, form, unlike, link, noise))
     return faults, wide_limit
