@@ -45,7 +45,7 @@ def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
     """
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
-        raise ConfigError(f"{option}=[{path}]: type for example {option}=[mine:length]")
+        raise ConfigError(f"{option}=[{path}]: give module:function: {option}=[mine:length]")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:

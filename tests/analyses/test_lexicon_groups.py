@@ -156,7 +156,7 @@ def test_as_published_the_groups_are_of_tokens_and_without_words_there_are_none(
         table_set({"best": matrix}, paper=True), Options(lexicons={"L": lexicon}, paper=True)
     )
     assert result.table.loc[0, ["positive", "negative", "stems"]].tolist() == [120, 180, 150]
-    with pytest.raises(TableError, match="None of these texts spells a word"):
+    with pytest.raises(TableError, match="None of these texts is a word"):
         analyse(
             table_set({"best": matrix.rename(index=lambda text: f"{text}1")}),
             Options(lexicons={"L": lexicon}),

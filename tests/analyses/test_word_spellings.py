@@ -97,7 +97,7 @@ def test_a_few_texts_with_a_space_do_not_make_it_what_starts_words():
 
 
 def test_no_words_or_rewards_that_do_not_vary_are_refused():
-    with pytest.raises(TableError, match="None of these texts spells a word"):
+    with pytest.raises(TableError, match="None of these texts is a word"):
         check_words(pd.DataFrame({"best": []}))
     with pytest.raises(TableError, match="same reward for every word under: best"):
         check_words(pd.DataFrame({"best": [1.0, 1.0]}, index=["a", "b"]))

@@ -93,4 +93,4 @@ def test_a_trainers_loop_is_compared_with_the_template(command, tmp_path, tiny, 
     for wrong in (["loop=trl", "policy=null"], ["loop=trl", "url=http://localhost:1"]):
         code, _, err = command(*loop, *wrong)
         assert code == 2
-        assert "loop goes with policy" in err
+        assert "loop= goes with policy=" in err

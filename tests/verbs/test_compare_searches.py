@@ -52,7 +52,7 @@ def test_half_of_a_files_contexts_is_searched_and_half_held_out(search, tmp_path
     assert search(f"contexts={file}", "search.slot=before") != folder
     code, err = search(f"contexts={file}", "search.slot=after", "search.answer=love")
     assert code == 2
-    assert "leave out" in err
+    assert "goes without" in err
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ def test_list_of_items_cannot_have_a_name_that_means_something_else(
         f"candidates.name={name}",
     )
     assert code == 2
-    assert "Give the list another name" in err
+    assert "give another name" in err
 
 
 def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, tmp_path):

@@ -62,10 +62,10 @@ class PessimalOptunaSweeper(Sweeper):
         from pessimal.errors import ConfigError
         from pessimal.verbs.search import tune
 
+        folder = Path(self.config.hydra.sweep.dir)  # where Hydra's log is, also of a refusal
+        folder.mkdir(parents=True, exist_ok=True)
         if self.n_trials < 1:
             raise ConfigError(f"hydra.sweeper.n_trials={self.n_trials}, but at least 1 is needed")
-        folder = Path(self.config.hydra.sweep.dir)  # where Hydra's log is
-        folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         typed = [*(f"{name}={values}" for name, values in self.params.items()), *arguments]

@@ -79,7 +79,7 @@ class AuditConfig(PromptedConfig):
         kind = self.model.kind
         if self.tasks is not None and kind is not Kind.callable:
             raise ConfigError(
-                f"tasks are asked of a function, not of model.kind={kind.value}: leave tasks out"
+                f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind.value}"
             )
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
