@@ -24,7 +24,8 @@ from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import NOT_MEASURED, verdicts
 from pessimal.checking import CheckPlan, check
 from pessimal.checking.suite import conformance_results
-from pessimal.config.compose import build, composed, configuration, read_options, reading_of
+from pessimal.config.compose import build, composed, configuration
+from pessimal.config.reading import read_options, reading_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.tables import read_score_table
 from pessimal.tables.table_set import table_sets
@@ -46,7 +47,7 @@ def scans(root: Path, name: str, model: str, options: tuple[str, ...]):
     fixed = [f"paths.root={root}", f"paths.registry={registry}", "tracking=off", "progress=false"]
     config = build(composed(["task=scan", f"model={model}", "prompts=core", *fixed, *options]))
     reward = open_reward(config.model, cache=config.paths.cache)
-    [(_, folders)] = scanned(config, reward)
+    [(_, folders)] = scanned(config.resolve(), reward)
     return reward, config.prompts["greatest"], [read_score_table(folder) for folder in folders]
 
 
