@@ -44,6 +44,11 @@ def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):
     assert tokenizer_digest(first.tokenizer) == first.tokenizer_digest
 
 
+def test_a_rewards_tokenizer_is_that_of_its_conversations(tiny_checkpoint):
+    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    assert model.tokenizer is model.parts[0].conversations.tokenizer, "read once"
+
+
 def test_network_comes_in_the_precision_asked_for(tiny_checkpoint):
     model = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
     assert model.network().dtype is torch.bfloat16

@@ -91,8 +91,9 @@ def open_head(checkpoint: Checkpoint) -> NetworkReward:
         return open_pairrm(checkpoint)
     head = head_for(shapes)
     _check_layout(spec, config, shapes, head)
-    spec = replace(spec, output=resolve_output(spec, config, head_outputs(shapes), head))
-    tokenizer = checkpoint.tokenizer
+    output = resolve_output(spec, config, head_outputs(shapes), head)
+    checkpoint = replace(checkpoint, spec=replace(spec, output=output))
+    spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
     _check_opens_a_response(spec, tokenizer)
     closing = closing_ids(config, tokenizer)
     conversations = _conversations(spec, tokenizer, closing)
@@ -103,7 +104,7 @@ def open_head(checkpoint: Checkpoint) -> NetworkReward:
         parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
         template_digest=template_digest(tokenizer),
         outputs=named_outputs(spec, config, head_outputs(shapes) or 1, head) * (spec.output == ALL),
-        **replace(checkpoint, spec=spec).fields(_settings(spec)),
+        **checkpoint.fields(_settings(spec)),
     )
 
 
