@@ -199,6 +199,10 @@ def test_choices_are_their_words(loaded):
         pessimal.search(loaded, certificate="rests", **options)
     with pytest.raises(ConfigError, match=r"search\.allowed='word'.*no_special, ascii, words"):
         pessimal.search(loaded, **options | {"allowed": ["word"]})
+    with pytest.raises(ConfigError, match=r"search\.allowed=5, but a list of no_special"):
+        pessimal.search(loaded, **options | {"allowed": 5})
+    with pytest.raises(ConfigError, match=r"search\.baselines='many', but a whole number"):
+        pessimal.search(loaded, **options | {"baselines": "many"})
 
 
 def test_one_pair_is_explained(loaded):

@@ -7,7 +7,7 @@ without its core checks, 4 work that could not be done.
 
 import difflib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -97,6 +97,13 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     # Of several the one of the same letters: of `modle` that is `model`, and not `mode`.
     best = max(close, key=lambda name: sorted(name) == sorted(given), default=None)
     return f" Did you mean {best!r}?" if best else ""
+
+
+def unknown_option(typed: str, key: str, known: Sequence[str]) -> str:
+    """The refusal of an option that there is not: a guess at the `key`, and those that there are;
+    `typed` is its whole name."""
+    guess, options = did_you_mean(key, known), ", ".join(known) or "none"
+    return f"there is no option {typed!r}.{guess} Options here: {options}"
 
 
 EXTRAS = {

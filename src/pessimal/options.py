@@ -32,7 +32,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from pessimal.errors import ConfigError, InputError, did_you_mean
+from pessimal.errors import ConfigError, InputError, did_you_mean, unknown_option
 
 Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Interval(ge=0, le=1)]
@@ -89,36 +89,70 @@ def _refusal(schema: Any, error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     name, *inner = map(str, first["loc"])
     if first["type"] == "unexpected_keyword_argument":
-        known = [field.name for field in fields(schema)]
-        return (
-            f"there is no option {name!r}.{did_you_mean(name, known)} Options: {', '.join(known)}"
-        )
-    document = _json_schema(_hints(schema)[name])
-    words = _describe(document, document.get("$defs", {}), inner)
+        return unknown_option(name, name, [field.name for field in fields(schema)])
+    document, definitions, keys = _schema_of(_hints(schema)[name], inner)
+    words, choices = _describe(document, definitions), _choices(document, definitions)
     default = next(field.default for field in fields(schema) if field.name == name)
-    keys = [part for part in inner if not part.isdecimal()]  # of an entry of a list, the list's
     typed = ".".join(([schema._prefix] if schema._prefix else []) + [name, *keys])
     default = getattr(default, "value", default)
     usual = not inner and default not in (MISSING, None, "???")
     example = f"; type for example {typed}={default}" if usual else ""
-    guess = did_you_mean(str(first["input"]), words.split(", "))
-    needed = f"one of {words}" if ", " in words else f"a {words}"
+    guess = did_you_mean(str(first["input"]), choices)
+    needed = f"one of {words}" if choices else f"a {words}"
     return f"{typed}={first['input']!r}, but {needed} is needed{example}.{guess}".removesuffix(".")
 
 
 def takes(hint: Any) -> str:
     """What an option of this annotation takes, in words, as pydantic reads it: "number above 0 and
     below 1 or null"; choices with a comma and a blank between them."""
-    document = _json_schema(hint)
-    return _describe(document, document.get("$defs", {}))
+    return _describe(*_schema_of(hint)[:2])
+
+
+def choices_of(hint: Any) -> list[str]:
+    """The values that an option of this annotation takes, where they can be listed."""
+    return _choices(*_schema_of(hint)[:2])
 
 
 _hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, include_extras=True))
 """The annotations of a class of options, read once."""
 
 
-def _json_schema(hint: Any) -> dict[str, Any]:
-    return {} if hint is None else TypeAdapter(hint).json_schema()
+def _schema_of(
+    hint: Any, path: Sequence[str] = ()
+) -> tuple[Mapping[str, Any], Mapping[str, Any], list[str]]:
+    """The JSON Schema of an annotation, or of the value inside that pydantic's `path` leads to; the
+    definitions that it refers to; and the keys on the way, without places in a list and pydantic's
+    names for parts of a union."""
+    document: Mapping[str, Any] = {} if hint is None else TypeAdapter(hint).json_schema()
+    definitions, keys = document.get("$defs", {}), []
+    for part in path:
+        document = _without_null(_resolve(document, definitions), definitions)
+        values = document.get("additionalProperties")
+        if "properties" in document or isinstance(values, Mapping):
+            document = document.get("properties", {}).get(part, values)
+            keys.append(part)
+        elif "items" in document:
+            document = document["items"]
+    return document, definitions, keys
+
+
+def _resolve(document: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a schema refers to, or itself."""
+    reference = document.get("$ref")
+    return definitions[reference.rpartition("/")[2]] if reference else document
+
+
+def _without_null(document: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first part of a union that is not null, or the schema itself."""
+    parts = [part for part in document.get("anyOf", ()) if part != {"type": "null"}]
+    return _resolve(parts[0], definitions) if parts else document
+
+
+def _choices(document: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[str]:
+    document = _without_null(_resolve(document, definitions), definitions)
+    if document.get("type") == "boolean":
+        return ["true", "false"]
+    return [*dict.fromkeys(map(str, document.get("enum", ())))]
 
 
 RANGES = {
@@ -128,35 +162,25 @@ RANGES = {
     "exclusiveMaximum": "below",
 }
 """Limits of a number as JSON Schema calls them."""
-TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true, false"}
+TYPES = {"integer": "whole number", "number": "number", "string": "text"}
 
 
-def _describe(
-    document: Mapping[str, Any], definitions: Mapping[str, Any], path: Sequence[str] = ()
-) -> str:
-    """A JSON Schema, or that of a value inside, in words."""
-    if "$ref" in document:
-        return _describe(definitions[document["$ref"].rpartition("/")[2]], definitions, path)
+def _describe(document: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """A JSON Schema in words."""
+    document = _resolve(document, definitions)
     if "anyOf" in document:
-        parts = [part for part in document["anyOf"] if part != {"type": "null"}]
-        nullable = len(parts) < len(document["anyOf"]) and not path
-        return _describe(parts[0], definitions, path) + " or null" * nullable
-    if choices := document.get("enum"):
-        return ", ".join(dict.fromkeys(map(str, choices)))
+        first = _describe(_without_null(document, definitions), definitions)
+        return first + " or null" * ({"type": "null"} in document["anyOf"])
+    if choices := _choices(document, definitions):
+        return ", ".join(choices)
     kind = document.get("type", "")
     if kind == "array":
-        items = _describe(document["items"], definitions, path[1:])
-        return items if path else f"list of {items}"
+        return f"list of {_describe(document['items'], definitions)}"
     if kind == "object":
         values = document.get("additionalProperties", True)
-        if "properties" in document and path:
-            return _describe(document["properties"][path[0]], definitions, path[1:])
         if "properties" in document or values is True:
             return "options"
-        if "$ref" in values:
-            return "group of files"
-        words = _describe(values, definitions, path[1:])
-        return words if path else f"{words} by name"
+        return "group of files" if "$ref" in values else f"{_describe(values, definitions)} by name"
     limits = [f"{words} {document[name]:g}" for name, words in RANGES.items() if name in document]
     of = "of " if limits and limits[0].startswith("at") else ""
     noun = "text that is not empty" if "pattern" in document else TYPES.get(kind, "text or list")

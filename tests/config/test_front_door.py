@@ -260,6 +260,7 @@ def test_a_line_is_completed(monkeypatch):
         "trainer.accelerator=cpu",
         "trainer.accelerator=cuda",
     ]
+    assert completed("pessimal search search.allowed=") is None, "which takes a list"
     assert completed("pessimal scan model=pl") is None
     assert os.environ["COMP_LINE"] == "pessimal task=scan model=pl"
 

@@ -22,7 +22,7 @@ from pessimal.catalogue import CONF, model_entry
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import takes
+from pessimal.options import choices_of, takes
 from pessimal.rewards.spec import Kind
 
 LONG = 40
@@ -159,12 +159,6 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
             shown(values[name]),
             sentences(made).get(name, ""),
         )
-
-
-def choices_of(hint: object) -> list[str]:
-    """The values that a type has, where they can be listed."""
-    words = takes(hint)
-    return words.split(", ") if ", " in words else []
 
 
 def shown(value: object) -> str:

@@ -11,7 +11,14 @@ from omegaconf.errors import OmegaConfBaseException
 from pessimal.catalogue import CONF
 from pessimal.config.schema import SCHEMAS
 from pessimal.config.schema.shared import DISK_FULL
-from pessimal.errors import EXTRAS, MissingExtraError, did_you_mean, missing_extra, require
+from pessimal.errors import (
+    EXTRAS,
+    MissingExtraError,
+    did_you_mean,
+    missing_extra,
+    require,
+    unknown_option,
+)
 
 DEMO_FAMILY = (
     "To train a member of the demo family type: python -m experiments.demo_family.train NAME  # at "
@@ -120,8 +127,7 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
     known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
-    guess = did_you_mean(key, known)
-    return f"there is no option {name!r}.{guess} Options here: {', '.join(known)}"
+    return unknown_option(name, key, known)
 
 
 def _unknown_key(cause: BaseException | None) -> str | None:
@@ -132,10 +138,7 @@ def _unknown_key(cause: BaseException | None) -> str | None:
     if not isinstance(group, DictConfig) or "_target_" not in group:
         return None
     options = [name for name in map(str, group) if name != "_target_"]
-    return (
-        f"there is no option {cause.full_key!r}.{did_you_mean(str(cause.key), options)} Options "
-        f"here: {', '.join(options) or 'none'}"
-    )
+    return unknown_option(str(cause.full_key), str(cause.key), options)
 
 
 def _unwritable_group(message: str) -> str | None:
