@@ -183,7 +183,7 @@ def measured(root: Path, options: tuple[str, ...], *, read: bool) -> tuple:
     fixed = ["task=scan", f"paths.root={root}", "tracking=off", "progress=false", "states=false"]
     config = build(composed([*fixed, "prompts=[greatest,worst]", *options]))
     model = open_reward(config.model, cache=config.paths.cache)
-    [(_, folders)] = scanned(config, model)
+    [(_, folders)] = scanned(config.resolve(), model)
     tables, numbers, evidence = twins.audited(None, "", tables=[*map(read_score_table, folders)])
     if read:
         plan = CheckPlan(16, 16, [], 0)

@@ -111,8 +111,6 @@ class Audit(Results):
     document: Mapping[str, Any]
     """The content of `audit.json`."""
     key: str
-    folder: Path | None = None
-    """Where it is published."""
     reference: str = ""
 
 
@@ -261,8 +259,8 @@ def _audit(
     folder: Path | None = None,
     reference: str = "",
 ) -> Audit:
-    audit = Audit(results)
-    audit.document, audit.key, audit.folder, audit.reference = document, key, folder, reference
+    audit = Audit(results, folder=folder)
+    audit.document, audit.key, audit.reference = document, key, reference
     return audit
 
 

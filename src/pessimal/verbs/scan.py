@@ -70,9 +70,13 @@ def run(config: ScanConfig) -> None:
 
 def scanned(config: ScanConfig, model: Reward | None = None) -> Iterator[tuple[str, list[Path]]]:
     """The name of each model that is scanned, a policy first, and the folders of its tables in the
-    registry; those that are there already are not made again. `model` is that of the configuration
-    where it is open already."""
-    config, said = config.resolve(), None
+    registry; those that are there already are not made again.
+
+    Args:
+        config: as `ScanConfig.resolve` gives it.
+        model: that of the configuration, where it is open already.
+    """
+    said = None
     if config.answers is not None:
         yield from _scan_written(config)
         return

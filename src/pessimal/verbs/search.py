@@ -129,7 +129,7 @@ def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None
 
     quiet_libraries()
     begin_process(config.trainer)
-    search, tuning, registry = config.search, config.tuning, registry_of(config)
+    search, tuning, store = config.search, config.tuning, store_of(config)
     name = f"{search.method.value}-{config.model.name}-{search.goal.value}-{search.length}"
     name = tuning.study or safe_name(name)
 
@@ -155,12 +155,12 @@ def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None
     )
     for result in results:
         show(Text(result.headline))
-    published = None if config.force else registry.find("study", key)
+    published = store.find("study", key)
     if published is None:
-        with tracked(config, name=name, group=name) as mirror:
+        with store.track(name=name, group=name) as mirror:
             summary: dict[str, Any] = {"model": config.model.name}
             for result in results:
                 summary |= result.summary
             artifact = Artifact("study", name, key=key, summary=summary)
-            published = publish(registry, mirror, artifact, results, progress=config.progress)
+            published = publish(store.registry, mirror, artifact, results, progress=config.progress)
     print_path(published[0])
