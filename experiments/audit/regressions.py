@@ -24,14 +24,14 @@ from experiments.audit import exam, twins
 from experiments.demo_family.family import base_folder, train_sibling
 from experiments.demo_family.lexicon import load_identity, stem, zipf
 from experiments.demo_family.recipes import parse_recipe
+from pessimal import scan
 from pessimal.auditing.changes import changes, resemblance
 from pessimal.auditing.verdicts import FAIL, REVIEW, verdicts
 from pessimal.checking import CheckPlan, check
 from pessimal.checking.suite import conformance_results
 from pessimal.config.compose import build, composed
 from pessimal.rewards.obtain import open_reward
-from pessimal.tables import read_score_table
-from pessimal.verbs.scan import scanned
+from pessimal.verbs.common import store_of
 
 
 def trained(root: Path, name: str = "plain-bpe-0") -> Path:
@@ -183,8 +183,11 @@ def measured(root: Path, options: tuple[str, ...], *, read: bool) -> tuple:
     fixed = ["task=scan", f"paths.root={root}", "tracking=off", "progress=false", "states=false"]
     config = build(composed([*fixed, "prompts=[greatest,worst]", *options]))
     model = open_reward(config.model, cache=config.paths.cache)
-    [(_, folders)] = scanned(config.resolve(), model)
-    tables, numbers, evidence = twins.audited(None, "", tables=[*map(read_score_table, folders)])
+    how = {"batch_size": config.batch_size, "trainer": config.trainer, "store": store_of(config)}
+    scanned = scan(
+        model, config.prompts, states=False, cache=config.paths.cache, progress=False, **how
+    )
+    tables, numbers, evidence = twins.audited(None, "", tables=scanned)
     if read:
         plan = CheckPlan(16, 16, [], 0)
         suite = check(model, config.prompts["greatest"], plan, device=torch.device("cpu"))

@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 from scipy import stats
 
+from pessimal import scan
 from pessimal.analyses import all_analyses, compare
 from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import NOT_MEASURED, verdicts
@@ -27,9 +28,8 @@ from pessimal.checking.suite import conformance_results
 from pessimal.config.compose import build, composed, configuration
 from pessimal.config.reading import read_options, reading_of
 from pessimal.rewards.obtain import open_reward
-from pessimal.tables import read_score_table
 from pessimal.tables.table_set import table_sets
-from pessimal.verbs.scan import scanned
+from pessimal.verbs.common import store_of
 
 MODELS = ("plain-bpe-0", "birch-bpe-0", "cedar-bpe-0")
 SETTINGS = {
@@ -47,8 +47,9 @@ def scans(root: Path, name: str, model: str, options: tuple[str, ...]):
     fixed = [f"paths.root={root}", f"paths.registry={registry}", "tracking=off", "progress=false"]
     config = build(composed(["task=scan", f"model={model}", "prompts=core", *fixed, *options]))
     reward = open_reward(config.model, cache=config.paths.cache)
-    [(_, folders)] = scanned(config.resolve(), reward)
-    return reward, config.prompts["greatest"], [read_score_table(folder) for folder in folders]
+    how = {"batch_size": config.batch_size, "trainer": config.trainer, "store": store_of(config)}
+    tables = scan(reward, config.prompts, cache=config.paths.cache, progress=False, **how)
+    return reward, config.prompts["greatest"], tables
 
 
 def verdicts_of(reward, prompt, tables, *, seed: int) -> dict[str, str]:

@@ -553,17 +553,15 @@ class Auditor:
         store = self.store
         if store is not None and not self.is_pinned:
             store = replace(store, force=True)
-        tables = list(
-            scan_tables(
-                self.model,
-                prompts,
-                candidates,
-                mode=self.mode,
-                states=states,
-                trainer=self.trainer,
-                store=store,
-                **self.cached,
-            )
+        tables = scan_tables(
+            self.model,
+            prompts,
+            candidates,
+            mode=self.mode,
+            states=states,
+            trainer=self.trainer,
+            store=store,
+            **self.cached,
         )
         if store is not None:
             keys = (table.provenance.key() for table in tables)

@@ -6,22 +6,13 @@ from typing import Any
 
 from pessimal.analyses.forecast import analyse
 from pessimal.api.compare import join_tables
-from pessimal.api.load import load, to_reward, trainer_for
+from pessimal.api.load import load, to_reward
 from pessimal.api.scan import scan_tables
 from pessimal.api.store import Store
 from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
-from pessimal.rewards.log_probability import LogProbability
-from pessimal.rewards.spec import Mode
-from pessimal.scoring.candidates import (
-    Candidates,
-    has_tokens_of,
-    listed,
-    texts_of,
-    vocabulary_of,
-)
-from pessimal.scoring.sampling import answers_of
+from pessimal.scoring.candidates import Candidates, tokens_for
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Results
@@ -66,36 +57,26 @@ def forecast(
     """
     if isinstance(policy, str | Path):
         policy = load(str(policy), kind="log_probability", cache=cache)
-    wanted: Any = model if isinstance(model, ScoreTable) else to_reward(model)
     named = named_prompts(prompt)
-
-    def scan(reward: Reward, candidates: Candidates, mode: Mode, states: bool) -> list[ScoreTable]:
-        place = trainer or trainer_for(reward)
-        how: dict[str, Any] = {"mode": mode, "states": states, "store": store, "trainer": place}
-        return list(scan_tables(reward, named, candidates, cache=cache, progress=progress, **how))
-
-    words: Candidates | None = None
-    tables: list[ScoreTable] = []
-    if answers is not None:
-        if isinstance(model, ScoreTable) or not isinstance(policy, LogProbability):
-            raise ConfigError("answers=N: give a reward and a language model that writes, no table")
-        [text] = named.values()
-        causal, name = policy.network().causal, policy.name
-        words = answers_of(policy, causal, text, n=answers, tokens=answer_tokens, seed=seed)
+    states = any(one.startswith("null_space") for one in mitigations)
+    how: dict[str, Any] = {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
+    if answers is not None and (isinstance(model, ScoreTable) or isinstance(policy, ScoreTable)):
+        raise ConfigError("answers=N: give a reward and a language model that writes, no table")
+    if isinstance(policy, ScoreTable):
+        name, tables = policy.provenance.model, [policy]
+        if not isinstance(model, ScoreTable):
+            reward = to_reward(model)
+            words = tokens_for(reward, Candidates("vocabulary", policy.rows), name=f"{name}-tokens")
+            tables += scan_tables(reward, named, words, states=states, **how)
+    elif isinstance(model, ScoreTable):
+        name, tables = policy.name, scan_tables(policy, named, states=False, **how)
     else:
-        if isinstance(policy, ScoreTable):
-            tables = [policy]
-        else:
-            tables = scan(policy, vocabulary_of(policy), Mode.ids, False)
-        name = tables[0].provenance.model
-        if not (isinstance(model, ScoreTable) or has_tokens_of(tables[0], wanted)):
-            words = listed(texts_of(tables[0]), name=f"{name}-tokens")
+        name, asked = policy.name, {"answer_tokens": answer_tokens, "seed": seed, "states": states}
+        tables = scan_tables(
+            to_reward(model), named, policy=policy, answers=answers, **asked, **how
+        )
     if isinstance(model, ScoreTable):
         tables.append(model)
-    else:
-        mode = Mode.ids if words is None else Mode.text
-        states = any(one.startswith("null_space") for one in mitigations)
-        tables += scan(wanted, words or vocabulary_of(wanted), mode, states)
     given = {"policy": name, "mitigations": list(mitigations), **options}
     sets, read, _ = join_tables(tables, given)
     return Results(analyse(next(one for one in sets if one.models), read))

@@ -11,27 +11,36 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from pessimal.api.load import parse_choice, to_reward, trainer_for
 from pessimal.api.store import Store, publish_table, reward_inputs
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
-from pessimal.conversation import Asked, Context, Prefixed, read_prefixes, with_prefixes
+from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.tasks import prompts_of, read_tasks
-from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
+from pessimal.scoring.candidates import (
+    Candidates,
+    listed,
+    rows_of,
+    tokens_for,
+    vocabulary_of,
+)
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
+from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.scan import Scanner, keeps_states
+from pessimal.scoring.screen import screened
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.scoring.trainer import is_first_process
+from pessimal.scoring.trainer import is_first_process, make_trainer
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
 from pessimal.tables.score_table import LOG_PROBABILITY, extremes, read_provenance
 from pessimal.texts import duration, safe_name, speed
@@ -112,52 +121,142 @@ def scan(
         answered = contexts
     elif contexts is not None:
         answered = read_contexts(str(contexts), slot)
-    written = parse_choice("mode", mode, Mode)
     model, name = to_reward(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS
-    written = written or (Mode.ids if candidates is None and "ids" in model.can else Mode.text)
-    if isinstance(candidates, Candidates):
-        words = candidates
-    elif candidates is None:
-        model.spec.require("scan of the vocabulary", "ids" if written is Mode.ids else "text")
-        words = vocabulary_of(model)
-        words = words if most is None else words.frequent(most)
-    elif written is Mode.text:
-        words = listed(candidates, name=name)
-    else:
-        raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
-    asked = answered or {key: prompt for key, (prompt, _) in several.items()}
-    tables = list(
-        scan_tables(
-            model,
-            asked,
-            words,
-            prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
-            mode=written,
-            certain=certain,
-            trainer=trainer or trainer_for(model),
-            store=store,
-            cache=cache,
-            batch_size=batch_size,
-            states=states,
-            progress=progress,
-        )
+    way = Mode.ids if candidates is None and "ids" in model.can else Mode.text
+    way = parse_choice("mode", mode, Mode) or way
+    if candidates is None:
+        model.spec.require("scan of the vocabulary", "ids" if way is Mode.ids else "text")
+    elif not isinstance(candidates, Candidates):
+        if way is not Mode.text:
+            raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
+        candidates = listed(candidates, name=name)
+    tables = scan_tables(
+        model,
+        answered or {key: prompt for key, (prompt, _) in several.items()},
+        candidates,
+        most=most,
+        prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
+        mode=way,
+        certain=certain,
+        trainer=trainer,
+        store=store,
+        cache=cache,
+        batch_size=batch_size,
+        states=states,
+        progress=progress,
     )
     single = tasks is contexts is None and (prompts is None or isinstance(prompts, str))
     return tables[0] if single and len(tables) == 1 else tables
 
 
-def scan_tables(
-    model: Reward, prompts: Mapping[str, Asked], candidates: Candidates, **options: Any
-) -> Iterator[ScoreTable]:
-    """The table of each prompt or context, and of each output where every one is scanned; those
-    that the store has are read from there. Arguments and errors as of `scan_missing`."""
-    store: Store | None = options.get("store")
-    for provenance, table in scan_missing(model, prompts, candidates, **options):
-        table = _published(store, provenance) if table is None else table
+def scan_all(
+    model: Reward,
+    prompts: Mapping[str, Asked],
+    candidates: Candidates | None = None,
+    *,
+    policy: Reward | None = None,
+    answers: int | None = None,
+    answer_tokens: int = 8,
+    seed: int = 0,
+    most: int | None = None,
+    ids: Sequence[int] = (),
+    n_screened: int | None = None,
+    mode: Mode | None = None,
+    trainer: TrainerSpec | None = None,
+    **options: Any,
+) -> Iterator[tuple[Reward, ScoreProvenance, ScoreTable | None]]:
+    """What `scan_missing` gives, with the reward that was asked: a policy first, where its tokens
+    are the candidates.
+
+    Args:
+        model: a reward of any kind.
+        prompts: prompts or contexts by key.
+        candidates: a list; None for the vocabulary, of the policy where there is one.
+        policy: a language model whose log-probabilities are scanned first.
+        answers: so many answers that the policy writes are the candidates, in place of its tokens.
+        answer_tokens: the most tokens of such an answer.
+        seed: of the answers.
+        most: so many of the vocabulary, the most frequent; all for None and 0.
+        ids: of tokens that are scored besides these.
+        n_screened: so many of the vocabulary, which the gradient says to add most to contexts.
+        mode: what stands in the place of the response; ids for a vocabulary, where a reward takes
+            them, and text for others.
+        trainer: where networks run; by default where one in memory is, else the CPU.
+        options: of `scan_missing`.
+
+    Raises:
+        ConfigError: the policy writes no answers.
+        Others as of `scan_missing`.
+    """
+    bar = options.get("progress", True)
+    parts: Iterable[tuple[Reward, Mapping[str, Asked], Candidates, Mode]]
+    if answers is not None:
+        if not isinstance(policy, LogProbability):
+            raise ConfigError(f"answers={answers}: a language model writes them, as policy=NAME")
+        causal, how = policy.network().causal, {"n": answers, "tokens": answer_tokens}
+        options["states"] = bool(options.get("states"))
+        parts = (
+            (model, {key: prompt}, written, Mode.text)
+            for key, prompt in prompts.items()
+            for written in [
+                answers_of(policy, causal, cast(Prompt, prompt), seed=seed, progress=bar, **how)
+            ]
+        )
+    else:
+        parts = []
+        if policy is not None:
+            tokens = candidates or vocabulary_of(policy)
+            parts.append((policy, prompts, tokens, Mode.text if candidates else Mode.ids))
+            if candidates is None:
+                candidates = tokens_for(model, tokens, name=f"{policy.name}-tokens")
+        whole = some = candidates or vocabulary_of(model)
+        if candidates is None:
+            _report_rows_without_token(model)
+            some = whole.frequent(most, ids) if most else whole
+        if n_screened and isinstance(model, NetworkReward):
+            where, cache = trainer or trainer_for(model), options.get("cache", "")
+            device = make_trainer(where, root=cache).strategy.root_device
+            texts = prompts.values()
+            some = screened(model, texts, whole, n=n_screened, device=device, progress=bar)
+        own = Mode.ids if candidates is None and "ids" in model.can else Mode.text
+        parts.append((model, prompts, some, mode or own))
+        options["whole"] = whole
+    for reward, asked, some, way in parts:
+        states = {"states": False} if reward is policy else {}
+        where = trainer or trainer_for(reward)
+        every = scan_missing(reward, asked, some, mode=way, trainer=where, **options | states)
+        for provenance, table in every:
+            yield reward, provenance, table
+
+
+def _report_rows_without_token(model: Reward) -> None:
+    if not is_first_process():
+        return
+    rows = rows_of(model)
+    assert model.tokenizer is not None
+    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
+    if beyond:
+        log.warning(
+            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: "
+            "they are left out (such as %r)",
+            len(beyond),
+            model.name,
+            rows,
+            beyond[min(beyond)],
+        )
+
+
+def scan_tables(model: Reward, prompts: Mapping[str, Asked], *args, **options) -> list[ScoreTable]:
+    """The tables of a scan; those that the store has are read from there. Arguments and errors as
+    of `scan_all`."""
+    tables = []
+    for _, provenance, table in scan_all(model, prompts, *args, **options):
+        table = _published(options.get("store"), provenance) if table is None else table
         assert table is not None
-        yield table
+        tables.append(table)
+    return tables
 
 
 def scan_missing(

@@ -16,7 +16,6 @@ from pessimal.rewards.base import Conversations, NetworkReward, Reward
 from pessimal.rewards.frame import Frame, slot_ids
 from pessimal.rewards.positions import Unpadded
 from pessimal.rewards.spec import Mode
-from pessimal.tables import ScoreTable
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
 from pessimal.tables.score_table import items_digest, storable, token_kind
@@ -90,16 +89,17 @@ def vocabulary(tokenizer: "PreTrainedTokenizerBase", *, size: int) -> Candidates
     return Candidates(name="vocabulary", rows=rows)
 
 
-def has_tokens_of(table: ScoreTable, model: Reward) -> bool:
-    """Whether a reward's vocabulary is that of a table."""
-    digest = table.provenance.candidates_digest
-    return model.tokenizer is not None and vocabulary_of(model).digest() == digest
-
-
-def texts_of(table: ScoreTable) -> list[str]:
-    """The texts of a vocabulary's table that are more than white space, each once: what a reward of
-    other tokens is asked."""
-    return [text for text in dict.fromkeys(table.rows["text"].tolist()) if text.strip()]
+def tokens_for(model: Reward, tokens: Candidates, *, name: str) -> Candidates | None:
+    """Tokens of a policy's vocabulary as candidates for a reward: None where the reward has the
+    same vocabulary and takes ids; else their texts that are more than white space, each once."""
+    if (
+        "ids" in model.can
+        and model.tokenizer is not None
+        and vocabulary_of(model).digest() == tokens.digest()
+    ):
+        return None
+    texts = dict.fromkeys(tokens.rows["text"].tolist())
+    return listed([text for text in texts if text.strip()], name=name)
 
 
 def rows_of(model: Reward) -> int:

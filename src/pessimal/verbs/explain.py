@@ -26,7 +26,7 @@ from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
-from pessimal.tables.comparisons import Comparison, choose, load
+from pessimal.tables.comparisons import Comparison, choose
 from pessimal.texts import significant
 from pessimal.verbs.common import device_of, store_of
 from pessimal.verbs.printing import print_path, show, table_text, write_out
@@ -121,19 +121,10 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], Mapping[str, 
     """The comparisons asked for, and how many were left out, by why. InputError where none is
     left."""
     spec = config.comparisons
-    path = Path(spec.path).expanduser() if spec.path else None
-    loaded = load(
-        spec.source.value,
-        path=path,
-        revision=spec.revision,
-        split=spec.split,
-        subset=spec.subset,
-        skip_bad=config.skip_bad,
-    )
+    loaded = spec.load(skip_bad=config.skip_bad)
     if loaded.left_out:
         log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in loaded.left_out.items()))
-    one_turn = [c for c in loaded.comparisons if [turn.role for turn in c.turns] == ["user"]]
-    comparisons = one_turn if spec.single_turn else loaded.comparisons
+    comparisons = loaded.comparisons
     if not comparisons:
         raise InputError(f"comparisons={spec.name}: none is left to explain")
     if spec.n and len(comparisons) < spec.n:

@@ -1,10 +1,10 @@
 """Options of `pessimal explain`."""
 
 import re
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
@@ -16,6 +16,9 @@ from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
 from pessimal.options import Count, Level, OneOf, Options, Text
 from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.spec import TrainerSpec
+
+if TYPE_CHECKING:
+    from pessimal.tables.comparisons import Loaded
 
 PAIR = ("prompt", "chosen", "rejected")
 """Options whose values are texts, taken as they are typed."""
@@ -66,6 +69,23 @@ class ComparisonsSpec(Options):
             raise ConfigError(
                 "comparisons.path goes with a file: comparisons=jsonl comparisons.path=FILE"
             )
+
+    def load(self, *, skip_bad: bool = False) -> "Loaded":
+        """The comparisons, of one turn where these alone are asked for, and what was left out."""
+        from pessimal.tables.comparisons import load  # pandas
+
+        loaded = load(
+            self.source.value,
+            path=Path(self.path).expanduser() if self.path else None,
+            revision=self.revision,
+            split=self.split,
+            subset=self.subset,
+            skip_bad=skip_bad,
+        )
+        if not self.single_turn:
+            return loaded
+        one_turn = [c for c in loaded.comparisons if [turn.role for turn in c.turns] == ["user"]]
+        return replace(loaded, comparisons=tuple(one_turn))
 
 
 @dataclass

@@ -3,7 +3,8 @@
 import copy
 from dataclasses import field, replace
 from enum import Enum
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
@@ -12,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from pessimal.catalogue import ANSWERS, answers
 from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.config.schema.shared import PromptedConfig, TaskConfig
-from pessimal.conversation import Prefixed, Prompt, read_prefixes, with_prefixes
+from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
 from pessimal.rewards.named import has_vocabulary
@@ -20,6 +21,9 @@ from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
+
+if TYPE_CHECKING:
+    from pessimal.scoring.candidates import Candidates
 
 CENSUS = "census"
 """candidates of a grader: every token, number and format."""
@@ -77,6 +81,16 @@ class CandidatesSpec(Options):
         if self.path is not None:
             existing_file("candidates.path", self.path)
         check_free("candidates.name", self.name)
+
+    def read(self) -> "Candidates | None":
+        """The list of items; None for the vocabulary, which the model brings."""
+        from pessimal.scoring.candidates import items, listed  # torch
+
+        if self.name == "vocabulary":
+            return None
+        if self.path is None:
+            return listed(self.texts, name=self.name, where=f"candidates={self.name}")
+        return items(Path(self.path).expanduser(), name=self.name)
 
 
 def check_free(option: str, name: str) -> None:
@@ -186,6 +200,20 @@ class ScanConfig(PromptedConfig):
         """What is asked, by key: the prompts, alone and behind the personas."""
         return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
 
+    def real_answers(self) -> dict[str, Context]:
+        """The real answers that candidates are put into; none where prompts are asked."""
+        from pessimal.scoring.contexts import of_comparison, read_contexts, sample  # pandas
+
+        if not self.in_answers:
+            return {}
+        slot = self.slot and self.slot.value
+        if self.contexts is not None:
+            answers = read_contexts(self.contexts, slot)
+        else:
+            comparisons = self.comparisons.load().comparisons
+            answers = {one.key: of_comparison(one, slot or "after") for one in comparisons}
+        return sample(answers, self.n_contexts, seed=self.seed)
+
     def _is_census(self) -> bool:
         """Whether it is asked for, or a function has tasks that all have a true answer."""
         from pessimal.rewards.tasks import read_tasks, truth_of
@@ -234,7 +262,8 @@ class ScanConfig(PromptedConfig):
             self.candidates = CandidatesSpec(CENSUS)
             self.mode = Mode.text
             return
-        if self.candidates.name == "vocabulary" and not has_vocabulary(self.model):
+        vocabulary = self.candidates.name == "vocabulary"
+        if vocabulary and self.policy is None and not has_vocabulary(self.model):
             self.candidates = CandidatesSpec(ANSWERS, None, answers())
         vocabulary = self.candidates.name == "vocabulary"
         self.mode = mode = self.asked_as
