@@ -101,4 +101,4 @@ def test_what_searches_found_is_scored_by_other_models(command, search, tiny_che
     assert again["reward"].equals(table["reward"])
     code, _, err = command(*asked[:1], "searches=[nothing]", *SMALL[:1])
     assert code == 2
-    assert "there are: " in err
+    assert "There are: search-result/" in err

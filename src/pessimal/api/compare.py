@@ -86,10 +86,11 @@ def publish_comparison(
     return Results(results, artifact.skipped, folder)
 
 
-def counted_words(counts: Mapping[str, int]) -> str:
-    """Counts with their nouns, which end in s: "2 models, 1 table"."""
+def counted_words(summary: Mapping[str, Any]) -> str:
+    """Counts of a summary with their nouns, which end in s: "2 models, 1 table"."""
+    counts = {what: n for what, n in summary.items() if isinstance(n, int)}
     nouns = {what: what.removesuffix("s") for what in counts} | {"searches": "search"}
-    return ", ".join(f"{n} {nouns[what] if n == 1 else what}" for what, n in counts.items())
+    return ", ".join(f"{n:,} {nouns[what] if n == 1 else what}" for what, n in counts.items())
 
 
 def join_tables(tables: Sequence[ScoreTable], options: Mapping[str, Any]):

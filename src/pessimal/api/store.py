@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
-from pessimal.rewards.spec import Kind
+from pessimal.rewards.named import spec_of
+from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tables.result import Result, Results, finite_or_none
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
@@ -38,6 +40,21 @@ class Store:
         """The published artifact of this very request; None where there is none, and where all is
         to be made anew."""
         return None if self.force else self.registry.find(type, key)
+
+
+def registered_spec(registry: Registry, name: str) -> ModelSpec:
+    """The model of a name as it is typed, or else of one that was trained under it.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    try:
+        return spec_of(name)
+    except ConfigError:
+        trained = {manifest.name: folder for folder, manifest in registry.latest("reward-model")}
+        if name not in trained:
+            raise
+        return spec_of(str(trained[name]), name=name)
 
 
 def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[str, str]]:

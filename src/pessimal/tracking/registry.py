@@ -258,6 +258,28 @@ class Registry:
         pairs = self.manifests(type, needs=needs)
         return list({manifest.name: (folder, manifest) for folder, manifest in pairs}.values())
 
+    def choose(
+        self, type: str, names: Sequence[str], *, needs: Mapping[str, Any] | None = None
+    ) -> list[tuple[Path, Manifest]]:
+        """The artifacts of this type that are named (see `find_artifact`), with files as they were
+        published; for the names ["all"] the newest version of each.
+
+        Raises:
+            InputError: there is none of a name, or none at all, or a file has changed.
+        """
+        every = self.manifests(type, needs=needs)
+        if list(names) == ["all"]:
+            chosen = {manifest.name: (folder, manifest) for folder, manifest in every}
+        else:
+            manifests = [manifest for _, manifest in every]
+            wanted = {find_artifact(name, manifests).reference for name in names}
+            chosen = {m.reference: (folder, m) for folder, m in every if m.reference in wanted}
+        if not chosen:
+            raise InputError(f"there is no {type} in {self.root} yet. To list all: pessimal runs")
+        for folder, _ in chosen.values():
+            self.verify(folder)
+        return list(chosen.values())
+
     def verify(self, folder: Path) -> None:
         """Raise InputError naming the file if a published file is missing or its bytes have
         changed."""

@@ -1,34 +1,55 @@
 """`pessimal compare explanations=…`: models by what moves their preferences."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from pessimal.config.schema import CompareConfig
+from pessimal.api.compare import publish_comparison
+from pessimal.api.store import Artifact, Store
 from pessimal.errors import InputError, TableError
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
 from pessimal.explaining.results import Resampling, compared_results, contested_outcomes
 from pessimal.rewards.named import answering_to
 from pessimal.tables.comparisons import read_jsonl
-from pessimal.tables.result import Result
-from pessimal.tracking.registry import Manifest, Registry, find_artifact
+from pessimal.tables.result import Results
+from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
 
 EXPLANATION = {"n": int, "model": str, "perturber": str, "comparisons_digest": str, "made_by": str}
 """Fields that are read of an explanation's summary."""
 
-EVERY = "all"
 COMPARISONS = "comparisons.jsonl"
 
 
 def compare_explanations(
-    chosen: list[tuple[Path, Manifest]], config: CompareConfig
-) -> tuple[list[Result], dict[str, str], dict[str, str]]:
-    """The Results of a comparison of explanations; names of models for people; and the artifact's
-    other files: the most contested comparisons, to be read word by word."""
+    names: Sequence[str],
+    models: Sequence[str],
+    options: Resampling,
+    *,
+    name: str,
+    store: Store,
+    progress: bool = True,
+) -> Results:
+    """Models by what moves their preferences, published as a `comparison` with the most contested
+    comparisons, to be read word by word.
+
+    Args:
+        names: explanations of the registry, or ["all"]: the newest of each that is of a set.
+        models: only these, by any of their names; all where none is given.
+        options: of the intervals.
+        name: of the artifact.
+        store: where the explanations are, and where the comparison is published.
+        progress: draw a bar where there is a terminal.
+
+    Raises:
+        InputError: there is none such.
+        TableError: they cannot be compared.
+    """
+    chosen = _choose(store.registry, names, models)
     folders = [folder for folder, _ in chosen]
     tables = [pd.read_parquet(folder / "tables" / "outcomes.parquet") for folder in folders]
     outcomes = _without_repeats(pd.concat(tables, ignore_index=True))
@@ -39,14 +60,17 @@ def compare_explanations(
     labels = {row.model: row.label or row.model for row in provenance.itertuples()}
     if len(set(labels.values())) < len(labels):
         labels = {model: model for model in labels}
-    options = Resampling(config.replicates, config.permutations, config.confidence, config.seed)
     results = compared_results(outcomes, provenance, options, labels=labels)
     files = {}
     table = next((each.table for each in results if each.name == "contested"), None)
     if table is not None:
         rows = contested_outcomes(outcomes, table)
         files["views/contested.json"] = to_json(views(rows, comparisons))
-    return results, labels, files
+    inputs, counts = [manifest.reference for _, manifest in chosen], {"explanations": len(chosen)}
+    artifact = Artifact(
+        "comparison", name, inputs=inputs, summary=counts, labels=labels, files=files
+    )
+    return publish_comparison(artifact, results, store=store, progress=progress)
 
 
 def _without_repeats(outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -65,37 +89,26 @@ def _without_repeats(outcomes: pd.DataFrame) -> pd.DataFrame:
     return once
 
 
-def chosen_explanations(config: CompareConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
-    """The newest version of each explanation that is asked for, its files as they were published.
-
-    InputError where there is none such; TableError where they cannot be compared.
-    """
-    there = registry.manifests("explanation", needs=EXPLANATION)
-    if not any(manifest.summary["n"] > 1 for _, manifest in there):  # one pair is no sample
-        raise InputError(
-            f"there is no explanation of a set in {registry.root} yet: pessimal explain MODEL"
-        )
-    manifests = [manifest for _, manifest in there]
-    if config.explanations == [EVERY]:
-        newest = {manifest.name: manifest for manifest in manifests}.values()
-        wanted = [manifest for manifest in newest if manifest.summary["n"] > 1]
-    else:
-        wanted = [find_artifact(name, manifests) for name in config.explanations]
-    models = {manifest.summary["model"] for manifest in wanted}
-    config.models = answering_to(config.models, models)
-    if missing := sorted(set(config.models) - models):
+def _choose(
+    registry: Registry, names: Sequence[str], models: Sequence[str]
+) -> list[tuple[Path, Manifest]]:
+    """The explanations that are asked for, of sets that can be compared."""
+    chosen = registry.choose("explanation", names, needs=EXPLANATION)
+    if list(names) == ["all"]:  # one pair is no sample
+        chosen = [found for found in chosen if found[1].summary["n"] > 1]
+        if not chosen:
+            raise InputError(
+                f"there is no explanation of a set in {registry.root} yet: pessimal explain MODEL"
+            )
+    explained = {manifest.summary["model"] for _, manifest in chosen}
+    wanted = answering_to(models, explained)
+    if missing := sorted(set(wanted) - explained):
         raise InputError(
             f"models: {', '.join(missing)} is not explained in what is compared; explained are: "
-            f"{', '.join(sorted(models))}"
+            f"{', '.join(sorted(explained))}"
         )
-    chosen = [
-        (folder, manifest)
-        for folder, manifest in there
-        if manifest in wanted
-        if not config.models or manifest.summary["model"] in config.models
-    ]
-    for folder, manifest in chosen:
-        registry.verify(folder)
+    chosen = [found for found in chosen if not wanted or found[1].summary["model"] in wanted]
+    for _, manifest in chosen:
         log.info("%s", manifest.reference)
     _check_alike(chosen)
     return chosen

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,96 +10,83 @@ import numpy as np
 import pandas as pd
 import torch
 
+from pessimal.api.compare import publish_comparison
+from pessimal.api.store import Artifact, Store, registered_spec
 from pessimal.catalogue import answers
-from pessimal.config.schema import CompareConfig
 from pessimal.conversation import MARK, Conversation, Turn
-from pessimal.errors import ConfigError, InputError, UserError
+from pessimal.errors import InputError, UserError
 from pessimal.plots import Heatmap
 from pessimal.progress import quiet_libraries, steps
 from pessimal.rewards.base import Reward
-from pessimal.rewards.named import answering_to, spec_of
+from pessimal.rewards.named import answering_to
 from pessimal.rewards.obtain import open_reward
-from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.searching.spec import Goal
-from pessimal.tables.result import Estimate, Result
-from pessimal.tracking.registry import Manifest, Registry
+from pessimal.tables.result import Estimate, Result, Results
+from pessimal.tracking.registry import Manifest
 
 log = logging.getLogger(__name__)
 
 SEARCH = {"model": str, "goal": str, "best_text": str}
 """What is read of a search's summary."""
-EVERY = "all"
 BEYOND = 0.95
-Chosen = list[tuple[Path, Manifest]]
 
 
-def chosen_searches(config: CompareConfig, registry: Registry) -> Chosen:
-    """The searches that are asked for, by name or name:version, or the newest version of all.
+def compare_searches(
+    names: Sequence[str],
+    models: Sequence[str],
+    *,
+    name: str,
+    store: Store,
+    cache: str = "runs/cache",
+    progress: bool = True,
+) -> Results:
+    """What each search found, put where it stood, scored by each model, and published as a
+    `comparison`.
+
+    Args:
+        names: searches of the registry, or ["all"].
+        models: by any of their names; all that the registry has searches and scores of where none
+            is given. One that is no model by its name is that which was trained under it.
+        name: of the artifact.
+        store: where the searches are, and where the comparison is published.
+        cache: folder for models that are fetched.
+        progress: draw a bar where there is a terminal.
 
     Raises:
         InputError: there is none of a name, or it does not say where its response stands.
     """
-    named = {found[1].name: found for found in registry.latest("search-result", needs=SEARCH)}
-    every = registry.manifests("search-result", needs=SEARCH)
-    there = {found[1].reference.split("/", 1)[1]: found for found in every} | named
-    asked = list(named) if config.searches == [EVERY] else config.searches
-    names = [name.removeprefix("search-result/") for name in asked]
-    if not names or (missing := [name for name in names if name not in there]):
-        known = ", ".join(there) or "none: type pessimal search"
-        raise InputError(
-            f"searches={config.searches}: {missing if names else 'none'} is not in "
-            f"{registry.root}; there are: {known}"
-        )
-    for name in names:
-        if not _contexts(there[name][0]).exists():
+    quiet_libraries()
+    registry = store.registry
+    searches = registry.choose("search-result", names, needs=SEARCH)
+    for folder, manifest in searches:
+        if not _contexts(folder).exists():
             raise InputError(
-                f"search-result/{name} was made by an earlier version, which did not keep where "
+                f"{manifest.reference} was made by an earlier version, which did not keep where "
                 "its response stands: search again with force=true"
             )
-    return [there[name] for name in names]
-
-
-def compare_searches(chosen: Chosen, config: CompareConfig, registry: Registry) -> list[Result]:
-    """What each search found, put where it stood, by each model of `config.models`, or by all that
-    the registry has searches and scores of; one that is no model by its name is that which was
-    trained under it."""
-    quiet_libraries()
-    made = registry.manifests("search-result", needs=SEARCH)
-    made += registry.manifests("score-table", needs={"model": str})
-    known = dict.fromkeys(manifest.summary["model"] for _, manifest in made)
-    asked = answering_to(config.models, known) or list(known)
-    trained = {manifest.name: folder for folder, manifest in registry.latest("reward-model")}
+    scored = registry.manifests("search-result", needs=SEARCH)
+    scored += registry.manifests("score-table", needs={"model": str})
+    known = dict.fromkeys(manifest.summary["model"] for _, manifest in scored)
+    asked = answering_to(models, known) or list(known)
     rows = []
-    with steps("searches by other models", len(asked), bar=config.progress) as step:
-        for name in asked:
-            step(name)
+    with steps("searches by other models", len(asked), bar=progress) as step:
+        for model in asked:
+            step(model)
             try:
-                spec = registered_spec(name, trained)
-                model = open_reward(spec, cache=config.paths.cache)
+                reward = open_reward(registered_spec(registry, model), cache=cache)
             except UserError as error:
-                if config.models:
+                if models:
                     raise
-                log.warning("%s is left out: %s", name, error)
+                log.warning("%s is left out: %s", model, error)
                 continue
-            for folder, manifest in chosen:
-                rows += _scored(model, folder, manifest)
-    return [transfer(pd.DataFrame(rows))]
-
-
-def registered_spec(name: str, trained: Mapping[str, Path]) -> ModelSpec:
-    """The model of a name as it is typed, or else of one that was trained under it.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    try:
-        return spec_of(name)
-    except ConfigError:
-        if name not in trained:
-            raise
-        return spec_of(str(trained[name]), name=name)
+            for folder, manifest in searches:
+                rows += _scored(reward, folder, manifest)
+    inputs, counts = [manifest.reference for _, manifest in searches], {"searches": len(searches)}
+    artifact = Artifact("comparison", name, inputs=inputs, summary=counts)
+    results = [transfer(pd.DataFrame(rows))]
+    return publish_comparison(artifact, results, store=store, progress=progress)
 
 
 def _scored(model: Reward, folder: Path, manifest: Manifest) -> list[dict]:
