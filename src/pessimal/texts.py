@@ -1,5 +1,5 @@
 """Text as it may be drawn and read: tokens are hostile strings, model names are long ones; words
-and sentences.
+and sentences, and layout, which is neither.
 
 Knows characters; knows nothing of fonts or figures.
 """
@@ -25,6 +25,18 @@ _ABBREVIATION = re.compile(
 )
 # 'vitamin C.' and 'in 12.' end a sentence all the same.
 _CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
+
+_HEADING = re.compile(r"#{1,6} .*|(\*\*|__)(?:(?!\1).)+\1:?")
+_RULE = re.compile(r"[-*_=~`|: ]{3,}|```\w*")
+_ITEM = re.compile(r"(?:[-*+•] |\d{1,3}[.)] )+")
+_QUOTE = re.compile(r"(?:> ?)+")
+_INLINE = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`{1,2}|~~)(?=\S)(?P<text>[^\n]+?)(?<=\S)\1(?!\w)")
+_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+_ENDS = re.compile(r"[.!?…:;,。！？]['\"”’)]*$")
+_WRAPPED = 45
+"""Characters of a line without a full stop from which on the next goes on with its sentence."""
+LAYOUT = re.compile(r"(?m)^[ \t]*(?:#{1,6} |> |[-*+•] |\d{1,3}[.)] |\|.*\|)|\n+|" + _INLINE.pattern)
+"""Marks of layout: headings, quotations, items, rows of tables, bold words, code, line breaks."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -163,6 +175,40 @@ def sentences(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
             begin = text.index(bare, cut)
             spans.append((begin, begin + len(bare)))
     return spans
+
+
+def strip_layout(text: str) -> str:
+    """A text as one paragraph without Markdown: headings and rules are left out, items and lines
+    become sentences, marks within a line go, and a wrapped line goes on. A text of nothing but
+    headings keeps their words."""
+    prose: list[str] = []
+    headings: list[str] = []
+    goes_on = False
+    for line in text.splitlines():
+        line = _QUOTE.sub("", line.strip(), count=1)
+        if _RULE.fullmatch(line) or not line:
+            if prose and goes_on and "|" in line:
+                headings.append(prose.pop())
+            goes_on = False
+            continue
+        if _HEADING.fullmatch(line):
+            headings.append(line.lstrip("# "))
+            goes_on = False
+            continue
+        bare, is_item = _ITEM.subn("", line, count=1) if _ITEM.match(line) else (line, 0)
+        bare = _LINK.sub(r"\1", bare.strip("| ").replace("|", ","))
+        if prose and not _ENDS.search(prose[-1]):
+            same = goes_on and not is_item and (bare[:1].islower() or len(prose[-1]) > _WRAPPED)
+            prose[-1] += "" if same else "."
+        prose.append(_unmarked(bare))
+        goes_on = True
+    return " ".join(prose or map(_unmarked, headings))
+
+
+def _unmarked(line: str) -> str:
+    for _ in range(3):  # bold within italics
+        line = _INLINE.sub(r"\g<text>", line)
+    return line
 
 
 def _is_hidden(character: str) -> bool:

@@ -1,6 +1,7 @@
 """The judge: whether an edit moved what it was asked to move."""
 
 import json
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.judges.detectors import DETECTORS, split_sentences
 from pessimal.explaining.judges.language_models import LikelihoodJudge
 from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.texts import strip_layout
 
 PAIRS = [
     json.loads(line)
     for line in (Path(__file__).parent / "minimal_pairs.jsonl").open(encoding="utf-8")
 ]
-NAMES = sorted(DETECTORS)
+NAMES = sorted(set(DETECTORS) - {"markdown"})
+"""Of the detectors that read what a text says, without its layout."""
 HOSTILE = [
     "",
     "  \n",
@@ -146,6 +149,53 @@ def test_sentences_end_at_full_stops_and_lines_and_not_in_lists_or_titles():
         "- Cool it",
     )
     assert [len(part.split()) for part in split_sentences("word " * 200)] == [80, 80, 40]
+
+
+ANSWER = (
+    "Boil it for seven minutes. Then Peter cools it in cold water, because that stops the cooking. "
+    "Peel it under the tap. Is it too soft? Add 2 minutes next time."
+)
+LAYOUTS = {
+    "lines": "\n".join,
+    "paragraphs": "\n\n".join,
+    "list": lambda parts: "\n".join(f"- {one}" for one in parts),
+    "numbers": lambda parts: "\n".join(f"{i}. {one}" for i, one in enumerate(parts, 1)),
+    "heading": lambda parts: "### Answer\n" + " ".join(parts),
+    "bold heading": lambda parts: "**Answer:**\n\n" + " ".join(parts),
+    "bold": lambda parts: " ".join("**{}** {}".format(*one.split(" ", 1)) for one in parts),
+    "italics": lambda parts: " ".join(f"*{one}*" for one in parts),
+    "quotation": lambda parts: "\n".join(f"> {one}" for one in parts),
+    "table": lambda parts: "| do |\n| --- |\n" + "\n".join(f"| {one} |" for one in parts),
+    "wrapped": lambda parts: textwrap.fill(" ".join(parts), 70),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layout_moves_markdown_alone(layout):
+    parts = list(split_sentences(ANSWER))
+    laid_out = LAYOUTS[layout](parts)
+    content = [(name, way) for name in NAMES for way in Amount]
+    asked = [*content, ("markdown", Amount.more), ("markdown", Amount.less)]
+    items = [("How do I boil an egg?", ANSWER, laid_out, attribute(n), way) for n, way in asked]
+    moved = [one for one, verdict in zip(asked, RuleJudge().judge(items), strict=True) if verdict]
+    assert moved == [("markdown", Amount.more)]
+
+
+@pytest.mark.parametrize(
+    ("text", "prose"),
+    [
+        ("# Eggs\n\n1. **Boil** it\n2. *Peel* it.\n\n---\n", "Boil it. Peel it."),
+        ("# 42", "42"),
+        ("**Paris**", "Paris"),
+        ("2 * 3 * 4 and snake_case_name stay", "2 * 3 * 4 and snake_case_name stay"),
+        ("I live in a house by the sea, which is far from\nParis. Good.", None),
+        ("See [the page](http://a.b/c) now.", "See the page now."),
+        ("```python\nx = 1\n```", "x = 1"),
+        ("", ""),
+    ],
+)
+def test_a_text_without_its_layout(text, prose):
+    assert strip_layout(text) == (text.replace("\n", " ") if prose is None else prose)
 
 
 class Reads:

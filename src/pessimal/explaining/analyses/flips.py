@@ -30,6 +30,7 @@ from pessimal.explaining.outcomes import (
     valid_rows,
 )
 from pessimal.statistics import benjamini_hochberg, sign_flip
+from pessimal.texts import strip_layout
 
 MOVED = "moved/"
 """Columns of the table so named say by how many standard deviations of its detector, over the
@@ -228,14 +229,14 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
 
 def changed_words(texts: pd.DataFrame) -> np.ndarray:
     """(n, at most MAX_WORDS): by how many each word or mark is more in `edited` than in `original`,
-    case apart, of those that some edit adds or takes; of more words than rows, as many columns
-    as rows, with the same products."""
+    case and layout apart, of those that some edit adds or takes; of more words than rows, as many
+    columns as rows, with the same products."""
     from sklearn.feature_extraction import DictVectorizer  # a second, which not every table needs
 
     changes = []
     for original, edited in texts.itertuples(index=False):
-        count = Counter(map(str.lower, tokens(edited)))
-        count.subtract(map(str.lower, tokens(original)))
+        count = Counter(map(str.lower, tokens(strip_layout(edited))))
+        count.subtract(map(str.lower, tokens(strip_layout(original))))
         changes.append({word: more for word, more in count.items() if more})
     sparse = DictVectorizer(sort=False).fit_transform(changes)
     if (n := sparse.shape[1]) > MAX_WORDS:

@@ -1,4 +1,4 @@
-"""How much of an attribute a response has, by grounds of its own: fifteen detectors.
+"""How much of an attribute a response has, by grounds of its own: sixteen detectors.
 
 Each is a function of a `Reading` alone, written without sight of the rules that perturb. An amount
 may be compared with that of another response to the same prompt; it is no scale across prompts, and
@@ -18,10 +18,10 @@ import numpy as np
 import yaml
 
 from pessimal.explaining.edits.distances import embed
-from pessimal.texts import WORD, sentences
+from pessimal.texts import LAYOUT, WORD, sentences, strip_layout
 
 PROTOTYPES, WORDS = (Path(__file__).parent / name for name in ("prototypes.csv", "detectors.yaml"))
-VERSION = 1
+VERSION = 2
 """Of the detectors: raise it where one would give another amount, or has another threshold."""
 RAREST = 1.0
 """Zipf frequency that words wordfreq does not know are given: one use in a hundred million
@@ -66,14 +66,19 @@ class Reading:
     prompt: str
 
     @cached_property
+    def prose(self) -> str:
+        """See `strip_layout`."""
+        return strip_layout(self.text)
+
+    @cached_property
     def sentences(self) -> tuple[str, ...]:
         """See `split_sentences`."""
-        return split_sentences(self.text)
+        return split_sentences(self.prose)
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Runs of letters, in lower case, with typographic apostrophes made plain."""
-        return tuple(word.lower().replace("’", "'") for word in WORD.findall(self.text))
+        return tuple(word.lower().replace("’", "'") for word in WORD.findall(self.prose))
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -100,7 +105,7 @@ class Reading:
     def count(self, pattern: str | re.Pattern[str]) -> int:
         """Matches in the text, with typographic apostrophes made plain; a name is one of
         `PATTERNS`."""
-        return len(list(_compiled(pattern).finditer(self.text.replace("’", "'"))))
+        return len(list(_compiled(pattern).finditer(self.prose.replace("’", "'"))))
 
     def share(self, pattern: str | re.Pattern[str]) -> float:
         """Share of sentences with a match; 0 without sentences."""
@@ -229,8 +234,8 @@ def correctness(reading: Reading) -> float:
     edit that moves none of these may have made a true text false, and the judge then has no
     opinion. Cosine with the prompt was tried for facts: right on 4 of 7 pairs, and misled by
     answers that echo the question, so it is not used."""
-    unknown = sum(zipf(word) <= 2.0 for word in _PLAIN.findall(reading.text))
-    wrong = sum(_is_wrong(*match) for match in _SUM.findall(reading.text))
+    unknown = sum(zipf(word) <= 2.0 for word in _PLAIN.findall(reading.prose))
+    wrong = sum(_is_wrong(*match) for match in _SUM.findall(reading.prose))
     return -float(reading.count("slip") + unknown + 2 * wrong)
 
 
@@ -357,7 +362,15 @@ def verbosity(reading: Reading) -> float:
     return float(np.log(len(words))) + said_before + 3 * reading.rate("filler") + 0.5 * repeated
 
 
-# 6. The registry
+# 6. How it is laid out, which no other detector reads
+
+
+def markdown(reading: Reading) -> float:
+    """Natural logarithm of 1 + the marks of layout (`texts.LAYOUT`)."""
+    return float(np.log1p(len(LAYOUT.findall(reading.text.strip()))))
+
+
+# 7. The registry
 
 
 @dataclass(frozen=True)
@@ -387,6 +400,7 @@ DETECTORS: Mapping[str, Detector] = {
     "harmlessness": Detector(harmlessness, threshold=0.08),
     "helpfulness": Detector(helpfulness, threshold=0.1),
     "informativeness": Detector(informativeness, threshold=0.15),
+    "markdown": Detector(markdown, threshold=0.3),
     "neutrality": Detector(neutrality, threshold=0.15),
     "relevance": Detector(relevance, threshold=0.025),
     "sensitivity": Detector(sensitivity, threshold=0.08),

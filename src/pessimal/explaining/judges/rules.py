@@ -22,7 +22,6 @@ from pessimal.explaining.judges.detectors import (
     VERSION,
     WORDS,
     Reading,
-    split_sentences,
 )
 from pessimal.tables.files import sha256_of
 from pessimal.tables.minilm import WEIGHTS_SHA256
@@ -78,7 +77,7 @@ def _embed(attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]) ->
     """Embed all sentences together, where a detector will ask for them."""
     if any(one.detect is None and one.name in DETECTORS for one in attributes):
         unique = dict.fromkeys(pairs)
-        embed([part for prompt, text in unique for part in (prompt, *split_sentences(text))])
+        embed([part for pair in unique for part in (pair[0], *_reading(*pair).sentences)])
 
 
 def _amount(attribute: Attribute, prompt: str, text: str) -> float:
