@@ -12,7 +12,8 @@ from pessimal.rewards.frame import slot_frame, slot_ids, takes_pairs
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.identify import identify
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import make_scanner
+from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.spec import TrainerSpec
 from tolerance import close, varied
 
@@ -31,8 +32,8 @@ def scanned(model, context, candidates, work):
         mode=Mode.ids if candidates.is_vocabulary else Mode.text,
         certain=10,
     )
-    options = {"work": work, "root": work, "trainer": TrainerSpec(), "states": False}
-    return Scanner(model, [provenance], candidates, progress=False, **options).scan(provenance)
+    plan = ScanPlan(work, TrainerSpec(), root=work, progress=False)
+    return make_scanner(model, [provenance], candidates, plan, states=False).scan(provenance)
 
 
 def split(tokenizer, turns, at):

@@ -15,7 +15,8 @@ from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.identify import forget_work, identify
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import NetworkScanner
+from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import write_score_table
@@ -47,9 +48,8 @@ def scanned(model, words, work, *callbacks, mode=Mode.ids, certain=10, batch_siz
     provenance = identify(
         model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=mode, certain=certain
     )
-    scanner = Scanner(
-        model, [provenance], words, work=work, trainer=TrainerSpec(), root=work, states=False
-    )
+    plan = ScanPlan(work, TrainerSpec(), root=work)
+    scanner = NetworkScanner(model, [provenance], words, plan, states=False)
     scanner.loop = Loop(
         trainer=Trainer(*callbacks), batch_size=batch_size, progress=False, ignore_finished=again
     )

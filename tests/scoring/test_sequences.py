@@ -16,7 +16,8 @@ from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.identify import identify
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import NetworkScanner
+from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.sequence import FullSequence, SharedSequence
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import text_scorer
@@ -71,7 +72,7 @@ def scanned(model, candidates=None, *, networks=None, batch_size=64, tmp):
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    scanner = Scanner(model, [provenance], candidates, work=tmp, trainer=TrainerSpec(), root=tmp)
+    scanner = NetworkScanner(model, [provenance], candidates, ScanPlan(tmp, TrainerSpec(), tmp))
     scanner.loop = Loop(trainer, batch_size=batch_size, progress=False, ignore_finished=True)
     scanner.networks = networks or scanner.networks
     return scanner.scan(provenance)

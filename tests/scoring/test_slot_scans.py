@@ -15,7 +15,8 @@ from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Kind, Mode, ModelSpec
 from pessimal.scoring.candidates import framed, listed, vocabulary
 from pessimal.scoring.identify import identify
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import make_scanner
+from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.screen import screened
 from pessimal.scoring.spec import TrainerSpec
@@ -33,8 +34,8 @@ def scanned(model, context, candidates, work):
     provenance = identify(
         model, prompt="mine", prompt_text=context, candidates=candidates, mode=mode, certain=10
     )
-    options = {"work": work, "root": work, "trainer": TrainerSpec(), "states": False}
-    return Scanner(model, [provenance], candidates, progress=False, **options).scan(provenance)
+    plan = ScanPlan(work, TrainerSpec(), root=work, progress=False)
+    return make_scanner(model, [provenance], candidates, plan, states=False).scan(provenance)
 
 
 def test_a_judge_reads_the_question_about_the_answer_and_the_token(tmp_path):

@@ -15,7 +15,8 @@ from pessimal.errors import ModelError, TableError
 from pessimal.scoring import states as reading
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.scoring.engine import SharedPrefix
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import make_scanner
+from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table, write_score_table
@@ -108,10 +109,10 @@ def test_an_interrupted_scan_reads_only_the_states_that_it_lacks(
         write(shards, batch, rows, values)
 
     monkeypatch.setattr(Shards, "write", written)
-    options = {"work": tmp_path, "trainer": TrainerSpec(), "root": tmp_path, "progress": False}
+    plan = ScanPlan(tmp_path, TrainerSpec(), root=tmp_path, progress=False)
 
     def scan() -> ScoreTable:
-        scanner = Scanner(model, [whole.provenance], candidates, **options)
+        scanner = make_scanner(model, [whole.provenance], candidates, plan)
         return scanner.scan(whole.provenance)
 
     with pytest.raises(KeyboardInterrupt):

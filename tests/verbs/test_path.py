@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import NetworkScanner
 from pessimal.tables import read_score_table
 
 
@@ -257,14 +257,14 @@ def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, 
 def test_fault_of_ours_exits_with_4_and_keeps_what_was_finished(
     command, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    inner = Scanner.scan
+    inner = NetworkScanner.scan
 
     def fail_on_the_second(scanner, provenance):
         if provenance.prompt == "best":
             raise RuntimeError("out of memory")
         return inner(scanner, provenance)
 
-    monkeypatch.setattr(Scanner, "scan", fail_on_the_second)
+    monkeypatch.setattr(NetworkScanner, "scan", fail_on_the_second)
     code, _, err = scan(command, tiny_checkpoint, "tracking=off")
     assert code == 4
     assert "Traceback" in err

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from lettered_checkpoint import command_line, hidden
 
-from pessimal.scoring.scan import Scanner
+from pessimal.scoring.scan import NetworkScanner
 from pessimal.tables import read_score_table
 from pessimal.tracking.registry import Registry
 
@@ -139,7 +139,7 @@ def test_two_commands_do_not_scan_one_table_at_once(checkpoint, command, tmp_pat
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scanner, "scan", while_another_scans)
+        patch.setattr(NetworkScanner, "scan", while_another_scans)
         command(*arguments)
     code, _, text = held[0]
     assert code == 4
@@ -157,14 +157,14 @@ def test_killed_scan_takes_what_survives_from_the_last_finished_prompt(
     """An undisturbed scan hands it from prompt to prompt; one that goes on must not look closer
     than that."""
     known = {}
-    inner = Scanner.scan
+    inner = NetworkScanner.scan
 
     def noting(scanner, provenance):
         trips = scanner.round_trips
         known[provenance.prompt] = None if trips is None else trips.tolist()
         return inner(scanner, provenance)
 
-    monkeypatch.setattr(Scanner, "scan", noting)
+    monkeypatch.setattr(NetworkScanner, "scan", noting)
     line = command_line(checkpoint, "tracking=off", batch_size=700)
     assert command(*line, "prompts=greatest")[0] == 0
     assert command(*line, "prompts=[greatest,best]")[0] == 0

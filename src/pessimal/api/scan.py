@@ -37,7 +37,8 @@ from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.sampling import answers_of
-from pessimal.scoring.scan import Scanner, keeps_states
+from pessimal.scoring.scan import make_scanner
+from pessimal.scoring.scan_texts import Scanner, ScanPlan
 from pessimal.scoring.screen import screened
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.trainer import is_first_process, make_trainer
@@ -304,7 +305,9 @@ def scan_missing(
     """
     quiet_libraries()
     in_contexts = any(isinstance(prompt, Context) for prompt in prompts.values())
-    states = not in_contexts and keeps_states(model, candidates, states)
+    if states is None:
+        states = model.keeps_states(of_vocabulary=candidates.is_vocabulary)
+    states = states and not in_contexts and isinstance(model, NetworkReward)
     asked = identify_all(
         model, prompts, prefixed=prefixed, candidates=candidates, mode=mode, certain=certain
     )
@@ -327,12 +330,8 @@ def scan_missing(
         if todo:
             base = None
             if states:
-                folder = model.folder if isinstance(model, NetworkReward) else None
-                base = fetch_base(model.spec, folder, cache=cache)
-            scanner = Scanner(
-                model,
-                todo,
-                candidates,
+                base = fetch_base(model.spec, model.files, cache=cache)
+            plan = ScanPlan(
                 work=work,
                 trainer=trainer,
                 root=work if store is None else cache,
@@ -340,6 +339,12 @@ def scan_missing(
                 progress=progress,
                 again=store is not None and store.force,
                 report=live.report,
+            )
+            scanner = make_scanner(
+                model,
+                todo,
+                candidates,
+                plan,
                 before=read_score_table(before) if before else None,
                 states=states,
                 base=base,
@@ -364,7 +369,7 @@ def scan_missing(
                 table = scanner.scan(provenance)
                 if store is not None and first:
                     live.finish(len(table.rows), time.monotonic() - started)
-                    for term in scanner.terms.get(provenance.key(), []):
+                    for term in scanner.terms_of(provenance):
                         if store.find("score-table", term.provenance.key()) is None:
                             _publish(store.registry, live.mirror, term, [], {})
                     _publish(store.registry, live.mirror, table, inputs, source)

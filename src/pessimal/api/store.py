@@ -13,7 +13,7 @@ from typing import Any
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
 from pessimal.rewards.named import spec_of
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.spec import ModelSpec
 from pessimal.tables import ScoreTable, write_score_table
 from pessimal.tables.result import Result, Results, finite_or_none
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, Mirror
@@ -60,25 +60,12 @@ def registered_spec(registry: Registry, name: str) -> ModelSpec:
 def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[str, str]]:
     """What an artifact that was made with a reward says of it: its reference where it is one of the
     registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
-    comes from: `hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights),
-    `package:REQUIREMENT@sha256:DIGEST` (of its file)."""
-    spec = model.spec
-    if spec.kind in (Kind.callable, Kind.sum):
-        what = "function" if spec.kind is Kind.callable else "sum"
-        return [], {"reward_model": f"{what}:{spec.name}@sha256:{model.weights_digest[:16]}"}
-    if spec.kind is Kind.endpoint:
-        server = f"{spec.endpoint.served or spec.name}@{spec.endpoint.url}"
-        return [], {"reward_model": f"server:{server}"}
-    files: Path = model.folder  # type: ignore[attr-defined] # of a network; the others are above
-    for folder, manifest in reversed(registry.manifests("reward-model")):
-        if folder.resolve() == files.resolve():
+    comes from (`Reward.origin`)."""
+    files = model.files and model.files.resolve()
+    for folder, manifest in reversed(registry.manifests("reward-model")) if files else ():
+        if folder.resolve() == files:
             return [manifest.reference], {"reward_model": manifest.reference}
-    origin = f"hf:{spec.path}@{model.revision}"
-    if spec.package is not None:
-        origin = f"package:{spec.package.requirement}@sha256:{spec.package.sha256[:16]}"
-    elif spec.local:
-        origin = f"folder:{files.name}@sha256:{model.weights_digest[:16]}"
-    return [], {"reward_model": origin}
+    return [], {"reward_model": model.origin}
 
 
 def publish_table(

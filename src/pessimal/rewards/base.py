@@ -10,12 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pessimal.conversation import Conversation, Prompt
 from pessimal.rewards.frame import Conversations, Frame
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
+from pessimal.tables.score_table import REWARD
+from pessimal.tables.states import ITSELF
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +51,8 @@ class Reward(ABC):
     tokenizer_digest: str
     template_digest: str
     description: ModelDescription
+    outputs: tuple[tuple[str, int | None], ...] = field(default=(), kw_only=True)
+    """Name and number of each output, where every one is scanned (model.output=all)."""
 
     @property
     def name(self) -> str:
@@ -62,6 +66,35 @@ class Reward(ABC):
     @property
     def revision(self) -> str | None:
         """The Hub commit; None for what has none."""
+        return None
+
+    @property
+    def files(self) -> Path | None:
+        """The folder of its files on this machine; None for what has none."""
+        return None
+
+    @property
+    @abstractmethod
+    def origin(self) -> str:
+        """Where it comes from, as an artifact that was made with it says."""
+
+    @property
+    def score(self) -> str:
+        """What its numbers are: `reward`, or `log_probability`."""
+        return REWARD
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the first pass of a scan is in float32 already."""
+        return self.spec.dtype is Dtype.float32 or "ids" not in self.can
+
+    def keeps_states(self, *, of_vocabulary: bool) -> bool:
+        """Whether a scan keeps states of words where nobody says."""
+        return False
+
+    def slot_fault(self, *, is_last: bool) -> str | None:
+        """Why candidates cannot stand in an answer, the last turn or another; None where they
+        can."""
         return None
 
     @property
@@ -95,8 +128,40 @@ class NetworkReward(Reward):
     on cannot be scored."""
     parts: tuple[Part, ...]
     """Its terms; mostly one, of weight 1."""
-    outputs: tuple[tuple[str, int | None], ...] = field(default=(), kw_only=True)
-    """Name and number of each output, where every one is scanned (model.output=all)."""
+
+    @property
+    def files(self) -> Path:
+        """The folder of its files on this machine."""
+        return self.folder
+
+    @property
+    def origin(self) -> str:
+        """`hf:ORG/NAME@COMMIT`, `folder:NAME@sha256:DIGEST` (of its weights), or
+        `package:REQUIREMENT@sha256:DIGEST` (of its file)."""
+        if self.spec.package is not None:
+            return f"package:{self.spec.package.requirement}@sha256:{self.spec.package.sha256[:16]}"
+        if self.spec.local:
+            return f"folder:{self.folder.name}@sha256:{self.weights_digest[:16]}"
+        return f"hf:{self.spec.path}@{self.revision}"
+
+    def keeps_states(self, *, of_vocabulary: bool) -> bool:
+        """Whether a scan keeps states of words where nobody says."""
+        return True
+
+    def slot_fault(self, *, is_last: bool) -> str | None:
+        """Why candidates cannot stand in an answer."""
+        steps = self.spec.step_token is not None
+        return "model.step_token reads the steps of whole answers" if steps else None
+
+    @property
+    def states_of(self) -> tuple[int, str, str]:
+        """Of which network a scan keeps states where no base is known, whose these are, and its
+        name."""
+        return self.parts[0].network, ITSELF, self.name
+
+    def describe_scan(self, values: Sequence["np.ndarray"]) -> dict[str, Any]:
+        """What a table records besides, of what each part (n,) gave."""
+        return {}
 
     @property
     def core_checks(self) -> tuple[str, ...]:

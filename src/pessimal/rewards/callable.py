@@ -130,6 +130,11 @@ class CallableReward(TextReward):
     """Whether the digest covers the user's code (`sources_of`)."""
 
     @property
+    def origin(self) -> str:
+        """`function:NAME@sha256:DIGEST` (of its source)."""
+        return f"function:{self.name}@sha256:{self.weights_digest[:16]}"
+
+    @property
     def is_pinned(self) -> bool:
         """Whether the digest covers all that decides a reward: only then may a result be shown
         again in place of another call. Never of a function that was given in memory."""

@@ -52,6 +52,7 @@ from pessimal.rewards.own_code import load_with_own_code, native_class, own_clas
 from pessimal.rewards.positions import Stepped, Unpadded, step_id
 from pessimal.rewards.spec import ALL, Dtype, ModelSpec, Reading, Reduce
 from pessimal.tables import ModelDescription
+from pessimal.tables.states import TRAINED
 
 ENCODERS: tuple[str, ...] = (
     "classifier.weight",
@@ -72,6 +73,11 @@ _NOT_OF_A_REWARD = re.compile(
 class RewardModel(NetworkReward):
     """A reward model on this machine's disk: tokenizer, what pins it down, and how to load its
     network."""
+
+    @property
+    def states_of(self) -> tuple[int, str, str]:
+        """Its own, after training."""
+        return self.parts[0].network, TRAINED, self.name
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> RewardNetwork:
         return load_network(self, dtype=dtype or self.spec.dtype)

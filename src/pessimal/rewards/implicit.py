@@ -16,6 +16,7 @@ from pessimal.rewards.hub import adapter_of, files_of
 from pessimal.rewards.language import closing_of
 from pessimal.rewards.log_probability import LogProbability, SequenceNetwork, open_log_probability
 from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind
+from pessimal.tables.states import BASE
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,16 @@ class Implicit(NetworkReward):
 
     policy: LogProbability
     reference: LogProbability
+
+    @property
+    def states_of(self) -> tuple[int, str, str]:
+        """The reference's."""
+        return 1, BASE, f"{self.name} reference"
+
+    def slot_fault(self, *, is_last: bool) -> str | None:
+        """Why candidates cannot stand in an answer."""
+        reads_on = "an implicit reward is the answer's: put the slot behind, before or into it"
+        return super().slot_fault(is_last=is_last) if is_last else reads_on
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> SequenceNetwork:
         """π (0) or π_ref (1)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import (
@@ -120,6 +121,17 @@ class Judge(NetworkReward):
     reading: AnswerReading
     encoder: bool
     """Whether an encoder reads the question, and a decoder answers."""
+
+    def describe_scan(self, values: Sequence[np.ndarray]) -> dict[str, Any]:
+        """The reward above which it says yes; and of a judge of two how much it prefers the first,
+        whichever it is: mean and standard deviation, over candidates, of half the sum of its
+        log-odds in both orders (in nats). The reward is half their difference."""
+        measured: dict[str, Any] = {"says_yes_above": self.spec.judge.says_yes_above}
+        if self.spec.judge.opponent is not None:
+            first = (values[0].astype(np.float64) + values[1]) / 2
+            effect = {"mean": float(first.mean()), "standard_deviation": float(first.std())}
+            measured["order_effect"] = effect
+        return measured
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
         kind = AutoModelForSeq2SeqLM if self.encoder else AutoModelForCausalLM

@@ -25,6 +25,7 @@ from pessimal.rewards.language import (
 )
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
+from pessimal.tables.score_table import LOG_PROBABILITY
 
 # Logits that are float32 at once; and rows of an output embedding in lower precision that are
 # turned into float32 at once, in one buffer: a whole one of Gemma 2 27B would take 4.7 GB. On a CPU
@@ -43,6 +44,19 @@ class LogProbability(NetworkReward):
         conversations = self.parts[0].conversations
         assert isinstance(conversations, Continued)
         return conversations
+
+    @property
+    def score(self) -> str:
+        """Log-probabilities are no rewards."""
+        return LOG_PROBABILITY
+
+    def keeps_states(self, *, of_vocabulary: bool) -> bool:
+        """Of a vocabulary one forward gives all, and states would take one a word."""
+        return not of_vocabulary
+
+    def slot_fault(self, *, is_last: bool) -> str | None:
+        """Why candidates cannot stand in an answer."""
+        return "a log-probability is the answer's, and no reward of a conversation"
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "SequenceNetwork":
         causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)

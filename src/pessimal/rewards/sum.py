@@ -28,6 +28,16 @@ class SumReward(Reward):
     terms: tuple[tuple[float, Reward], ...]
 
     @property
+    def origin(self) -> str:
+        """`sum:NAME@sha256:DIGEST` (of its terms)."""
+        return f"sum:{self.name}@sha256:{self.weights_digest[:16]}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every term's first pass is in float32 already."""
+        return all(reward.is_exact for _, reward in self.terms)
+
+    @property
     def is_pinned(self) -> bool:
         """Whether the digests of every term cover all that its rewards depend on."""
         return all(reward.is_pinned for _, reward in self.terms)

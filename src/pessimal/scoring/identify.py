@@ -16,13 +16,11 @@ from filelock import FileLock, Timeout
 from pessimal.catalogue import run_of
 from pessimal.conversation import Asked, Context, Prefixed, plain_text
 from pessimal.errors import ConfigError, WorkError
-from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.base import Reward
 from pessimal.rewards.checkpoint_files import of_model
-from pessimal.rewards.spec import Dtype, Kind, Mode
-from pessimal.rewards.sum import SumReward
+from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import Candidates
 from pessimal.tables import ScoreProvenance
-from pessimal.tables.score_table import LOG_PROBABILITY, REWARD
 
 
 def identify(
@@ -65,27 +63,19 @@ def identify(
 
 def check_slot(model: Reward, context: Context, mode: Mode) -> None:
     """ConfigError where a reward cannot be read with candidates in this slot."""
-    kind, last = model.spec.kind, context.turn == len(context.turns) - 1
-    why = None
+    why = model.slot_fault(is_last=context.turn == len(context.turns) - 1)
     if mode is Mode.paper:
         why = "mode=paper is the published procedure for whole answers: leave it out"
-    elif kind is Kind.log_probability:
-        why = "a log-probability is the answer's, and no reward of a conversation"
-    elif model.spec.step_token is not None:
-        why = "model.step_token reads the steps of whole answers"
-    elif kind is Kind.implicit and not last:
-        why = "an implicit reward is the answer's: put the slot behind, before or into it"
     if why is not None:
-        raise ConfigError(f"slot={context.slot} with model.kind={kind.value}: {why}")
+        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind.value}: {why}")
 
 
 def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
     """What a provenance says of a reward, whatever it is asked."""
-    kind = model.spec.kind
     return {
-        "certain": None if _is_exact(model) else certain,
-        "score": LOG_PROBABILITY if kind is Kind.log_probability else REWARD,
-        "kind": kind.value,
+        "certain": None if model.is_exact else certain,
+        "score": model.score,
+        "kind": model.spec.kind.value,
         "step": model.spec.step,
         **of_model(model),
     }
@@ -100,8 +90,7 @@ def identify_all(
 ) -> list[ScoreProvenance]:
     """`identify` for each of the prompts or contexts by key, some behind a prefix, and for each
     output where every one is scanned."""
-    several = model.outputs if isinstance(model, NetworkReward) else ()
-    outputs, behind = several or (None,), prefixed or {}
+    outputs, behind = model.outputs or (None,), prefixed or {}
     return [
         identify(
             model,
@@ -120,13 +109,6 @@ def of_pass(model: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
     """What the pass that gives a table is kept under: one for all outputs, where every one is
     scanned."""
     return replace(provenance, model=model.name, output=model.spec.output)
-
-
-def _is_exact(model: Reward) -> bool:
-    """Whether the first pass is in float32 already."""
-    if isinstance(model, SumReward):
-        return all(_is_exact(term) for _, term in model.terms)
-    return model.spec.dtype is Dtype.float32 or "ids" not in model.can
 
 
 def of_term(term: Reward, provenance: ScoreProvenance) -> ScoreProvenance:

@@ -15,25 +15,17 @@ from pessimal.conversation import Context, Conversation
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.language import Continued
-from pessimal.rewards.spec import Dtype, Kind
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates, Inputs
 from pessimal.scoring.certify import Certified
 from pessimal.scoring.trust import Trust
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.score_table import storable
+from pessimal.tables.score_table import LOG_PROBABILITY, storable
 
 log = logging.getLogger(__name__)
 
 SLOT = ("untouched", "rejected")
 """Of a context's table: the rewards of the answer as it is, and of the rejected one."""
-
-
-def order_effect(values: Sequence[np.ndarray]) -> dict[str, float]:
-    """How much a judge of two prefers the first, whichever it is: mean and standard deviation, over
-    candidates, of half the sum of its log-odds in both orders (in nats). The reward is half their
-    difference."""
-    first = (values[0].astype(np.float64) + values[1]) / 2
-    return {"mean": float(first.mean()), "standard_deviation": float(first.std())}
 
 
 def of_language_model(
@@ -66,7 +58,7 @@ def of_language_model(
         }
         measured["tokenised_apart"] = len(apart)
         measured["tokenised_apart_examples"] = [storable(answer) for answer in apart[:5]]
-    elif model.spec.kind is Kind.log_probability:
+    elif provenance.score == LOG_PROBABILITY:
         measured["total_probability"] = float(np.exp(values).sum())
     return measured
 

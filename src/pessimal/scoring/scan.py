@@ -1,7 +1,7 @@
 """The scan: one model, one prompt, one candidate set, to one score table.
 
-The steps in order: inputs, the pass over all of them, in low precision the passes over the tails,
-certification, the table. Knows neither Hydra nor W&B nor the registry.
+The steps of a network's, in order: inputs, the pass over all of them, in low precision the passes
+over the tails, certification, the table. Knows neither Hydra nor W&B nor the registry.
 """
 
 import functools
@@ -15,48 +15,54 @@ from typing import Any
 
 import numpy as np
 
-from pessimal.conversation import Asked, Context, Conversation, filled
+from pessimal.conversation import Asked, Context
 from pessimal.errors import InputError
-from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
-from pessimal.rewards.ceiling import read_bounds, weighted_sum
+from pessimal.rewards.ceiling import weighted_sum
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
 from pessimal.rewards.judge import HARDLY
 from pessimal.rewards.last_states import StatesNetwork, load_base
-from pessimal.rewards.spec import Dtype, Kind, Mode, ModelSpec
+from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs
 from pessimal.scoring.certify import certify, certify_tails, uncertified
-from pessimal.scoring.identify import of_pass, of_term
+from pessimal.scoring.identify import of_pass
 from pessimal.scoring.loop import Loop, Pass
-from pessimal.scoring.recorded import (
-    SLOT,
-    answered,
-    both_answers,
-    gate,
-    of_language_model,
-    of_slot,
-    order_effect,
-    score_table,
-)
+from pessimal.scoring.recorded import both_answers, gate, of_language_model, of_slot, score_table
+from pessimal.scoring.scan_texts import Scanner, ScanPlan, SumScanner, TextScanner
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.states import DIMENSIONS, word_states, words_of
-from pessimal.scoring.texts import AskedAgain, KeptRewards, NetworkTexts
+from pessimal.scoring.texts import NetworkTexts
 from pessimal.scoring.trainer import is_first_process, make_trainer
-from pessimal.scoring.trust import Trust, judge, nearest, noise_sample, numerical_noise
+from pessimal.scoring.trust import Trust, nearest
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.states import BASE, ITSELF, TRAINED, States
+from pessimal.tables.states import BASE, States
 
 log = logging.getLogger(__name__)
 
 
-def keeps_states(model: Reward, candidates: Candidates, wanted: bool | None) -> bool:
-    """Whether a scan keeps states of words where that is `wanted`, or not said."""
-    if not isinstance(model, NetworkReward):
-        return False
-    free = model.spec.kind is not Kind.log_probability or not candidates.is_vocabulary
-    return free if wanted is None else wanted
+def make_scanner(
+    model: Reward,
+    provenances: Sequence[ScoreProvenance],
+    candidates: Candidates,
+    plan: ScanPlan,
+    *,
+    before: ScoreTable | None = None,
+    states: bool = True,
+    base: tuple[ModelSpec, Path] | None = None,
+    finished: Callable[[ScoreProvenance], ScoreTable | None] = lambda _: None,
+) -> Scanner:
+    """What scans a reward of its form. Arguments and errors as of `NetworkScanner`, `TextScanner`
+    and `SumScanner`."""
+    if isinstance(model, SumReward):
+        make = make_scanner
+        return SumScanner(model, provenances, candidates, plan, make=make, finished=finished)
+    if isinstance(model, TextReward):
+        return TextScanner(model, candidates, plan)
+    assert isinstance(model, NetworkReward)
+    return NetworkScanner(
+        model, provenances, candidates, plan, before=before, states=states, base=base
+    )
 
 
 class Passes:
@@ -118,30 +124,19 @@ class _Scored:
     rounds: Iterator[int] = field(default_factory=itertools.count)
 
 
-class Scanner:
-    """Scores candidates on prompts with one model.
+class NetworkScanner(Scanner):
+    """Of a reward that networks give.
 
     Making one finds what stands around the answers to every prompt, then loads the network: what
     cannot be asked or loaded fails here, before anything is scored.
 
     Args:
-        model: of any kind.
         provenances: what is to be scored, of `identify`: one a prompt.
-        candidates: the same for all of them.
-        work: folder of what an interrupted scan left, and leaves.
-        trainer: where the loop runs.
-        root: folder for what Lightning writes.
-        batch_size: candidates a batch; found from the memory there is where None.
-        again: score anew what an interrupted scan has finished.
-        report: called every few seconds with the candidates scored, how many a second, and the
-            batch size.
         before: a finished table of the same model and candidates: which tokens make the round trip
             does not depend on the prompt.
         states: keep the last hidden states of words, for what random heads on them would show.
         base: the model that reward training began from, and the folder of its files; where None,
             the model's own states are kept.
-        finished: the table of a term of a sum that has been scored before; None where there is
-            none.
 
     Raises:
         InputError: an item cannot be asked.
@@ -150,48 +145,20 @@ class Scanner:
 
     def __init__(
         self,
-        model: Reward,
+        model: NetworkReward,
         provenances: Sequence[ScoreProvenance],
         candidates: Candidates,
+        plan: ScanPlan,
         *,
-        work: Path,
-        trainer: TrainerSpec,
-        root: Path | str,
-        batch_size: int | None = None,
-        progress: bool = True,
-        again: bool = False,
-        report: Callable[[int, float, int], None] | None = None,
         before: ScoreTable | None = None,
         states: bool = True,
         base: tuple[ModelSpec, Path] | None = None,
-        finished: Callable[[ScoreProvenance], ScoreTable | None] = lambda _: None,
     ):
-        self.model, self.candidates, self.work = model, candidates, work
-        self.texts = candidates.rows["text"].tolist()
-        self.progress, self.again, self.report = progress, again, report
+        self.model, self.candidates, self.plan = model, candidates, plan
         self.round_trips = None if before is None else _round_trips(before)
-        self.terms: dict[str, list[ScoreTable]] = {}
-        """Of a sum: the tables of its terms, by the key of the sum's."""
-        if isinstance(model, SumReward):
-            self.term = functools.partial(
-                Scanner,
-                candidates=candidates,
-                trainer=trainer,
-                root=root,
-                batch_size=batch_size,
-                progress=progress,
-                again=again,
-                report=report,
-                states=False,
-            )
-            self.finished = finished
-            self.scanners = [self._of_term(term, provenances) for _, term in model.terms]
-            return
-        if isinstance(model, TextReward):
-            return
-        assert isinstance(model, NetworkReward)
         self._last: _Scored | None = None
         self.warned_of_own_class = False
+        texts = self.texts
         self.frames: dict[str, list[Frame]] = {}
         for one in provenances:
             double = one.mode == Mode.paper.value
@@ -200,45 +167,36 @@ class Scanner:
                 slot_frame(part, one.asked, model.tokenizer, double_bos=double) for part in parts
             ]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                slot_ids(parts[0], one.asked, self.texts, double_bos=double)
+                slot_ids(parts[0], one.asked, texts, double_bos=double)
         self.loop = Loop(
-            trainer=make_trainer(trainer, root=root),
-            batch_size=batch_size,
-            progress=progress,
-            find_threads=trainer.threads is None,
-            ignore_finished=again,
-            report=report,
+            trainer=make_trainer(plan.trainer, root=plan.root),
+            batch_size=plan.batch_size,
+            progress=plan.progress,
+            find_threads=plan.trainer.threads is None,
+            ignore_finished=plan.again,
+            report=plan.report,
         )
         self.networks = functools.cache(model.network)
         for which in sorted({part.network for part in model.parts}):
             self.networks(model.spec.dtype, which)
         if self.loop.sharded and states:
             log.warning("states of words are not kept with trainer=sharded")
-        self.whose = self._whose(model, base) if states and not self.loop.sharded else None
+        self.whose = self._whose(base) if states and not self.loop.sharded else None
 
     def scan(self, provenance: ScoreProvenance) -> ScoreTable:
-        """The table of one of the provenances; what an earlier, interrupted scan left is not scored
-        again. Where the loop has several processes, all of them call this and get the same.
-
-        Raises:
-            ModelError: a reward is not a number.
-        """
-        if isinstance(self.model, TextReward):
-            return self._scan_texts(self.model, provenance)
-        if isinstance(self.model, SumReward):
-            return self._scan_sum(self.model, provenance)
-        assert isinstance(self.model, NetworkReward)
-        table = self._scan_network(self.model, provenance)
+        """The table of one of the provenances."""
+        table = self._scan(provenance)
         self.round_trips = _round_trips(table)
         return table
 
-    def _scored(self, model: NetworkReward, provenance: ScoreProvenance) -> "_Scored":
+    def _scored(self, provenance: ScoreProvenance) -> _Scored:
         """The passes over all candidates on a prompt: one for all outputs."""
         if self._last is not None and self._last.prompt == provenance.asked:
             return self._last
         self._last = None
+        model, texts = self.model, self.texts
         label = f"{model.name} · {provenance.prompt}"
-        folder = self.work / of_pass(model, provenance).key()
+        folder = self.plan.work / of_pass(model, provenance).key()
         parts, frames, mode = model.parts, self.frames[provenance.key()], Mode(provenance.mode)
         to_score: list[Inputs] = []
         for part, frame in zip(parts, frames, strict=True):
@@ -261,7 +219,7 @@ class Scanner:
                     frames[number],
                     to_score[number],
                     dtype=dtype,
-                    texts=self.texts,
+                    texts=texts,
                     label=f"{label} · part {number + 1}" if several else label,
                     folder=folder / dtype.value / (f"part-{number}" if several else ""),
                     loop=self.loop,
@@ -271,7 +229,7 @@ class Scanner:
             return Passes(terms)
 
         first = passes(model.spec.dtype)
-        rewards = first.run(np.arange(len(self.texts)), name="all")
+        rewards = first.run(np.arange(len(texts)), name="all")
         exact, noise = first, None
         if model.spec.dtype is Dtype.float32 or provenance.certain:
             exact = first if model.spec.dtype is Dtype.float32 else passes(Dtype.float32)
@@ -282,16 +240,16 @@ class Scanner:
         self._last = _Scored(provenance.asked, to_score[0], first, exact, rewards, noise, states)
         if isinstance(provenance.asked, Context):
             dtype = Dtype.float32 if noise is not None else model.spec.dtype
-            self._last.slot = self._untouched(model, provenance.asked, frames, dtype)
+            self._last.slot = self._untouched(provenance.asked, frames, dtype)
         return self._last
 
     def _untouched(
-        self, model: NetworkReward, context: Context, frames: Sequence[Frame], dtype: Dtype
+        self, context: Context, frames: Sequence[Frame], dtype: Dtype
     ) -> tuple[np.ndarray, float]:
         """Rewards (2,) or (2, outputs) of the answer as it is and of the rejected one, by the
         model's own forward; and what a sum over the answer has before the slot, where the reward
         is such a sum."""
-        device = self.loop.trainer.strategy.root_device
+        model, device = self.model, self.loop.trainer.strategy.root_device
         rewards, before = np.zeros((2, *((len(model.outputs),) if model.outputs else ()))), 0.0
         for part, frame in zip(model.parts, frames, strict=True):
             network = self.networks(dtype, part.network)
@@ -304,8 +262,8 @@ class Scanner:
                 before += part.weight * float(texts.whole([said])[0])
         return rewards, before
 
-    def _scan_network(self, model: NetworkReward, provenance: ScoreProvenance) -> ScoreTable:
-        one, frame = self._scored(model, provenance), self.frames[provenance.key()][0]
+    def _scan(self, provenance: ScoreProvenance) -> ScoreTable:
+        model, one, frame = self.model, self._scored(provenance), self.frames[provenance.key()][0]
         numbers = [number for _, number in model.outputs]
         place = (numbers.index(provenance.output),) if numbers else ()
         rewards, noise = one.rewards[(..., *place)], None
@@ -333,18 +291,12 @@ class Scanner:
         terms = [(weight, part.scorer.bounds(*place)) for weight, part in first.terms]
         if (bounds := weighted_sum(terms)).known:
             measured["ceiling"] = bounds.stored()
-        if model.spec.kind is Kind.judge:
-            measured["says_yes_above"] = model.spec.judge.says_yes_above
-            if model.spec.judge.opponent is not None:
-                measured["order_effect"] = order_effect(first.values)
-            answers = [part.answers for _, part in first.terms if part.answers is not None]
-            if answers:
-                least = min(answers, key=lambda one: one.mean)
-                measured["answers"] = least.report(self.label(provenance), model.tokenizer)
-                if least.mean < HARDLY:
-                    result = replace(result, certified=np.zeros_like(result.certified))
-        if model.spec.kind is Kind.head:
-            measured |= self._of_head(model, provenance, one, frame)
+        measured |= model.describe_scan(first.values) | self._of_head(provenance, one)
+        if answers := [part.answers for _, part in first.terms if part.answers is not None]:
+            least = min(answers, key=lambda one: one.mean)
+            measured["answers"] = least.report(provenance.label, model.tokenizer)
+            if least.mean < HARDLY:
+                result = replace(result, certified=np.zeros_like(result.certified))
         if one.states is not None:
             measured["states"] = one.states.about
         table = score_table(
@@ -363,12 +315,10 @@ class Scanner:
         )
         return replace(table, states=one.states)
 
-    def _of_head(
-        self, model: NetworkReward, provenance: ScoreProvenance, one: "_Scored", frame: Frame
-    ) -> dict[str, Any]:
+    def _of_head(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
         """What the table of a reward model records besides: whether its own class reads the reward
         elsewhere, and of a gated one what each objective adds."""
-        scorer, measured = one.first.terms[0][1].scorer, {}
+        model, scorer, measured = self.model, one.first.terms[0][1].scorer, {}
         if scorer.elsewhere:
             measured["own_class_differs"] = {"standard_deviations": scorer.elsewhere}
             if (
@@ -382,7 +332,7 @@ class Scanner:
                     "of the token before; these rewards are read at the last, and differ by up to "
                     "%.1f SD. Which of the two the model was trained for, its card says. Type "
                     "model.read=own for its class's, or model.read=end for these",
-                    self.label(provenance),
+                    provenance.label,
                     model.tokenizer.decode([scorer.network.config.get_text_config().pad_token_id]),
                     scorer.elsewhere,
                 )
@@ -394,8 +344,6 @@ class Scanner:
     def rate(self, provenance: ScoreProvenance, *, n: int = 64) -> float | None:
         """Candidates a second on a prompt or context, measured on `n` before anything is scanned;
         None for what runs no network here."""
-        if not isinstance(self.model, NetworkReward):
-            return None
         device, seconds = self.loop.trainer.strategy.root_device, 0.0
         some = self.candidates.rows["candidate_id"].to_numpy()[-n:, None]
         for part, frame in zip(self.model.parts, self.frames[provenance.key()], strict=True):
@@ -407,10 +355,6 @@ class Scanner:
             seconds += time.perf_counter() - started
         return len(some) / seconds
 
-    def label(self, provenance: ScoreProvenance) -> str:
-        """What is said of a table, for messages."""
-        return f"{provenance.model} · {provenance.prompt}"
-
     def _check_lengths(self, to_score: Inputs, network: int) -> None:
         """InputError where a conversation has more tokens than the network has positions."""
         config = self.networks(self.model.spec.dtype, network).config.get_text_config()
@@ -418,17 +362,17 @@ class Scanner:
         lengths = to_score.shared + to_score.lengths
         row = int(lengths.argmax())
         if most is not None and lengths[row] > most:
+            text = self.texts[row]
             raise InputError(
-                f"{self.texts[row]!r:.80} ({len(self.texts[row]):,} characters) makes a "
+                f"{text!r:.80} ({len(text):,} characters) makes a "
                 f"conversation of {lengths[row]:,} tokens, and {self.model.name!r} reads {most:,}. "
                 "Tokens by their ids are short: mode=ids; of a list, leave the item out"
             )
 
-    def _whose(
-        self, model: NetworkReward, base: tuple[ModelSpec, Path] | None
-    ) -> tuple[StatesNetwork, str, str]:
+    def _whose(self, base: tuple[ModelSpec, Path] | None) -> tuple[StatesNetwork, str, str]:
         """The network whose states are kept, whose these are, and its name."""
-        dtype, kind = model.spec.dtype, model.spec.kind
+        model, dtype = self.model, self.model.spec.dtype
+        which, of, name = model.states_of
         if base is not None:
             spec, folder = base
             highest = [max(*frame.prefix, *frame.suffix) for [frame, *_] in self.frames.values()]
@@ -436,11 +380,8 @@ class Scanner:
                 highest.append(int(self.candidates.rows["candidate_id"].max()))
             network = load_base(spec, folder, dtype=dtype, rows=max(highest) + 1)
             whose = network, BASE, spec.name
-        elif kind is Kind.implicit:
-            whose = StatesNetwork(self.networks(dtype, 1)), BASE, f"{model.name} reference"
         else:
-            of = TRAINED if kind is Kind.head else ITSELF
-            whose = StatesNetwork(self.networks(dtype, model.parts[0].network)), of, model.name
+            whose = StatesNetwork(self.networks(dtype, which)), of, name
         self.words = words_of(self.candidates)
         width = min(whose[0].config.get_text_config().hidden_size, DIMENSIONS)
         log.info(
@@ -465,112 +406,12 @@ class Scanner:
             device=self.loop.trainer.strategy.root_device,
             label=label,
             folder=folder,
-            again=self.again,
-            progress=self.progress,
+            again=self.plan.again,
+            progress=self.plan.progress,
         )
         if states is None:
             self.whose = None  # said once
         return states
-
-    def _scan_texts(self, model: TextReward, provenance: ScoreProvenance) -> ScoreTable:
-        """No rank is certain unless the reward gives the same numbers twice: a sample is asked
-        again."""
-        label, folder = self.label(provenance), self.work / provenance.key()
-        asked, n = provenance.asked, len(self.texts)
-        conversations: list[Conversation] = [filled(asked, text) for text in self.texts]
-        others = both_answers(asked) if isinstance(asked, Context) else []
-        with counted(label, unit="candidates", total=n, bar=self.progress) as counter:
-
-            def advance(n: int) -> None:
-                counter.advance(n)
-                if self.report:
-                    self.report(counter.done, counter.rate, n)
-
-            file = folder / "rewards.jsonl"
-            if self.again:
-                file.unlink(missing_ok=True)
-                (folder / "again.jsonl").unlink(missing_ok=True)
-            stored = KeptRewards(model, file, advance)
-            todo = stored.unknown(conversations)
-            some = [conversations[i] for i in _sampled(np.arange(n))]
-            second = KeptRewards(AskedAgain(model), folder / "again.jsonl")
-            if todo and (cost := model.cost(todo, again=second.unknown(some), timed=True)):
-                log.info("%s: %s", label, cost)
-            rewards = stored.rewards(conversations)
-        candidates, known, measured = answered(model, self.candidates, rewards)
-        if others:
-            kept = KeptRewards(model, file)
-            untouched = [kept.rewards([one])[0] if one else np.nan for one in others]
-            measured |= of_slot(np.array(untouched))
-        # Where all were answered, the sample whose cost was announced.
-        sample = _sampled(known)
-        once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
-        noise = numerical_noise(once, twice)
-        return score_table(
-            model,
-            provenance,
-            candidates,
-            certify(rewards[known], noise=noise),
-            trust=judge(once, once, twice, once, rounding=0.0, dtype=Dtype.float32),
-            noise=noise,
-            attention="texts",
-            **measured,
-        )
-
-    def _of_term(self, term: Reward, provenances: Sequence[ScoreProvenance]) -> "Scanner | None":
-        """What scores a term of a sum; None where all of its tables are finished."""
-        todo = [one for one in (of_term(term, p) for p in provenances) if not self.finished(one)]
-        return self.term(term, todo, work=self.work) if todo else None
-
-    def _scan_sum(self, model: SumReward, provenance: ScoreProvenance) -> ScoreTable:
-        """A table of each term, and their sum: what a term says nothing of adds nothing."""
-        tables = []
-        for (_, term), scanner in zip(model.terms, self.scanners, strict=True):
-            table = self.finished(of_term(term, provenance))
-            if table is None:
-                assert scanner is not None
-                scanner.work = self.work / provenance.key()
-                table = scanner.scan(of_term(term, provenance))
-            tables.append(table)
-        self.terms[provenance.key()] = tables
-        ids = self.candidates.rows["candidate_id"]
-        values = np.array(
-            [one.rows.set_index("candidate_id")["reward"].reindex(ids) for one in tables]
-        )
-        weights = np.array([weight for weight, _ in model.terms])
-        rewards = np.nansum(weights[:, None] * values, axis=0)
-        rewards[np.isnan(values[weights != 0]).all(axis=0)] = np.nan
-        candidates, known, measured = answered(model, self.candidates, rewards)
-        if provenance.slot is not None:
-            terms = [[t.measured["slot"][name] for t in tables] for name in SLOT]
-            measured |= of_slot(np.array(terms, dtype=float) @ weights)
-        each = zip(weights, tables, strict=True)
-        bounds = weighted_sum((w, read_bounds(one.measured.get("ceiling"))) for w, one in each)
-        if bounds.known:
-            measured["ceiling"] = bounds.stored()
-        noise = float(np.dot(np.abs(weights), [one.measured["noise"] or 0.0 for one in tables]))
-        exact = provenance.certain is None
-        trust = nearest(Trust(**one.measured["trust"]) for one in tables)
-        assert trust is not None
-        return score_table(
-            model,
-            provenance,
-            candidates,
-            certify(rewards[known], noise=noise) if exact else uncertified(rewards[known]),
-            trust=trust,
-            noise=noise,
-            attention=", ".join(dict.fromkeys(one.provenance.attention or "" for one in tables)),
-            terms=[
-                {"model": term.name, "weight": weight, "key": one.provenance.key()}
-                for (weight, term), one in zip(model.terms, tables, strict=True)
-            ],
-            **measured,
-        )
-
-
-def _sampled(rows: np.ndarray) -> np.ndarray:
-    """The rows that are asked again, in their order."""
-    return rows[np.sort(np.random.default_rng(1).permutation(len(rows))[: noise_sample(len(rows))])]
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:

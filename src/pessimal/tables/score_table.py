@@ -163,6 +163,11 @@ class ScoreProvenance(ModelProvenance):
             object.__setattr__(self, "kind", LOG_PROBABILITY)
 
     @property
+    def label(self) -> str:
+        """What it is of, for messages."""
+        return f"{self.model} · {self.prompt}"
+
+    @property
     def name(self) -> str:
         """The artifact name: model and prompt, and kind of score, `plain` for a chat model asked
         without its template, precision, candidate set or mode where they are not the default."""

@@ -3,7 +3,6 @@ as it is whole."""
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -36,18 +35,17 @@ def run(config: ScanConfig) -> None:
     Where there are several processes, each runs this: all score, the first publishes.
     """
     config = config.resolve()
-    store = store_of(config)
-    open_model = partial(open_reward, cache=config.paths.cache)
+    quiet_libraries()
+    first, store = begin_process(config.trainer), store_of(config)
+    candidates, answered, prompts = config.candidates.read(), config.real_answers(), config.asked()
+    cache = config.paths.cache
+    policy = open_reward(config.policy_spec(), cache=cache) if config.policy else None
+    model = open_reward(config.model, cache=cache)
     if config.candidates.name == CENSUS:
-        grader = open_model(config.model)
-        results = census(grader, store=store, progress=config.progress)
-        print_headlines(results, title=f"Census of {grader.name}")
+        results = census(model, store=store, progress=config.progress)
+        print_headlines(results, title=f"Census of {model.name}")
         assert results.folder is not None
         return print_path(results.folder)
-    quiet_libraries()
-    first = begin_process(config.trainer)
-    candidates, answered, prompts = config.candidates.read(), config.real_answers(), config.asked()
-    model = open_model(config.model)
     if config.candidates.name == ANSWERS and first:
         log.info(
             "%s has no vocabulary of its own: it is asked %d answers of all sorts "
@@ -59,7 +57,7 @@ def run(config: ScanConfig) -> None:
         model,
         answered or {key: prompt for key, (prompt, _) in prompts.items()},
         candidates,
-        policy=open_model(config.policy_spec()) if config.policy else None,
+        policy=policy,
         answers=config.answers,
         answer_tokens=config.answer_tokens,
         seed=config.seed,
@@ -72,7 +70,7 @@ def run(config: ScanConfig) -> None:
         trainer=config.trainer,
         batch_size=config.batch_size,
         states=config.states,
-        cache=config.paths.cache,
+        cache=cache,
         store=store,
         progress=config.progress,
     )

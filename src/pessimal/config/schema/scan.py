@@ -86,7 +86,7 @@ class CandidatesSpec(Options):
         """The list of items; None for the vocabulary, which the model brings."""
         from pessimal.scoring.candidates import items, listed  # torch
 
-        if self.name == "vocabulary":
+        if self.name in ("vocabulary", CENSUS):
             return None
         if self.path is None:
             return listed(self.texts, name=self.name, where=f"candidates={self.name}")
@@ -165,18 +165,16 @@ class ScanConfig(PromptedConfig):
         can = "gradient" in self.model.kind.can and self.trainer.alone
         return self.slot is Slot.before and whole and can
 
-    def _check_answers(self) -> None:
+    def _check_answers(self, *, has_tokens: bool) -> None:
         for name in ("tasks", "prefixes", "policy"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name}= goes with prompts: leave it out, or slot=, contexts=")
-        if self.contexts is not None:
-            existing_file("contexts", self.contexts)
         if self.trainer.strategy is Strategy.sharded:
             raise ConfigError("trainer=sharded takes prompts: with slot=, contexts= trainer=gpu")
         if self.states:
             raise ConfigError("states of words are kept of prompts: leave out states=true")
         self.states = False
-        tokens = self.candidates.name == "vocabulary" and has_vocabulary(self.model)
+        tokens = self.candidates.name == "vocabulary" and has_tokens
         given = self.candidates.most is not None or self.screens
         if tokens and not given and self.trainer.accelerator == "cpu":
             self.candidates = replace(self.candidates, most=FREQUENT)
@@ -247,13 +245,13 @@ class ScanConfig(PromptedConfig):
             self.prompts = prompts_of(read_tasks(self.tasks))
             if self.model.kind in (Kind.callable, Kind.sum):
                 self.model = replace(self.model, tasks=self.model.tasks or self.tasks)
+        has_tokens = has_vocabulary(self.model)
         if self.in_answers:
-            self._check_answers()
+            self._check_answers(has_tokens=has_tokens)
         if self.policy is not None:
             self.policy_spec()
         if self.answers is not None:
             self._check_written()
-        self.asked()
         if not self.prompts:
             raise ConfigError(
                 "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
@@ -263,7 +261,7 @@ class ScanConfig(PromptedConfig):
             self.mode = Mode.text
             return
         vocabulary = self.candidates.name == "vocabulary"
-        if vocabulary and self.policy is None and not has_vocabulary(self.model):
+        if vocabulary and self.policy is None and not has_tokens:
             self.candidates = CandidatesSpec(ANSWERS, None, answers())
         vocabulary = self.candidates.name == "vocabulary"
         self.mode = mode = self.asked_as
