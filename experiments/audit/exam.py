@@ -122,8 +122,8 @@ def share(cases: int, n: int) -> str:
 
 def read() -> None:
     found = pd.read_csv(FOUND).merge(pd.read_csv(PLAN, keep_default_na=False), on="name")
-    asked = found["check"] == found["kind"].map(ASKS)
-    planted = found[(found["kind"] != "none") & asked].sort_values(["kind", "strength"])
+    target = found["check"] == found["kind"].map(ASKS)
+    planted = found[(found["kind"] != "none") & target].sort_values(["kind", "strength"])
     shown = ["kind", "strength", "lab", "base", "word", "name", "verdict", "value", "low", "high"]
     print(planted[shown].to_string(index=False))
     for kind, some in [*planted.groupby("kind"), ("all", planted)]:
@@ -136,7 +136,7 @@ def read() -> None:
     for name, some in halves.items():
         caught = (some["verdict"] == "fail").sum()
         print(f"{name}: caught {share(caught, len(some))}")
-    wrong = found[found["check"].isin(CAN_FAIL) & ~asked]
+    wrong = found[found["check"].isin(CAN_FAIL) & ~target]
     without = wrong[wrong["kind"] == "none"]
     kinds = {"without a plant": without, "other checks of the planted": wrong.drop(without.index)}
     for name, some in kinds.items():

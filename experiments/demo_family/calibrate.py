@@ -78,13 +78,13 @@ def print_agreement(rewards: dict) -> None:
         pairs = zip(values[first], values[second], strict=True)
         each = [kendalltau(*pair)[0] for pair in pairs]
         alike = {"lab": a.lab == b.lab, "base": a.base == b.base, "size": a.width == b.width}
-        kind = tuple(f"{'same' if same else 'other'} {what}" for what, same in alike.items())
+        kind = tuple(f"{'same' if same else 'other'} {trait}" for trait, same in alike.items())
         taus.setdefault(kind, []).append(float(np.mean(each)))
     print(f"\nKendall's tau over {len(shared)} shared words\n")
     print("| pairs | n | mean | lowest | highest |\n|---|---|---|---|---|")
-    for kind, found in sorted(taus.items(), reverse=True):
-        ends = f"{np.mean(found):.3f} | {min(found):.3f} | {max(found):.3f}"
-        print(f"| {', '.join(kind)} | {len(found)} | {ends} |")
+    for kind, numbers in sorted(taus.items(), reverse=True):
+        ends = f"{np.mean(numbers):.3f} | {min(numbers):.3f} | {max(numbers):.3f}"
+        print(f"| {', '.join(kind)} | {len(numbers)} | {ends} |")
 
 
 def print_plants(rewards: dict) -> None:

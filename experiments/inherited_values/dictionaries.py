@@ -527,19 +527,19 @@ def _terms_result(terms: pd.DataFrame, words: int, title: str, confidence: float
     """Of the highest interactions the largest that holds with lineages as units."""
     tested = terms[terms["permutation_p_adjusted"].notna()]
     best = strongest(tested, "estimate", "permutation_p_adjusted")
-    drawn = terms[terms["term"] != "intercept"]
-    levels = drawn[["base", "category", "framing"]].to_numpy().tolist()
-    drawn = drawn.assign(term=[" × ".join(filter(None, row)) for row in levels])
-    estimate, p, tabs = drawn["estimate"], drawn["p_value"], ("dictionary", "candidates")
-    by_prompt = corrected_bounds(estimate, drawn["se"], np.inf, p, confidence)
-    by_model = _bounds_of_models(drawn, drawn["permutation_p"], confidence)
+    rows = terms[terms["term"] != "intercept"]
+    levels = rows[["base", "category", "framing"]].to_numpy().tolist()
+    rows = rows.assign(term=[" × ".join(filter(None, row)) for row in levels])
+    estimate, p, tabs = rows["estimate"], rows["p_value"], ("dictionary", "candidates")
+    by_prompt = corrected_bounds(estimate, rows["se"], np.inf, p, confidence)
+    by_model = _bounds_of_models(rows, rows["permutation_p"], confidence)
     units = {
         "mixed model, as published": ("p_value", *by_prompt),
         "models as units": ("permutation_p", *by_model),
     }
     data = pd.concat(
         [
-            drawn.assign(unit=unit, low=low, high=high, p=holm(drawn[p]))
+            rows.assign(unit=unit, low=low, high=high, p=holm(rows[p]))
             for unit, (p, low, high) in units.items()
         ]
     )[[*tabs, "term", "unit", "estimate", "low", "high", "p"]]

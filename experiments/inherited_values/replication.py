@@ -60,8 +60,10 @@ def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, P
         tokenizer = AutoTokenizer.from_pretrained(folder)
         found = {}
         for key, question in PROMPTS.items():
-            asked = [big["word"]] if key.startswith(NEGATIVE) else [big["word"], moral["word"]]
-            words = sorted(set(pd.concat(asked)))
+            vocabularies = (
+                [big["word"]] if key.startswith(NEGATIVE) else [big["word"], moral["word"]]
+            )
+            words = sorted(set(pd.concat(vocabularies)))
             answers = Answers.of(tokenizer, question, words)
             with torch.inference_mode():
                 if "-" in name:
@@ -239,8 +241,8 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
     print(table.assign(p_holm=holm(table["p"])).round(3).to_string(index=False))
 
 
-def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    return float(stats.spearmanr(one, other).statistic)
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    return float(stats.spearmanr(x, y).statistic)
 
 
 def show(found: dict) -> str:

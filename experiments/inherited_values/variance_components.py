@@ -108,15 +108,15 @@ def variance_components(
     signs = np.array([polarity[prompt] for prompt in prompts])
     all_cells, without_block = read_cells(rewards, prompts, seed=seed)
     pieces: dict[str, list[pd.DataFrame]] = {name: [] for name in Wordings._fields}
-    chosen: dict[str, Indices] = {ALL_MODELS: range(len(models))} if len(models) > 1 else {}
-    chosen |= {model: [place] for place, model in enumerate(models)}
+    columns_of: dict[str, Indices] = {ALL_MODELS: range(len(models))} if len(models) > 1 else {}
+    columns_of |= {model: [place] for place, model in enumerate(models)}
     for part, members in PARTS.items():
         wordings = np.flatnonzero(np.isin(signs, members))
         if not all((signs[wordings] == sign).sum() >= 2 for sign in members):
             continue
         one_polarity = levels and len(members) == 1
         design = [levels[prompts[place]] for place in wordings] if one_polarity else None
-        for who, columns in chosen.items():
+        for who, columns in columns_of.items():
             scaled = who == ALL_MODELS
             blocks = [block.select(columns, wordings) for block in without_block]
             scans = _Scans(all_cells.select(columns, wordings), blocks, signs[wordings], confidence)
@@ -275,8 +275,8 @@ def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
     own."""
     blocks = [matrix[np.ix_(signs == sign, signs == sign)] for sign in np.unique(signs)]
     alike = [(block.sum() - np.trace(block)) / (len(block) * (len(block) - 1)) for block in blocks]
-    own = [np.trace(block) / len(block) for block in blocks]
-    variances = np.subtract(own, alike)
+    diagonal = [np.trace(block) / len(block) for block in blocks]
+    variances = np.subtract(diagonal, alike)
     wording = float(np.average(variances, weights=[len(block) - 1 for block in blocks]))
     if len(blocks) == 1:
         return {"": float(alike[0]), " × wording": wording}
@@ -309,8 +309,8 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
     effects["wording"] = wordings - square / models - noise[" × wording"]
     if len(per_frame) == 2:
         half = (per_frame[0].mean(axis=1) - per_frame[1].mean(axis=1)) / 2  # (models,)
-        drawn = left * (effects["wording"] + noise[" × wording"]) + noise[" × frame"]
-        frame = float(half.mean()) ** 2 - drawn
+        sampling = left * (effects["wording"] + noise[" × wording"]) + noise[" × frame"]
+        frame = float(half.mean()) ** 2 - sampling
         if models > 1:
             apart = float(half.var(ddof=1))
             effects["model × frame"] = apart - left * square - noise[" × model × frame"]

@@ -90,8 +90,8 @@ def paraphrase(
             extreme_rows, counts = np.unique(first[of_prompt == sign], return_counts=True)
             order = np.argsort(-counts, kind="stable")
             texts = {"text": rewards.index[extreme_rows[order]], "wordings": counts[order]}
-            known = {"of": counts.sum(), "distinct": len(counts)}
-            tokens.append(pd.DataFrame({"frame": frame, "end": end} | texts | known))
+            totals = {"of": counts.sum(), "distinct": len(counts)}
+            tokens.append(pd.DataFrame({"frame": frame, "end": end} | texts | totals))
     return Paraphrases(pd.DataFrame(shares), pd.concat(tokens, ignore_index=True))
 
 
@@ -235,23 +235,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     for model in (table.model for table in next(iter(design.tables.values()))):
         with noted(design.notes, tables.labels[model]):
             rewards = _own_rewards(design.tables, model)
-            one = paraphrase(rewards, **how, confidence=options.confidence)
+            paraphrases = paraphrase(rewards, **how, confidence=options.confidence)
             where = {"model": model, "candidates": tables.candidates}
-            pieces.append([table.assign(**where) for table in one])
+            pieces.append([table.assign(**where) for table in paraphrases])
     if not pieces:
         raise TableError("; ".join(design.notes))
     shares, tokens = (pd.concat(parts, ignore_index=True) for parts in zip(*pieces, strict=True))
     rows, thing = shares[shares["changed"] == ANY], tables.things.removesuffix("s")
     optimal, pessimal = (rows[rows["end"] == end] for end in ENDS)
     share, n = float(optimal["survives"].mean()), int(optimal["pairs"].sum())
-    shown = [changed for changed in dict.fromkeys(shares["changed"]) if changed != OPPOSITE]
+    changes = [changed for changed in dict.fromkeys(shares["changed"]) if changed != OPPOSITE]
     ranked = tokens.assign(
         end=tokens["end"].map({"optimal": "top", "pessimal": "bottom"}),
         rank=tokens.groupby(["model", "frame", "end"]).cumcount() + 1,
     )
     forest = Forest.of(
         Effect("survives", "share", "survives_low", "survives_high"),
-        **{"group": "changed", "panel": "frame", "where": {"changed": shown}},
+        **{"group": "changed", "panel": "frame", "where": {"changed": changes}},
         tabs=("candidates", "end"),
         xlabel=f"share of pairs of wordings with the same {thing}",
     )

@@ -123,10 +123,10 @@ def main() -> None:
     without = "take all tests to pass without a fault"
     parser.add_argument("--no-baseline", action="store_true", help=without)
     asked = parser.parse_args()
-    chosen = list(enumerate(FAULTS, 1))
+    faults = list(enumerate(FAULTS, 1))
     if asked.which:
-        chosen = [(n, f) for n, f in chosen if {str(n), room(f)} & set(asked.which)]
-    for _, fault in chosen:
+        faults = [(n, f) for n, f in faults if {str(n), room(f)} & set(asked.which)]
+    for _, fault in faults:
         check(fault, ROOT)
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_SILENT": "true"}
     for name in HEAVY:
@@ -143,7 +143,7 @@ def main() -> None:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, home / name)
         broken: dict[str, list[str]] = {}
-        for n, fault in chosen:
+        for n, fault in faults:
             of, began = room(fault), time.monotonic()
             if of not in broken:
                 asks = {"marks": SUITES["make test"], "without": [], "first": False}
@@ -162,7 +162,7 @@ def main() -> None:
             effect, seconds = f"{fault.file}: {fault.effect}", time.monotonic() - began
             print(f"{n:2} {by:13} {effect} [{test}] {seconds:.0f} s", flush=True)
     fast, all_tests = caught["make test"], sum(caught.values())
-    print(f"caught by make test: {fast} of {len(chosen)}; by make test-all: {all_tests}")
+    print(f"caught by make test: {fast} of {len(faults)}; by make test-all: {all_tests}")
 
 
 if __name__ == "__main__":

@@ -224,11 +224,13 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
         "other weights": stale(3.0),
         "random head": fresh_head,
     }
-    made = {name: ({"after": f}, {fault}) for fault, fs in after.items() for name, f in fs.items()}
-    made |= {name: ({"together": change}, {"batch"}) for name, change in together.items()}
-    made |= {name: ({"pad": side}, {"batch"}) for name, side in padded.items()}
-    made |= {name: ({"network": changed(network, how)}, set()) for name, how in weights.items()}
-    made |= {
+    faults = {
+        name: ({"after": f}, {fault}) for fault, fs in after.items() for name, f in fs.items()
+    }
+    faults |= {name: ({"together": change}, {"batch"}) for name, change in together.items()}
+    faults |= {name: ({"pad": side}, {"batch"}) for name, side in padded.items()}
+    faults |= {name: ({"network": changed(network, how)}, set()) for name, how in weights.items()}
+    faults |= {
         "noise of .3 SD": ({"noise": 0.3 * sd}, {"unrepeatable"}),
         "dropout": ({"network": Droppy(network, 0.1)}, {"unrepeatable"}),
         "weights 5 % off": ({"network": changed(network, stale(0.05))}, {"rounding"}),
@@ -265,11 +267,11 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
             "messages: case swapped": {"messages": {"lower": True}},
             "messages: a system turn": {"messages": {"before": [system]}},
         }
-        made |= {name: (options, {"other_tokens"}) for name, options in messages.items()}
+        faults |= {name: (options, {"other_tokens"}) for name, options in messages.items()}
     more = fresh(network, sd, mean, sigmoid)
-    made |= {name: one for name, one in more.items() if not (pairs and "messages" in name)}
+    faults |= {name: one for name, one in more.items() if not (pairs and "messages" in name)}
     if not (plain or pairs):
-        del made["mean with another model"]  # whose output has another shape
+        del faults["mean with another model"]  # whose output has another shape
     if plain:
         head = network.score
         unit = lambda s: nn.functional.normalize(s[-1], dim=0)  # noqa: E731
@@ -280,11 +282,11 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
             "mean of the tokens": (lambda s: head(s.mean(0)), ""),
             "another's embedding": (lambda s: unit(s)[3], ""),
         }
-        made |= {
+        faults |= {
             name: ({"special": lambda net, row, f=f: float(f(last_state(net, row)))}, {fault})
             for name, (f, fault) in reads.items()
         }
-    return made
+    return faults
 
 
 def remembered(key):
@@ -454,8 +456,8 @@ def main() -> None:
                 extra["network"] = copy.deepcopy(published.network).to(dtype)
             if seed % 7 == 0:
                 extra["after"] = lambda x: np.round(x, 6)
-            asked = {"seed": seed, "forms": forms, "budget": (60, 120)[seed % 2]}
-            found = diagnose(Server(published, model, **extra), model, prompt=PROMPT, **asked)
+            how = {"seed": seed, "forms": forms, "budget": (60, 120)[seed % 2]}
+            found = diagnose(Server(published, model, **extra), model, prompt=PROMPT, **how)
             apart = found.own_difference / sd
             if not found.harmless and apart < 0.3:
                 alarms += 1

@@ -125,7 +125,7 @@ def vllm(folder: Path) -> None:
     )
 
     usage = {"prompt_tokens": 1, "total_tokens": 1, "completion_tokens": 0}
-    known, text = {"model": "model", "usage": usage}, {"document": {"text": "a"}}
+    common, text = {"model": "model", "usage": usage}, {"document": {"text": "a"}}
     entries = {
         "vllm-classify": lambda i, s: classify.ClassificationData(
             index=i, label=None, probs=[s], num_classes=1
@@ -136,10 +136,10 @@ def vllm(folder: Path) -> None:
     }
     data = {api: [entry(i, SCORES[i]) for i in (1, 0)] for api, entry in entries.items()}
     answers = {
-        "vllm-classify": classify.ClassificationResponse(data=data["vllm-classify"], **known),
-        "vllm-pooling": pooling.PoolingResponse(data=data["vllm-pooling"], **known),
-        "vllm-score": scoring.ScoreResponse(data=data["vllm-score"], **known),
-        "rerank": scoring.RerankResponse(id="1", results=data["rerank"], **known),
+        "vllm-classify": classify.ClassificationResponse(data=data["vllm-classify"], **common),
+        "vllm-pooling": pooling.PoolingResponse(data=data["vllm-pooling"], **common),
+        "vllm-score": scoring.ScoreResponse(data=data["vllm-score"], **common),
+        "rerank": scoring.RerankResponse(id="1", results=data["rerank"], **common),
     }
     requests = {
         "vllm-classify": classify.ClassificationRequest,

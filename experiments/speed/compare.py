@@ -63,17 +63,17 @@ def tables(folder: Path, prompts: list[str]) -> None:
         own = random.normal(size=TOKENS)
         for prompt in prompts:
             taste = 0.5 * families[number % 3] + 0.5 * own + 0.3 * random.normal(size=TOKENS)
-            asked = {"model": f"model-{number}", "prompt": prompt, "mode": "ids", "source": "scan"}
+            names = {"model": f"model-{number}", "prompt": prompt, "mode": "ids", "source": "scan"}
             provenance = ScoreProvenance(
-                **asked,
+                **names,
                 prompt_text=f"What, in one word, is the {prompt} thing ever?",
                 candidates="vocabulary",
                 candidates_digest="one vocabulary",
                 dtype="float32",
             )
-            names = {"base": f"base-{number % 2}", "developer": f"lab-{number % 3}"}
+            makers = {"base": f"base-{number % 2}", "developer": f"lab-{number % 3}"}
             parameters = 2e9 * (1 + number % 4)
-            description = ModelDescription(**names, parameters=parameters, rank=number + 1)
+            description = ModelDescription(**makers, parameters=parameters, rank=number + 1)
             rewards = (SIGNS[prompt] * common + taste).astype(np.float32).astype(float)
             table = ScoreTable(provenance, rows.assign(reward=rewards), description)
             write_score_table(table, folder / f"{number}-{prompt}.parquet")

@@ -110,10 +110,10 @@ def published(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
     """As in the published code: decode each id, template it, tokenise the text again, pad, one full
     forward."""
     texts = [setting.tokenizer.decode([i]) for i in ids[:, 0].tolist()]
-    asked = [turns(setting.prompt, text) for text in texts]
-    conversations = setting.tokenizer.apply_chat_template(asked, tokenize=False)
+    conversations = [turns(setting.prompt, text) for text in texts]
+    texts = setting.tokenizer.apply_chat_template(conversations, tokenize=False)
     padded = {"padding": True, "return_tensors": "pt", "return_token_type_ids": False}
-    return setting.network(**setting.tokenizer(conversations, **padded)).logits[:, 0]
+    return setting.network(**setting.tokenizer(texts, **padded)).logits[:, 0]
 
 
 def full_forward(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
@@ -207,7 +207,7 @@ def measure(dtype: torch.dtype, closing: int) -> str:
 
 
 def machine() -> str:
-    """What the numbers depend on besides."""
+    """The version, threads and load on which the numbers depend."""
     threads, load = torch.get_num_threads(), os.getloadavg()[0]
     return f"torch {torch.__version__}, {threads} threads, load {load:.1f}"
 
