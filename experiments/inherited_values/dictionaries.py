@@ -454,7 +454,10 @@ def _ranks_result(
         f"({last['mean']:.0f}).",
         plot=Forest.of(
             Effect("mean", "median rank"),
-            **{"data": model_means, "tabs": tabs, "group": "category", "panel": "framing"},
+            data=model_means,
+            tabs=tabs,
+            group="category",
+            panel="framing",
             xlabel="mean median rank (1 = highest)",
         ),
         method=METHOD,

@@ -251,7 +251,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     )
     forest = Forest.of(
         Effect("survives", "share", "survives_low", "survives_high"),
-        **{"group": "changed", "panel": "frame", "where": {"changed": changes}},
+        group="changed",
+        panel="frame",
+        where={"changed": changes},
         tabs=("candidates", "end"),
         xlabel=f"share of pairs of wordings with the same {thing}",
     )

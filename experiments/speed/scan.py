@@ -110,10 +110,10 @@ def published(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
     """As in the published code: decode each id, template it, tokenise the text again, pad, one full
     forward."""
     texts = [setting.tokenizer.decode([i]) for i in ids[:, 0].tolist()]
-    conversations = [turns(setting.prompt, text) for text in texts]
-    texts = setting.tokenizer.apply_chat_template(conversations, tokenize=False)
+    template = partial(setting.tokenizer.apply_chat_template, tokenize=False)
+    conversations = [template(turns(setting.prompt, text)) for text in texts]
     padded = {"padding": True, "return_tensors": "pt", "return_token_type_ids": False}
-    return setting.network(**setting.tokenizer(texts, **padded)).logits[:, 0]
+    return setting.network(**setting.tokenizer(conversations, **padded)).logits[:, 0]
 
 
 def full_forward(setting: Setting, ids: torch.Tensor) -> torch.Tensor:
@@ -190,8 +190,8 @@ def measure(dtype: torch.dtype, closing: int) -> str:
         way, size, count = ways[name]
         rewards[name] = torch.cat([way(part) for part in setting.candidates[:count].split(size)])
 
-    turns = {name: partial(take_turn, name) for name in ways}
-    rate = median_rates(turns, {name: count for name, (_, _, count) in ways.items()})
+    calls = {name: partial(take_turn, name) for name in ways}
+    rate = median_rates(calls, {name: count for name, (_, _, count) in ways.items()})
     rows = setting.candidates[:FULL_BATCH].split(1)
     own = torch.cat([full_forward(setting, row) for row in rows])
     apart = float((rewards["shared"][:FULL_BATCH] - own).abs().max() / max(1.0, float(own.std())))
