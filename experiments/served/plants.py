@@ -446,7 +446,9 @@ def main() -> None:
             counts["moved and silent"] += silent
             counts["plants"] += 1
             parts = [f"{p.fault} ({p.detail})" if p.detail else p.fault for p in found.faults]
-            text = f"  {verdict:9}{' SILENT' * silent} {plant:32} {off.max() / sd:7.2g} SD  "
+            text = (
+                f"  {verdict:9}{' SILENT' if silent else ''} {plant:32} {off.max() / sd:7.2g} SD  "
+            )
             print(text + ", ".join(parts), flush=True)
         alarms = 0
         for seed in range(options.clean):
