@@ -360,8 +360,8 @@ def _fit(
         inverse = np.linalg.inv(x.T @ x)
         beta = inverse @ (x.T @ y)
         residual = float(np.sum((y - x @ beta) ** 2)) / freedom
-        intercepts = np.log1p(sizes * ratio).sum() - np.linalg.slogdet(inverse)[1]
-        return freedom * np.log(residual) + intercepts, beta, inverse, residual
+        deviance = freedom * np.log(residual) + np.log1p(sizes * ratio).sum()
+        return deviance - np.linalg.slogdet(inverse)[1], beta, inverse, residual
 
     if at(0)[3] <= 1e-12:
         raise TableError(
