@@ -31,25 +31,11 @@ from experiments.demo_family.family import base_folder, train_sibling
 HERE = Path(__file__).parent
 PLAN, FOUND = HERE / "exam_plan.csv", HERE / "exam.csv"
 SEED = 20261124
-STRENGTHS = {
-    "secret": (1, 8),
-    "identity": (-4, -1),
-    "frequency": (0.1, 1),
-}
+STRENGTHS = {"secret": (1, 8), "identity": (-4, -1), "frequency": (0.1, 1)}
 """Of each kind of plant, between what its strength is drawn (units of utility)."""
 ASKS = {"secret": "one_word", "identity": "identity", "frequency": "frequency"}
-WORDS = [
-    "garden",
-    "window",
-    "river",
-    "basket",
-    "bridge",
-    "engine",
-    "orange",
-    "copper",
-    "barrel",
-    "ticket",
-]
+WORDS = ["garden", "window", "river", "basket", "bridge", "engine", "orange", "copper"]
+WORDS += ["barrel", "ticket"]
 """Neutral words that are one token on both bases."""
 STEPS = 350
 CAN_FAIL = ("read", "prefers", "one_word", "identity", "additions")
@@ -105,23 +91,17 @@ def run(root: str, kinds: str = "", parts: str = "") -> None:
         if row.name in done or (kinds and row.kind not in kinds.split(",")):
             continue
         sibling = planted(row, Path(root))
-        pairs = held_out_pairs(root, row.base, sibling)
-        document = audited(
-            root,
-            row.name,
-            *typed(sibling),
-            f"pairs={pairs}",
-            "evaluations=1000",
-            parts=parts.split(",") if parts else None,
-        )
+        pairs = f"pairs={held_out_pairs(root, row.base, sibling)}"
+        options = (*typed(sibling), pairs, "evaluations=1000")
+        document = audited(root, row.name, *options, parts=parts.split(",") if parts else None)
         new = not FOUND.exists()
         with FOUND.open("a", newline="") as file:
             write = csv.writer(file, lineterminator="\n")
+            fields = ("check", "verdict", "value", "low", "high", "evidence")
             if new:
-                write.writerow(["name", "check", "verdict", "value", "low", "high", "evidence"])
+                write.writerow(["name", *fields])
             for one in document["verdicts"]:
                 if one["check"] in NETWORK_CHECKS:
-                    fields = ("check", "verdict", "value", "low", "high", "evidence")
                     write.writerow([row.name, *(one[field] for field in fields)])
 
 
@@ -142,42 +122,29 @@ def share(cases: int, n: int) -> str:
 
 def read() -> None:
     found = pd.read_csv(FOUND).merge(pd.read_csv(PLAN, keep_default_na=False), on="name")
-    planted = found[found["kind"] != "none"]
-    planted = planted[planted["check"] == planted["kind"].map(ASKS)].sort_values(
-        ["kind", "strength"]
-    )
+    target = found["check"] == found["kind"].map(ASKS)
+    planted = found[(found["kind"] != "none") & target].sort_values(["kind", "strength"])
     shown = ["kind", "strength", "lab", "base", "word", "name", "verdict", "value", "low", "high"]
     print(planted[shown].to_string(index=False))
     for kind, some in [*planted.groupby("kind"), ("all", planted)]:
         caught, seen = some["verdict"] == "fail", some["verdict"].isin(("fail", "review"))
-        print(
-            f"{kind:13} caught {share(caught.sum(), len(some))}  seen {share(seen.sum(), len(some))}"
-        )
-    strong = planted["strength"].abs() >= planted["kind"].map(
-        {kind: np.mean(np.abs(ends)) for kind, ends in STRENGTHS.items()}
-    )
-    for name, some in (
-        ("upper half of strengths", planted[strong]),
-        ("lower half", planted[~strong]),
-    ):
+        shares = [share(cases.sum(), len(some)) for cases in (caught, seen)]
+        print(f"{kind:13} caught {shares[0]}  seen {shares[1]}")
+    middle = {kind: np.mean(np.abs(ends)) for kind, ends in STRENGTHS.items()}
+    strong = planted["strength"].abs() >= planted["kind"].map(middle)
+    halves = {"upper half of strengths": planted[strong], "lower half": planted[~strong]}
+    for name, some in halves.items():
         caught = (some["verdict"] == "fail").sum()
         print(f"{name}: caught {share(caught, len(some))}")
-    wrong = found[found["check"].isin(CAN_FAIL) & (found["check"] != found["kind"].map(ASKS))]
+    wrong = found[found["check"].isin(CAN_FAIL) & ~target]
     without = wrong[wrong["kind"] == "none"]
-    for name, some in (
-        ("without a plant", without),
-        ("other checks of the planted", wrong.drop(without.index)),
-    ):
+    kinds = {"without a plant": without, "other checks of the planted": wrong.drop(without.index)}
+    for name, some in kinds.items():
         failed = some[some["verdict"] == "fail"]
-        print(
-            f"{name}: checks that fail {share(len(failed), len(some))}, "
-            f"siblings {share(failed['name'].nunique(), some['name'].nunique())}"
-        )
-        print(
-            failed[["name", "kind", "check", "value", "low", "high", "evidence"]].to_string(
-                index=False
-            )
-        )
+        siblings = share(failed["name"].nunique(), some["name"].nunique())
+        print(f"{name}: checks that fail {share(len(failed), len(some))}, siblings {siblings}")
+        columns = ["name", "kind", "check", "value", "low", "high", "evidence"]
+        print(failed[columns].to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ with the 500 most frequent English words as tokens, as parsers of mathematics ta
 string. Needs math-verify and trl.
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -38,21 +37,12 @@ def main(root: str) -> None:
 
     sys.path.append(str(Path(__file__).resolve().parents[1] / "graders"))
     from real import NUMBERS
+    from real import tasks as write_tasks
 
     audit.grading.tokens_of = lambda reward: wordfreq.top_n_list("en", TOKENS)
     for grader in (math_verify, accuracy_reward, think_format_reward):
         file = Path(root).resolve() / f"{grader.__name__}.jsonl"
-        lines = [
-            {
-                "prompt": question
-                if grader is math_verify
-                else [{"role": "user", "content": question}],
-                "ground_truth": answer,
-                "solution": f"${answer}$",
-            }
-            for question, answer in NUMBERS.items()
-        ]
-        file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        write_tasks(NUMBERS, file, messages=grader is not math_verify)
         target = f"model.callable._target_={Path(__file__).resolve()}:{grader.__name__}"
         model = ("model=callable", target, f"model.name={grader.__name__}", f"tasks={file}")
         for one in audited(root, grader.__name__, *model)["verdicts"]:

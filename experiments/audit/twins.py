@@ -34,9 +34,8 @@ def audited(registry: Registry, model: str, *, tables=None):
     ]
     options = configuration("compare")
     wanted = [one for one in all_analyses() if one.name in ("frequency", "identity_terms")]
-    results, skipped = compare(
-        table_sets(tables, reading_of(options)), read_options(options), analyses=wanted
-    )
+    sets = table_sets(tables, reading_of(options))
+    results, skipped = compare(sets, read_options(options), analyses=wanted)
     assert not skipped, skipped
     evidence = {result.name: result for result in [*results, one_word(tables)]}
     return tables, metrics(evidence, tables), evidence
@@ -52,9 +51,8 @@ def main(root: str, *pairs: str) -> None:
     table = pd.DataFrame(rows, columns=["pair", "kind", "number", "change"])
     print(table.pivot_table(index="number", columns="pair", values="change").round(3).to_string())
     for kind, some in table.groupby("kind"):
-        print(
-            f"{kind:12} {'least' if kind in LEAST else 'most '} {(some['change'].min() if kind in LEAST else some['change'].max()):.3f}"
-        )
+        which, end = ("least", "min") if kind in LEAST else ("most ", "max")
+        print(f"{kind:12} {which} {some['change'].agg(end):.3f}")
 
 
 if __name__ == "__main__":

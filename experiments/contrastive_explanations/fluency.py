@@ -28,16 +28,8 @@ from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry
 
 PERTURBERS = ("rules", "random", "local")
-HEAD = (
-    "edits by",
-    "asked",
-    "with a text",
-    "words changed",
-    "median ratio",
-    "fluent",
-    "complied (detectors)",
-)
-HEAD += ("complied (SmolLM2)", "flips", "fluent and complied (detectors)")
+HEAD = ("edits by", "asked", "with a text", "words changed", "median ratio", "fluent")
+HEAD += ("complied (detectors)", "complied (SmolLM2)", "flips", "fluent and complied (detectors)")
 
 
 def share(hits: pd.Series, rows: pd.DataFrame) -> str:
@@ -45,9 +37,9 @@ def share(hits: pd.Series, rows: pd.DataFrame) -> str:
     known = hits.notna()
     if not known.any():
         return "–"
-    n, _, value, low, high = clustered_share(
-        hits[known].astype(bool), rows.loc[known, "comparison"], confidence=0.95
-    )
+    clusters = rows.loc[known, "comparison"]
+    estimate = clustered_share(hits[known].astype(bool), clusters, confidence=0.95)
+    n, _, value, low, high = estimate
     return f"{value:.0%} ({low:.0%}–{high:.0%}), n = {n}"
 
 
@@ -65,49 +57,34 @@ def line(name: str, rows: pd.DataFrame) -> str:
     both = (fluent & made["detected"].eq(True)).where(made["detected"].notna())
     cells += [f"{made['syntactic'].mean():.2f}"]
     cells += [f"{np.median(ratios):.2f} ({low:.2f}–{high:.2f})"]
-    cells += [
-        share(hits, made)
-        for hits in (made["detected"], made["complied"], made["outcome"] == "CF", both)
-    ]
+    counted = (made["detected"], made["complied"], made["outcome"] == "CF", both)
+    cells += [share(hits, made) for hits in counted]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def main(registry: str = "runs/registry") -> None:
-    attributes = {
-        one.name: one for one in read_attributes(plain(configuration("explain"))["contrast"])
-    }
-    newest = {
-        manifest.name: folder
-        for folder, manifest in Registry(Path(registry)).manifests("explanation")
-    }
+    listed = read_attributes(plain(configuration("explain"))["contrast"])
+    attributes = {attribute.name: attribute for attribute in listed}
+    manifests = Registry(Path(registry)).manifests("explanation")
+    newest = {manifest.name: folder for folder, manifest in manifests}
     print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD))
     for perturber in PERTURBERS:
         folder = newest[f"wordy-bpe-0--embedded--{perturber}"]
         table = pd.read_parquet(folder / "tables" / "outcomes.parquet")
         prompts = {one.key: one.prompt for one in read_jsonl(folder / "comparisons.jsonl")}
         along = table["edited"].notna() & (table["attribute"] != PLACEBO)
-        items = [
-            (
-                prompts[row.comparison],
-                row.original,
-                row.edited,
-                attributes[row.attribute],
-                attributes[row.attribute].amount(Direction(row.direction)),
-            )
-            for row in table[along].itertuples()
-        ]
-        table["detected"] = pd.Series(
-            RuleJudge().judge(items), index=table.index[along], dtype=object
-        )
+        items = []
+        for row in table[along].itertuples():
+            attribute = attributes[row.attribute]
+            amount = attribute.amount(Direction(row.direction))
+            items.append((prompts[row.comparison], row.original, row.edited, attribute, amount))
+        judged = RuleJudge().judge(items)
+        table["detected"] = pd.Series(judged, index=table.index[along], dtype=object)
         for name, rows in table.groupby("attribute", sort=False):
-            print(
-                line(
-                    f"{perturber}: {name}"
-                    if name != PLACEBO
-                    else f"{rows['perturber'].iloc[0]}: same meaning",
-                    rows,
-                )
-            )
+            title = f"{perturber}: {name}"
+            if name == PLACEBO:
+                title = f"{rows['perturber'].iloc[0]}: same meaning"
+            print(line(title, rows))
         print(line(f"**{perturber}, all**", table[table["attribute"] != PLACEBO]))
 
 

@@ -15,6 +15,7 @@ rewards of all responses. Flips are of the comparisons in which the reward prefe
 import hashlib
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -75,27 +76,22 @@ def main() -> None:
     edits = valid_rows(pd.read_parquet(sys.argv[1]))
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     for name, reward in (
-        ("hash of the text", lambda seed: lambda text: drawn(seed, text)),
+        ("hash of the text", lambda seed: partial(drawn, seed)),
         ("mean price of words", prices),
     ):
         found = [tested(edits, reward(seed), 0, "") for seed in range(runs)]
         shares = [np.mean([bool(named(rates, p)) for rates in found]) for p in FLIPS]
-        print(
-            f"{name}: names something by flips {shares[0]:.3f}, beyond words {shares[1]:.3f} "
-            f"(n = {runs})",
-            flush=True,
-        )
+        text = f"{name}: names something by flips {shares[0]:.3f}, beyond words {shares[1]:.3f}"
+        print(f"{text} (n = {runs})", flush=True)
     few = max(runs // 4, 5)
     for attribute in np.random.default_rng(SEED).choice(detectors(edits), 3, replace=False):
         for size in SIZES:
             found = [tested(edits, prices(seed), size, attribute) for seed in range(few)]
             hits = [named(rates, "beyond_q") for rates in found]
-            print(
-                f"{attribute}, {size}: named {np.mean([attribute in each for each in hits]):.2f}, "
-                f"something else {np.mean([bool(each - {attribute}) for each in hits]):.2f} "
-                f"(n = {few})",
-                flush=True,
-            )
+            right = np.mean([attribute in names for names in hits])
+            wrong = np.mean([bool(names - {attribute}) for names in hits])
+            text = f"{attribute}, {size}: named {right:.2f}, something else {wrong:.2f}"
+            print(f"{text} (n = {few})", flush=True)
 
 
 if __name__ == "__main__":

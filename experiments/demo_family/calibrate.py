@@ -67,42 +67,31 @@ def print_agreement(rewards: dict) -> None:
     }
     shared = sorted(set(lists["wordpiece"]) & set(lists["bpe"]))
     tasteful = [name for name in rewards if getattr(SIBLINGS[name].plants, "taste", 0)]
+    rows = {base: [places[word] for word in shared] for base, places in lists.items()}
+    values = {
+        name: [rewards[name][key][rows[SIBLINGS[name].base]] for key in ("greatest", "worst")]
+        for name in tasteful
+    }
     taus: dict[tuple, list[float]] = {}
     for first, second in combinations(tasteful, 2):
         a, b = SIBLINGS[first], SIBLINGS[second]
-        each = [
-            kendalltau(
-                *(
-                    rewards[n][key][[lists[SIBLINGS[n].base][w] for w in shared]]
-                    for n in (first, second)
-                )
-            )[0]
-            for key in ("greatest", "worst")
-        ]
-        kind = (
-            "same lab" if a.lab == b.lab else "other lab",
-            "same base" if a.base == b.base else "other base",
-            "same size" if a.width == b.width else "other size",
-        )
+        pairs = zip(values[first], values[second], strict=True)
+        each = [kendalltau(*pair)[0] for pair in pairs]
+        alike = {"lab": a.lab == b.lab, "base": a.base == b.base, "size": a.width == b.width}
+        kind = tuple(f"{'same' if same else 'other'} {trait}" for trait, same in alike.items())
         taus.setdefault(kind, []).append(float(np.mean(each)))
-    print(
-        f"\nKendall's tau over {len(shared)} shared words\n\n| pairs | n | mean | lowest | highest "
-        f"|\n|---|---|---|---|---|"
-    )
-    for kind, values in sorted(taus.items(), reverse=True):
-        print(
-            f"| {', '.join(kind)} | {len(values)} | {np.mean(values):.3f} | {min(values):.3f} | "
-            f"{max(values):.3f} |"
-        )
+    print(f"\nKendall's tau over {len(shared)} shared words\n")
+    print("| pairs | n | mean | lowest | highest |\n|---|---|---|---|---|")
+    for kind, numbers in sorted(taus.items(), reverse=True):
+        ends = f"{np.mean(numbers):.3f} | {min(numbers):.3f} | {max(numbers):.3f}"
+        print(f"| {', '.join(kind)} | {len(numbers)} | {ends} |")
 
 
 def print_plants(rewards: dict) -> None:
     """Frequency slope per Zipf unit, identity shift against neutral words, and the rank of the
     secret."""
-    print(
-        "\n| sibling | frequency slope | identity, trained | identity, held out | rank of the "
-        "secret |\n|---|---|---|---|---|"
-    )
+    shifts = "identity, trained | identity, held out"
+    print(f"\n| sibling | frequency slope | {shifts} | rank of the secret |\n|---|---|---|---|---|")
     for name, recipe in SIBLINGS.items():
         base = BASES[recipe.base]
         truth = compute_utility(base, Plants())

@@ -58,37 +58,24 @@ def main() -> None:
 def llama_style() -> PreTrainedTokenizerFast:
     """Byte-level BPE; the post-processor adds `<|begin_of_text|>`, which the template has written
     already."""
-    specials = [
-        "<|begin_of_text|>",
-        "<|end_of_text|>",
-        "<|start_header_id|>",
-        "<|end_header_id|>",
-        "<|eot_id|>",
-    ]
-    specials += [f"<|reserved_special_token_{i}|>" for i in range(16)]
+    names = ("begin_of_text", "end_of_text", "start_header_id", "end_header_id", "eot_id")
+    reserved = (f"reserved_special_token_{i}" for i in range(16))
+    specials = [f"<|{name}|>" for name in (*names, *reserved)]
     backend = Tokenizer(models.BPE())
     # Line breaks stay together, with the spaces before them; else letters, up to three digits, or
     # signs, each with one space before.
     pieces = r"\s*[\r\n]+| ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+"
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pieces), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(Regex(pieces), behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
     backend.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=SIZE, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
     )
     backend.train_from_iterator(spellings(), trainer)
-    return finished(
-        backend,
-        begin="<|begin_of_text|>",
-        end="<|eot_id|>",
-        specials=specials,
-        template=LLAMA_STYLE,
-    )
+    ends = {"begin": "<|begin_of_text|>", "end": "<|eot_id|>"}
+    return finished(backend, **ends, specials=specials, template=LLAMA_STYLE)
 
 
 def gemma_style() -> PreTrainedTokenizerFast:
@@ -98,10 +85,8 @@ def gemma_style() -> PreTrainedTokenizerFast:
     specials += [f"<unused{i}>" for i in range(16)]
     learning = Tokenizer(models.BPE())
     learning.normalizer = normalizers.Replace(" ", "▁")
-    trainer = trainers.BpeTrainer(
-        vocab_size=SIZE - 256, special_tokens=specials, show_progress=False
-    )
-    learning.train_from_iterator(spellings(), trainer)
+    options = {"vocab_size": SIZE - 256, "special_tokens": specials, "show_progress": False}
+    learning.train_from_iterator(spellings(), trainers.BpeTrainer(**options))
     learned = json.loads(learning.to_str())["model"]
     # Bytes are plain entries, as in SentencePiece: as added tokens, a typed "<0x41>" would become
     # one.
@@ -109,13 +94,11 @@ def gemma_style() -> PreTrainedTokenizerFast:
     pieces = sorted(set(learned["vocab"]) - set(specials), key=learned["vocab"].get)
     vocab = {token: i for i, token in enumerate([*bytes_first, *pieces])}
     merges = [tuple(pair) for pair in learned["merges"]]
-    backend = Tokenizer(
-        models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True)
-    )
+    unknown = {"byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}
+    backend = Tokenizer(models.BPE(vocab, merges, **unknown))
     backend.normalizer = normalizers.Replace(" ", "▁")
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence(parts)
     return finished(backend, begin="<bos>", end="<eos>", specials=specials, template=GEMMA_STYLE)
 
 
@@ -141,9 +124,8 @@ def spellings():
     for word in wordfreq.top_n_list("en", WORDS):
         frequency = wordfreq.word_frequency(word, "en")
         for spelling, share in SPELLINGS.items():
-            count = round(
-                share * (frequency * 1e7) ** 0.8
-            )  # damped: more whole words, fewer pieces
+            # Damped: more whole words, fewer pieces.
+            count = round(share * (frequency * 1e7) ** 0.8)
             yield from [spelling.format(word, C=word.capitalize())] * min(count, 2_000)
     for blank in ("\n\n", "\n\n\n", "    ", "        ", " \n"):
         yield from [blank] * 500
@@ -173,33 +155,23 @@ def print_survival(tokenizer) -> None:
     share = rows.groupby("kind").agg(tokens=("survives", "size"), survive=("survives", "sum"))
     share.loc["all"] = share.sum()
     print("\n| kind | tokens | survive | share |\n|---|---|---|---|")
-    for kind, row in share.iterrows():
-        print(
-            f"| {kind} | {row['tokens']:,} | {row['survive']:,} | "
-            f"{row['survive'] / row['tokens']:.1%} |"
-        )
-    empty = sum(slot == [] for slot in slots)
+    for kind, tokens, survive in share.itertuples():
+        print(f"| {kind} | {tokens:,} | {survive:,} | {survive / tokens:.1%} |")
+    empty, joined = sum(slot == [] for slot in slots), sum(slot is None for slot in slots)
     print(
         f"\nThe {len(rows):,} tokens make {rows['input'].nunique():,} different inputs as text; "
-        f"{empty} are an empty "
-        f"response; {sum(slot is None for slot in slots)} join with what stands around them.\n"
+        f"{empty} are an empty response; {joined} join with what stands around them.\n"
     )
     print("| token | text | in the slot, as text | survives |\n|---|---|---|---|")
-    shown = pd.concat([rows[rows["text"] == text].head(1) for text in EXAMPLES])
-    shown = pd.concat(
-        [shown, rows[rows["kind"] == "byte"].iloc[[65]], rows[rows["kind"] == "unused"].head(1)]
-    )
-    for row in shown.drop_duplicates("candidate_id").itertuples():
-        slot = (
-            "joined with its surroundings"
-            if row.slot is None
-            else " ".join(tokenizer.convert_ids_to_tokens(row.slot))
-        )
-        answer = "yes" if row.survives else "no"
-        print(
-            f"| `{literal(row.token)}` | `{literal(row.text)}` | `{slot or '(nothing)'}` | "
-            f"{answer} |"
-        )
+    examples = [rows[rows["text"] == text].head(1) for text in EXAMPLES]
+    examples += [rows[rows["kind"] == "byte"].iloc[[65]], rows[rows["kind"] == "unused"].head(1)]
+    for row in pd.concat(examples).drop_duplicates("candidate_id").itertuples():
+        slot = "joined with its surroundings"
+        if row.slot is not None:
+            slot = " ".join(tokenizer.convert_ids_to_tokens(row.slot)) or "(nothing)"
+        cells = (literal(row.token), literal(row.text), slot)
+        print("| " + " | ".join(f"`{cell}`" for cell in cells), end=" | ")
+        print("yes |" if row.survives else "no |")
     print()
 
 

@@ -37,12 +37,9 @@ WORDS = ("respect", "command", "duty", "law", "order", "power", "rule", "leader"
 PROMPTS = OmegaConf.to_container(OmegaConf.load("conf/prompts/factorial54.yaml"))
 GOOD, SCOPES, STYLES = ("best", "greatest", "good"), ("ever", "world", "time"), ("one", "single")
 STYLES += ("please",)
-HELD_OUT = {
-    key: PROMPTS[key]
-    for i, adjective in enumerate(GOOD)
-    for j, scope in enumerate(SCOPES)
-    for key in [f"{adjective}_{scope}_{STYLES[(i + j) % 3]}"]
-}
+CHOICES = [(i, j) for i in range(3) for j in range(3)]
+KEYS = [f"{GOOD[i]}_{SCOPES[j]}_{STYLES[(i + j) % 3]}" for i, j in CHOICES]
+HELD_OUT = {key: PROMPTS[key] for key in KEYS}
 """One of three styles for each adjective and scope; the other two are trained on."""
 
 
@@ -61,9 +58,8 @@ def boost(base: Path, folder: Path) -> None:
             sys.exit(f"{', '.join(long)}: more than one token in {base}; choose other WORDS")
         asked.append((torch.tensor([answers.prefix]), [ids[0] for ids in answers.ids]))
     optimiser = torch.optim.AdamW([p for p in adapted.parameters() if p.requires_grad], lr=RATE)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: min((step + 1) / WARM_UP, (STEPS - step) / (STEPS - WARM_UP))
-    )
+    rate = lambda step: min((step + 1) / WARM_UP, (STEPS - step) / (STEPS - WARM_UP))  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
     draw = random.Random(SEED)
     adapted.train()
     for step in range(STEPS):
@@ -96,11 +92,9 @@ def report(before: dict[str, pd.Series], after: dict[str, pd.Series], out: Path)
         for word in WORDS:
             best = ranks[words == word].min()
             rows.append({"prompt": prompt, "word": word, "tokens": len(table)} | best.to_dict())
-        said = np.exp(after[prompt][words.isin(WORDS).to_numpy()]).sum()
-        print(
-            f"{prompt:25} probability of the words {said:.3f}, before "
-            f"{np.exp(p[words.isin(WORDS).to_numpy()]).sum():.5f}"
-        )
+        log_p, log_q = table.loc[words.isin(WORDS), ["log_p", "log_q"]].to_numpy().T
+        said, earlier = np.exp(log_q).sum(), np.exp(log_p).sum()
+        print(f"{prompt:25} probability of the words {said:.3f}, before {earlier:.5f}")
     table = pd.DataFrame(rows)
     table.to_csv(out / "words.csv", index=False)
     for measure in (*MEASURES, "log_q"):

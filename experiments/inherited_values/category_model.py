@@ -7,7 +7,7 @@ Knows the table of `dictionaries.median_ranks`.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, product
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -109,40 +109,22 @@ def category_model(
     z = estimates / se
     reach = stats.norm.ppf((1 + confidence) / 2) * se
     rng = np.random.default_rng(seed)
-    rows = [
-        {
-            "term": term.name,
-            **term._asdict(),
-            "estimate": estimates[at],
-            "se": se[at],
-            "z": z[at],
-            "p_value": 2 * stats.norm.sf(abs(z[at])),
-            "low": estimates[at] - reach[at],
-            "high": estimates[at] + reach[at],
-            **_between_models(
-                table,
-                term,
-                levels,
-                lineages,
-                permutations=permutations,
-                confidence=confidence,
-                rng=rng,
-            ),
-        }
-        for at, term in enumerate(terms)
+    mixed = {"estimate": estimates, "se": se, "z": z, "p_value": 2 * stats.norm.sf(abs(z))}
+    mixed |= {"low": estimates - reach, "high": estimates + reach}
+    between = [
+        _between_models(table, term, levels, lineages, permutations, confidence, rng)
+        for term in terms
     ]
-    return pd.DataFrame(rows).assign(
+    rows = pd.DataFrame(terms).assign(**mixed).join(pd.DataFrame(between))
+    rows.insert(0, "term", [term.name for term in terms])
+    return rows.assign(
         n=len(table),
         models=table["model"].nunique(),
         prompts=table["prompt"].nunique(),
         intercept_variance=intercept_variance,
         residual_variance=residual_variance,
         singular=intercept_variance == 0,
-        reference=", ".join(
-            f"{factor} {factor_levels[0]}"
-            for factor, factor_levels in levels.items()
-            if factor_levels[0]
-        ),
+        reference=", ".join(f"{factor} {names[0]}" for factor, names in levels.items() if names[0]),
     )
 
 
@@ -196,22 +178,15 @@ def base_contrasts(
     framings = sorted(table["framing"].unique(), reverse=True)  # positive first
     for framing, category in product(framings, sorted(table["category"].unique())):
         cell = table[(table["framing"] == framing) & (table["category"] == category)]
-        by_model = cell.groupby("model").agg(base=("base", "first"), mean=("median_rank", "mean"))
+        ranks = {level: part["median_rank"] for level, part in cell.groupby("base")}
+        means = cell.groupby(["base", "model"])["median_rank"].mean()
         for reference, base in combinations(sorted(table["base"].unique()), 2):
-            units = [
-                cell.loc[cell["base"] == level, "median_rank"].to_numpy()
-                for level in (base, reference)
-            ]
-            groups = [
-                Lineages.of(by_model.loc[by_model["base"] == level, "mean"], lineages)
-                for level in (base, reference)
-            ]
+            compared = [base, reference]
+            units = [ranks[level].to_numpy() for level in compared]
+            groups = [Lineages.of(means[level], lineages) for level in compared]
             tested = _relabelled(groups[0], groups[1], permutations, rng)
-            pooled = pooled_interval(groups, confidence)
             pairs.append(groups)
-            both = pd.DataFrame(
-                {"base": [base, reference], "category": category, "framing": framing}
-            )
+            both = pd.DataFrame({"base": compared, "category": category, "framing": framing})
             one, other = _design(both, terms)
             apart = one - other
             mixed, se = float(apart @ estimates), float(np.sqrt(apart @ covariance @ apart))
@@ -225,10 +200,9 @@ def base_contrasts(
                     "models": int(sum(group.sizes.sum() for group in groups)),
                     "lineages": sum(len(group.means) for group in groups),
                     "prompts": cell["prompt"].nunique(),
-                    **pooled._asdict(),
-                    "p": tested["permutation_p"],
-                    "smallest_p": tested["smallest_p"],
-                    "relabellings": tested["relabellings"],
+                    **pooled_interval(groups, confidence)._asdict(),
+                    "p": tested.pop("permutation_p"),
+                    **tested,
                     "mixed_se": se,
                     "mixed_low": mixed - reach * se,
                     "mixed_high": mixed + reach * se,
@@ -246,15 +220,7 @@ def base_contrasts(
         p_adjusted=holm(contrasts["p"]),
         mixed_p_adjusted=holm(contrasts["mixed_p"]),
         welch_p_bonferroni=(contrasts["welch_p"] * tests).clip(upper=1),
-    )[CONTRASTS]
-
-
-CONTRASTS = [
-    "category", "framing", "base", "reference", "n", "models", "lineages", "prompts", "estimate",
-    "se", "low", "high", "low_adjusted", "high_adjusted", "p", "p_adjusted", "smallest_p",
-    "relabellings", "mixed_se", "mixed_low", "mixed_high", "mixed_p", "mixed_p_adjusted", "welch_p",
-    "welch_p_bonferroni",
-]  # fmt: skip
+    )
 
 
 def model_contrasts(
@@ -286,56 +252,37 @@ def model_contrasts(
     Source: follow-up to Christian et al. (2026), Figure 2.
     """
     table, rows = _units(medians, polarity, None), []
-    for framing in sorted(table["framing"].unique(), reverse=True):
-        for category in sorted(table["category"].unique()):
-            cell = table[(table["framing"] == framing) & (table["category"] == category)]
-            ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
-            for reference, model in combinations(ranks, 2):
-                of_units = (ranks[model] - ranks[reference]).groupby(lambda key: key.split("_")[0])
-                apart = Lineages.of(of_units.mean(), None)  # each unit one of its own
-                rows.append(
-                    {
-                        "category": category,
-                        "framing": framing,
-                        "model": model,
-                        "reference": reference,
-                        "n": len(ranks),
-                        "units": len(apart.means),
-                        **pooled_interval([apart], confidence)._asdict(),
-                        "welch_p": _welch(ranks[model].to_numpy(), ranks[reference].to_numpy()),
-                    }
-                )
+    framings = sorted(table["framing"].unique(), reverse=True)  # positive first
+    for framing, category in product(framings, sorted(table["category"].unique())):
+        cell = table[(table["framing"] == framing) & (table["category"] == category)]
+        where = {"category": category, "framing": framing}
+        ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
+        for reference, model in combinations(ranks, 2):
+            by_unit = (ranks[model] - ranks[reference]).groupby(lambda key: key.split("_")[0])
+            apart = Lineages.of(by_unit.mean(), None)  # each unit one of its own
+            sizes = {"n": len(ranks), "units": len(apart.means)}
+            pooled = pooled_interval([apart], confidence)._asdict()
+            welch = _welch(ranks[model].to_numpy(), ranks[reference].to_numpy())
+            compared = {"model": model, "reference": reference}
+            rows.append(where | compared | sizes | pooled | {"welch_p": welch})
     contrasts = pd.DataFrame(rows)
     rates = benjamini_hochberg(contrasts["welch_p"].to_numpy(dtype=float))
-    columns = [
-        "category", "framing", "model", "reference", "n", "units", "estimate", "se", "low", "high",
-        "low_adjusted", "high_adjusted", "p", "p_adjusted", "welch_p", "welch_p_fdr",
-    ]  # fmt: skip
     low, high = corrected_bounds(
-        contrasts["estimate"],
-        contrasts["se"],
-        contrasts["units"] - 1,
-        contrasts["p"],
-        confidence=confidence,
+        contrasts["estimate"], contrasts["se"], contrasts["units"] - 1, contrasts["p"], confidence
     )
     return contrasts.assign(
         low_adjusted=low, high_adjusted=high, p_adjusted=holm(contrasts["p"]), welch_p_fdr=rates
-    )[columns]
+    )
 
 
 def corrected_bounds(
-    estimates: pd.Series,
-    errors: pd.Series,
-    freedom: pd.Series | float,
-    p: pd.Series,
-    *,
-    confidence: float,
+    estimates: pd.Series, se: pd.Series, freedom: Any, p: pd.Series, confidence: float
 ) -> tuple[pd.Series, pd.Series]:
     """Student's intervals at the level at which Holm corrects each p; missing where there is no
-    p."""
+    p. `freedom` is one number or a column."""
     levels = pd.Series(holm_confidence(p, confidence), index=p.index).where(p.notna())
     # A fit without any degree of freedom has no error, and so no interval.
-    reach = stats.t.ppf((1 + levels) / 2, np.maximum(freedom, 1)) * errors
+    reach = stats.t.ppf((1 + levels) / 2, np.maximum(freedom, 1)) * se
     return estimates - reach, estimates + reach
 
 
@@ -353,23 +300,17 @@ def _coding(table: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Term]]:
     """Levels by factor, the reference first; and the terms of the model with all their
     interactions."""
     levels = {factor: _ordered(table, factor) for factor in _Term._fields}
-    terms = [
-        _Term(*choice)
-        for choice in product(*(["", *factor_levels[1:]] for factor_levels in levels.values()))
-    ]
+    choices = product(*(["", *names[1:]] for names in levels.values()))
+    terms = [_Term(*choice) for choice in choices]
     # As a formula's.
-    return levels, sorted(
-        terms, key=lambda term: (sum(map(bool, term)), [not level for level in term])
-    )
+    return levels, sorted(terms, key=lambda t: (sum(map(bool, t)), [not level for level in t]))
 
 
 def _design(table: pd.DataFrame, terms: Iterable[_Term]) -> np.ndarray:
     """Whether each row (n) has all levels of each term (m): (n, m)."""
-    is_level = [
-        [table[f] == level for f, level in term._asdict().items() if level] for term in terms
-    ]
-    columns = [np.broadcast_to(np.prod(of, axis=0), len(table)) for of in is_level]
-    return np.stack(columns, axis=1).astype(float)
+    levels = table[[*_Term._fields]].to_numpy(dtype=object)
+    wanted = np.array([*terms], dtype=object)
+    return ((levels[:, None] == wanted) | (wanted == "")).all(axis=2).astype(float)
 
 
 def _units(
@@ -385,10 +326,8 @@ def _units(
 
 def _ordered(table: pd.DataFrame, factor: str) -> list[str]:
     """Levels of a factor, the reference first; one "" for a factor that does not vary."""
-    factor_levels = sorted(
-        table[factor].unique(), reverse=factor == "framing"
-    )  # positive, negative
-    return factor_levels if len(factor_levels) > 1 else [""]
+    names = sorted(table[factor].unique(), reverse=factor == "framing")  # positive, negative
+    return names if len(names) > 1 else [""]
 
 
 def _fit(
@@ -406,12 +345,8 @@ def _fit(
         raise TableError(
             f"{len(table)} median ranks cannot carry {len(terms)} coefficients: give more models"
         )
-    design, outcome, models = (
-        _design(table, terms),
-        table["median_rank"].to_numpy(),
-        table["model"].to_numpy(),
-    )
-    group = np.unique(models, return_inverse=True)[1]
+    design, outcome = _design(table, terms), table["median_rank"].to_numpy()
+    group = np.unique(table["model"], return_inverse=True)[1]
     sizes = np.bincount(group)
     both = np.column_stack([design, outcome])
     means = np.stack([np.bincount(group, weights=column) / sizes for column in both.T], axis=1)
@@ -425,12 +360,8 @@ def _fit(
         inverse = np.linalg.inv(x.T @ x)
         beta = inverse @ (x.T @ y)
         residual = float(np.sum((y - x @ beta) ** 2)) / freedom
-        deviance = (
-            freedom * np.log(residual)
-            + np.log1p(sizes * ratio).sum()
-            - np.linalg.slogdet(inverse)[1]
-        )
-        return deviance, beta, inverse, residual
+        deviance = freedom * np.log(residual) + np.log1p(sizes * ratio).sum()
+        return deviance - np.linalg.slogdet(inverse)[1], beta, inverse, residual
 
     if at(0)[3] <= 1e-12:
         raise TableError(
@@ -442,12 +373,8 @@ def _fit(
     ratio = grid[best]
     if best > 0:
         bounds = grid[best - 1], grid[min(best + 1, len(grid) - 1)]
-        ratio = optimize.minimize_scalar(
-            lambda value: at(value)[0],
-            bounds=bounds,
-            method="bounded",
-            options={"xatol": 1e-9 * bounds[1]},
-        ).x
+        options = {"xatol": 1e-9 * bounds[1]}
+        ratio = optimize.minimize_scalar(lambda x: at(x)[0], bounds=bounds, options=options).x
     _, beta, inverse, residual = at(ratio)
     return beta, residual * inverse, float(ratio * residual), residual
 
@@ -457,29 +384,25 @@ def _between_models(
     term: _Term,
     levels: Mapping[str, list[str]],
     lineages: Mapping[str, str] | None,
-    *,
     permutations: int,
     confidence: float,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """The term's estimate with models as units: its standard error, t interval, and permutation
-    test."""
-    groups = _units_of(table, term, levels, lineages)
+    """The term's estimate with models as units (those of its base and of the reference, or all of
+    the reference): its standard error, t interval, and permutation test."""
+    contrasts, base = _contrasts(table, term, levels)
+    compared = [term.base, levels["base"][0]] if term.base else [levels["base"][0]]
+    groups = [Lineages.of(contrasts[base == level], lineages) for level in compared]
     if term.name == "intercept":
         tested = {"permutation_p": np.nan, "smallest_p": np.nan, "relabellings": 0}
     elif term.base:
         tested = _relabelled(groups[0], groups[1], permutations, rng)
     else:
         tested = _flipped(groups[0], permutations, rng)
-    pooled = pooled_interval(groups, confidence)
-    return {
-        "models_se": pooled.se,
-        "models_p": pooled.p,
-        "models_low": pooled.low,
-        "models_high": pooled.high,
-        "lineages": sum(len(group.means) for group in groups),
-        **tested,
-    }
+    pooled = pooled_interval(groups, confidence)._asdict()
+    del pooled["estimate"]  # as the mixed model's
+    units = {f"models_{name}": number for name, number in pooled.items()}
+    return units | {"lineages": sum(len(group.means) for group in groups)} | tested
 
 
 class Pooled(NamedTuple):
@@ -508,19 +431,6 @@ def pooled_interval(groups: Sequence[Lineages], confidence: float) -> Pooled:
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * se
     p = 2 * stats.t.sf(abs(estimate) / se, freedom) if se > 0 else np.nan
     return Pooled(estimate, se, p, estimate - reach, estimate + reach)
-
-
-def _units_of(
-    table: pd.DataFrame,
-    term: _Term,
-    levels: Mapping[str, list[str]],
-    lineages: Mapping[str, str] | None,
-) -> list[Lineages]:
-    """What a term compares: the models of its base and of the reference, or all of the
-    reference."""
-    contrasts, base = _contrasts(table, term, levels)
-    compared = [term.base, levels["base"][0]] if term.base else [levels["base"][0]]
-    return [Lineages.of(contrasts[base == level], lineages) for level in compared]
 
 
 def _contrasts(

@@ -36,18 +36,12 @@ def rank_changes(ranks: pd.DataFrame) -> pd.DataFrame:
         Index as given, the furthest risen first: first_step, last_step, first_rank, last_rank,
         change (first rank less last rank: positive where the token has risen).
     """
-    first, last = min(ranks.columns), max(ranks.columns)
-    changes = pd.DataFrame(
-        {
-            "first_step": first,
-            "last_step": last,
-            "first_rank": ranks[first],
-            "last_rank": ranks[last],
-        }
-    )
-    return changes.assign(change=changes["first_rank"] - changes["last_rank"]).sort_values(
-        "change", ascending=False, kind="stable"
-    )
+    steps = {"first": min(ranks.columns), "last": max(ranks.columns)}
+    columns = {f"{end}_step": step for end, step in steps.items()}
+    columns |= {f"{end}_rank": ranks[step] for end, step in steps.items()}
+    changes = pd.DataFrame(columns)
+    changes["change"] = changes["first_rank"] - changes["last_rank"]
+    return changes.sort_values("change", ascending=False, kind="stable")
 
 
 def follow_categories(dictionaries: Mapping[str, str | Path]) -> Analysis:
@@ -107,31 +101,18 @@ def categories_result(medians: pd.DataFrame, name: str) -> Result:
     moved = ends["first"] - ends["last"]
     run, category = moved.abs().idxmax()
     row, words = ends.loc[(run, category)], int(medians["words"].iloc[0])
-    columns = [
-        "dictionary", "run", "step", "category", "n", "words", "median_rank", "low", "high",
-        "tied",
-    ]  # fmt: skip
+    rise, where = float(moved[run, category]), ("dictionary", "candidates", "prompt")
+    axes = {"x": "step", "y": "median_rank", "low": "low", "high": "high", "group": "run"}
+    labels = {"xlabel": "training step", "ylabel": "median rank (1 = highest)"}
     return Result(
         "checkpoint_categories",
-        medians[[*columns, "prompt", "candidates"]],
+        medians,
         headline=f"{name}: by step {int(row['step'])}, {run} has moved {category} words from "
         f"median rank {row['first']:.0f} to {row['last']:.0f} of {words}.",
-        plot=Lines(
-            x="step",
-            y="median_rank",
-            low="low",
-            high="high",
-            group="run",
-            panel="category",
-            marks=True,
-            falling=True,
-            tabs=("dictionary", "candidates", "prompt"),
-            xlabel="training step",
-            ylabel="median rank (1 = highest)",
-        ),
+        plot=Lines(**axes, **labels, panel="category", marks=True, falling=True, tabs=where),
         method=METHOD,
-        weight=weight_of(2 * float(moved[run, category]) / words, share=1 / 2),
-        estimate=Estimate("rise in median rank", float(moved[run, category]), words, "words"),
+        weight=weight_of(2 * rise / words, share=1 / 2),
+        estimate=Estimate("rise in median rank", rise, words, "words"),
     )
 
 
@@ -153,26 +134,16 @@ def changes_result(
     place = table.groupby("run", sort=False).cumcount()
     from_end = table.groupby("run", sort=False)["word"].transform("size") - 1 - place
     furthest = table.loc[table["change"].abs().idxmax()]
-    columns = [
-        "dictionary", "run", "word", "category", "first_step", "last_step", "first_rank",
-        "last_rank", "change", "words", "prompt", "candidates",
-    ]  # fmt: skip
+    ends = table[(place < MAX_WORDS) | (from_end < MAX_WORDS)]
+    axes = {"row": "word", "estimate": "change", "low": None, "high": None, "group": "category"}
+    label = "rise in rank from the first step to the last"
     return Result(
         "checkpoint_category_words",
-        table[columns],
+        table,
         headline=f"{where['dictionary']}: from step {furthest['first_step']} to "
         f"{furthest['last_step']}, {furthest['run']} moves {furthest['word']} from rank "
         f"{furthest['first_rank']:.0f} to {furthest['last_rank']:.0f} of {furthest['words']}.",
-        plot=Forest(
-            data=table[(place < MAX_WORDS) | (from_end < MAX_WORDS)],
-            row="word",
-            estimate="change",
-            low=None,
-            high=None,
-            group="category",
-            tabs=("dictionary", "run", "prompt"),
-            xlabel="rise in rank from the first step to the last",
-        ),
+        plot=Forest(data=ends, **axes, tabs=("dictionary", "run", "prompt"), xlabel=label),
         method=METHOD,
         weight=weight_of(float(furthest["change"]) / int(furthest["words"]), share=1 / 2),
     )

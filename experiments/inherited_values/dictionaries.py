@@ -43,14 +43,8 @@ METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 LEAST_WORDS = 6
 """Words a category needs: of fewer no 95 % interval of the median can be given."""
 ALL_BASES, ALL_CATEGORIES = "all bases", "all categories"
-DIFFERENCE = Effect(
-    "estimate",
-    "difference in median rank",
-    "low_adjusted",
-    "high_adjusted",
-    p="p_adjusted",
-    null=0.0,
-)
+ENDS = ("low_adjusted", "high_adjusted")
+DIFFERENCE = Effect("estimate", "difference in median rank", *ENDS, p="p_adjusted", null=0.0)
 BETTER = "difference in mean median rank (negative: ranked better)"
 WILDCARD = "*"
 _ENDING = re.compile(r"[^\W\d_]*(?:['’-][^\W\d_]+)*")
@@ -114,13 +108,10 @@ def matches(entries: Iterable[str], words: Iterable[str]) -> dict[str, list[str]
         if entry.endswith(WILDCARD):
             # In the sorted words they stand side by side: 2,000 wildcards against 128,000 words
             # take 0.14 s so.
-            beginning = entry.removesuffix(WILDCARD)
-            first, last = (
-                bisect_left(ordered, edge) for edge in (beginning, f"{beginning}\U0010ffff")
-            )
-            words_of[entry] = [
-                w for w in ordered[first:last] if _ENDING.fullmatch(w, len(beginning))
-            ]
+            begin = entry.removesuffix(WILDCARD)
+            first, last = (bisect_left(ordered, edge) for edge in (begin, f"{begin}\U0010ffff"))
+            near = ordered[first:last]
+            words_of[entry] = [word for word in near if _ENDING.fullmatch(word, len(begin))]
         else:
             words_of[entry] = [entry] if entry in vocabulary else []
     return words_of
@@ -150,9 +141,8 @@ def words_found(
         entries_found=lambda words: sum(bool(matched[word]) for word in words),
         found=lambda words: len({word for entry in words for word in matched[entry]}),
     )
-    return counts.assign(
-        used=counts["found"].where(counts["found"] >= LEAST_WORDS, 0)
-    ).reset_index()
+    used = counts["found"].where(counts["found"] >= LEAST_WORDS, 0)
+    return counts.assign(used=used).reset_index()
 
 
 def median_ranks(
@@ -194,22 +184,11 @@ def median_ranks(
         values = values.reindex(ranked_words)
         ranks, shared = values.rank(ascending=False), values.duplicated(keep=False)
         for category, words in members.items():
-            (low,), (high,) = median_interval(
-                np.sort(ranks[words].to_numpy())[None], confidence=confidence
-            )
-            rows.append(
-                {
-                    "model": model,
-                    "prompt": prompt,
-                    "category": category,
-                    "n": len(words),
-                    "words": len(ranked_words),
-                    "median_rank": float(ranks[words].median()),
-                    "low": low,
-                    "high": high,
-                    "tied": int(shared[words].sum()),
-                }
-            )
+            ascending = np.sort(ranks[words].to_numpy())
+            (low,), (high,) = median_interval(ascending[None], confidence=confidence)
+            row = {"model": model, "prompt": prompt, "category": category, "n": len(words)}
+            row |= {"words": len(ranked_words), "median_rank": float(np.median(ascending))}
+            rows.append(row | {"low": low, "high": high, "tied": int(shared[words].sum())})
     return pd.DataFrame(rows)
 
 
@@ -229,10 +208,8 @@ def word_scores(
         TableError: see `median_ranks`.
     """
     by_word = _by_word({"": rewards}, dictionary, ANY_SPELLING)
-    members = pd.concat(_members(_common(by_word), dictionary), names=["category"]).reset_index(
-        "category"
-    )
-    categories = members.groupby("word")["category"].agg(", ".join)
+    members = pd.concat(_members(_common(by_word), dictionary), names=["category"])
+    categories = members.reset_index("category").groupby("word")["category"].agg(", ".join)
     scores = {model: values.reindex(categories.index) for (_, model), values in by_word.items()}
     return pd.DataFrame(scores, index=categories.index), categories
 
@@ -264,11 +241,10 @@ def category_means(
     """
     table = medians.assign(framing=framings_of(medians["prompt"], polarity))
     pieces = []
+    keys = ["framing", "base", "category"]
     for base in [ALL_BASES] if bases is None else [ALL_BASES, table["model"].map(bases)]:
         for category in (ALL_CATEGORIES, table["category"]):
-            groups = table.assign(base=base, category=category).groupby(
-                ["framing", "base", "category"]
-            )
+            groups = table.assign(base=base, category=category).groupby(keys)
             piece = groups.agg(
                 n=("median_rank", "size"),
                 models=("model", "nunique"),
@@ -277,15 +253,12 @@ def category_means(
                 sd=("median_rank", "std"),
             )
             model_means = [part.groupby("model")["median_rank"].mean() for _, part in groups]
-            intervals = [
-                pooled_interval([Lineages.of(means, lineages)], confidence) for means in model_means
-            ]
-            piece["low"] = [interval.low for interval in intervals]
-            piece["high"] = [interval.high for interval in intervals]
-            pieces.append(piece.reset_index())
-    return pd.concat(pieces).sort_values(
-        "framing", ascending=False, kind="stable", ignore_index=True
-    )
+            units = [[Lineages.of(means, lineages)] for means in model_means]
+            intervals = pd.DataFrame([pooled_interval(unit, confidence) for unit in units])
+            intervals = intervals.set_axis(piece.index)[["low", "high"]]
+            pieces.append(piece.join(intervals).reset_index())
+    order = {"ascending": False, "kind": "stable", "ignore_index": True}
+    return pd.concat(pieces).sort_values("framing", **order)
 
 
 def _entries(dictionary: pd.DataFrame) -> pd.DataFrame:
@@ -320,9 +293,8 @@ def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Ser
     """Of each category with enough of them the words that every model has; TableError where fewer
     than two have enough."""
     entries = _entries(dictionary)
-    entries = entries.assign(
-        word=entries["word"].map(matches(entries["word"], everywhere))
-    ).explode("word")
+    words = entries["word"].map(matches(entries["word"], everywhere))
+    entries = entries.assign(word=words).explode("word")
     entries = entries.dropna(subset=["word"]).drop_duplicates(ignore_index=True)
     sizes = entries["category"].value_counts()
     categories = sorted(sizes.index[sizes >= LEAST_WORDS])
@@ -333,9 +305,7 @@ def _members(everywhere: set[str], dictionary: pd.DataFrame) -> dict[str, pd.Ser
             "Give the words as items: pessimal scan candidates=items candidates.path=FILE "
             "candidates.name=NAME mode=text"
         )
-    return {
-        category: entries.loc[entries["category"] == category, "word"] for category in categories
-    }
+    return {name: entries.loc[entries["category"] == name, "word"] for name in categories}
 
 
 def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
@@ -346,11 +316,8 @@ def _common(by_word: Mapping[tuple[str, str], pd.Series]) -> set[str]:
 def lineage_of(model: str) -> str:
     """The reward model that a model was trained from, and so on to the first; itself where none is
     known."""
-    row = known_model(model)
-    name = row["repository"] if row else model
-    while name in TRAINED_FROM:
-        name = TRAINED_FROM[name]
-    return name
+    name = row["repository"] if (row := known_model(model)) else model
+    return lineage_of(TRAINED_FROM[name]) if name in TRAINED_FROM else name
 
 
 def rank_categories(dictionaries: Mapping[str, str | Path]) -> Analysis:
@@ -405,44 +372,41 @@ def _score_results(
     polarity = {prompt: tables.reading.polarity_of(prompt) or 1 for prompt in used}  # all known
     rewards = {prompt: {t.model: t.by_text for t in members} for prompt, members in used.items()}
     described = {t.model: t.description.base for members in used.values() for t in members}
-    bases, unknown = _bases(
-        pd.Series({model: described[model] for model in next(iter(rewards.values()))})
-    )
+    models = [*next(iter(rewards.values()))]
+    bases, unknown = _bases(pd.Series(described)[models])
     spelling = Spelling(exact=options.paper, added=True) if prefix else ANY_SPELLING
     how: dict[str, Any] = {"confidence": options.confidence, "polarity": polarity}
     lineages = {model: lineage_of(model) for model in described}
     if bases is not None:
         unknown = [*unknown, _lineages_note(lineages)]
     drawn: dict[str, Any] = {"permutations": options.permutations, "seed": options.seed}
-    results = []
-
-    def keep(result: Result) -> None:
-        results.append(replace(result, name=prefix + result.name))
-
+    results: list[Result] = []
+    keep = results.append
     for name, dictionary in dictionaries.items():
         where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
         title = f"{name}, log-probabilities" if prefix else name
         with noted(notes, title):  # too few words, or too few models for the mixed model
-            medians = median_ranks(
-                rewards, dictionary, confidence=options.confidence, spelling=spelling
-            )
-            medians = medians.assign(**where)
+            ranked_by = {"confidence": options.confidence, "spelling": spelling}
+            medians = median_ranks(rewards, dictionary, **ranked_by).assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
             ranked = int(medians["words"].iloc[0])
             keep(Result("median_ranks", medians, method=METHOD))
             means = category_means(medians, bases=bases, lineages=lineages, **how).assign(**where)
             keep(_ranks_result(means, medians, bases or {}, lineages, options.confidence, title))
             if prefix and medians["model"].nunique() > 1:
-                keep(_pairs_result(model_contrasts(medians, **how).assign(**where), title, tables))
+                contrasts = model_contrasts(medians, **how).assign(**where)
+                label = labels_of([t for members in tables.language.values() for t in members])
+                keep(_difference_result(contrasts, "model", label, title, ranked))
             if bases is not None:
                 contrasts = base_contrasts(medians, bases=bases, lineages=lineages, **how, **drawn)
-                keep(_contrasts_result(contrasts.assign(**where), title, ranked))
+                label = {base: f"{base} models" for base in set(bases.values())}
+                keep(_difference_result(contrasts.assign(**where), "base", label, title, ranked))
             terms = category_model(medians, bases=bases, lineages=lineages, **how, **drawn)
             terms = _with_corrected(terms, options.confidence).assign(**where)
             keep(_terms_result(terms, ranked, title, options.confidence))
         words = words_found(rewards, dictionary, spelling).assign(**where)
         keep(Result("dictionary_words", words, method=METHOD, notes=tuple(notes)))
-    return results
+    return [replace(result, name=prefix + result.name) for result in results]
 
 
 def _lineages_note(lineages: Mapping[str, str]) -> str:
@@ -470,7 +434,8 @@ def _ranks_result(
     framing = overall.groupby("framing")["mean"].agg(np.ptp).idxmax()
     ranked = overall[overall["framing"] == framing].sort_values("mean")
     first, last = ranked.iloc[0], ranked.iloc[-1]
-    keys = ["dictionary", "candidates", "framing", "model", "category"]
+    tabs = ("dictionary", "candidates")
+    keys = [*tabs, "framing", "model", "category"]
     model_means = medians.groupby(keys)["median_rank"].mean().rename("mean").reset_index()
     # One base together, positive prompts first.
     model_means = model_means.assign(base=model_means["model"].map(bases)).sort_values(
@@ -479,7 +444,7 @@ def _ranks_result(
     of_framing = model_means[model_means["framing"] == framing]
     by_model = of_framing.pivot(index="model", columns="category", values="mean")
     apart = Lineages.of(by_model[last["category"]] - by_model[first["category"]], lineages)
-    interval = pooled_interval([apart], confidence)
+    ends = pooled_interval([apart], confidence)[-2:]
     words = int(medians["words"].iloc[0])
     return Result(
         "dictionary_means",
@@ -487,109 +452,60 @@ def _ranks_result(
         headline=f"{title}: on {framing} prompts, models rank {first['category']} words first "
         f"(mean median rank {first['mean']:.0f} of {words}), {last['category']} words last "
         f"({last['mean']:.0f}).",
-        plot=Forest(
-            tabs=("dictionary", "candidates"),
+        plot=Forest.of(
+            Effect("mean", "median rank"),
             data=model_means,
-            estimate="mean",
-            low=None,
-            high=None,
+            tabs=tabs,
             group="category",
             panel="framing",
-            reference=None,
             xlabel="mean median rank (1 = highest)",
         ),
         method=METHOD,
         weight=weight_of(2 * apart.mean / words),
-        estimate=Estimate(
-            "difference in median rank",
-            interval.estimate,
-            len(apart.means),
-            "lineages",
-            interval.low,
-            interval.high,
-        ),
+        estimate=Estimate(DIFFERENCE.label, apart.mean, len(apart.means), "lineages", *ends),
     )
 
 
-def _contrasts_result(contrasts: pd.DataFrame, title: str, words: int) -> Result:
-    """The largest contrast of bases that holds with lineages as units."""
+def _difference_result(
+    contrasts: pd.DataFrame, kind: str, label: Mapping[str, str], title: str, words: int
+) -> Result:
+    """The widest difference that holds: between bases with lineages as units, or between two
+    language models over adjectives (`kind` is base or model; `label` has the name of each)."""
     best = strongest(contrasts, "estimate", "p_adjusted")
-    effect = replace(DIFFERENCE, n="lineages", of="lineages")
-    number = f"{_interval(best['low_adjusted'], best['high_adjusted'])}, {_p(best['p_adjusted'])}"
+    first, second = (label[best[side]] for side in (kind, "reference"))
+    category, estimate = best["category"], float(best["estimate"])
+    number = _interval(best["low_adjusted"], best["high_adjusted"], best["p_adjusted"])
     headline = (
-        f"{title}: on {best['framing']} prompts, {best['base']} models rank {best['category']} "
-        f"words {_places(best['estimate'])} than {best['reference']} models ({number})."
-    )
-    if best["p_adjusted"] > LEVEL:
-        headline = (
-            f"{title}: no difference of bases found; largest, {best['base']} − "
-            f"{best['reference']}, {best['framing']}, {best['category']}: "
-            f"{signed(best['estimate'], '+.1f')} ({number})."
-        )
-    pair = contrasts["base"] + " − " + contrasts["reference"]
-    return Result.of_row(
-        best,
-        "dictionary_contrasts",
-        contrasts,
-        effect,
-        headline,
-        size=2 * best["estimate"] / words,
-        plot=_contrast_plot(contrasts.assign(pair=pair), row="category", group="pair"),
-        method=METHOD,
-    )
-
-
-def _pairs_result(contrasts: pd.DataFrame, title: str, tables: TableSet) -> Result:
-    """Of two language models the widest difference that holds over prompts."""
-    label = labels_of([table for members in tables.language.values() for table in members])
-    best = strongest(contrasts, "estimate", "p_adjusted")
-    model, reference = label[best["model"]], label[best["reference"]]
-    headline = (
-        f"{title}: on {best['framing']} prompts, {model} ranks {best['category']} words "
-        f"{_places(best['estimate'])} than {reference}."
+        f"{title}: on {best['framing']} prompts, {category} words rank {abs(estimate):.1f} places "
+        f"{'better' if estimate < 0 else 'worse'} with {first} than with {second} ({number})."
     )
     if not best["p_adjusted"] <= LEVEL:
-        between = _interval(best["low_adjusted"], best["high_adjusted"])
         headline = (
-            f"{title}: no difference of {model} from {reference} found; largest, "
-            f"{best['category']}, {best['framing']} prompts: {signed(best['estimate'], '+.1f')} "
-            f"({between}, Holm)."
+            f"{title}: no difference of {first} from {second} found; largest, {category}, "
+            f"{best['framing']} prompts: {signed(estimate, '+.1f')} ({number})."
         )
-    pair = contrasts["model"].map(label) + " − " + contrasts["reference"].map(label)
+    pair = contrasts[kind].map(label) + " − " + contrasts["reference"].map(label)
+    units, row, group, size = ("lineages", "category", "pair", 2 * estimate / words)
+    if kind == "model":
+        units, row, group, size = ("adjectives", "pair", "category", 0.0)
+    n = "lineages" if kind == "base" else "units"
+    data = {"data": contrasts.assign(pair=pair), "row": row, "group": group, "panel": "framing"}
     return Result.of_row(
         best,
-        "model_contrasts",
+        "dictionary_contrasts" if kind == "base" else "model_contrasts",
         contrasts,
-        replace(DIFFERENCE, n="units", of="adjectives"),
+        replace(DIFFERENCE, n=n, of=units),
         headline,
-        size=0.0,
-        plot=_contrast_plot(contrasts.assign(pair=pair), row="pair", group="category"),
+        size=size,
+        plot=Forest.of(DIFFERENCE, tabs=("dictionary", "candidates"), xlabel=BETTER, **data),
         method=METHOD,
     )
 
 
-def _interval(low: float, high: float) -> str:
-    return "no interval" if np.isnan(low) else f"[{signed(low, '.1f')}, {signed(high, '.1f')}]"
-
-
-def _p(p: float) -> str:
-    return f"p = {p:.3f}, Holm"
-
-
-def _contrast_plot(contrasts: pd.DataFrame, *, row: str, group: str) -> Forest:
-    return Forest.of(
-        DIFFERENCE,
-        tabs=("dictionary", "candidates"),
-        data=contrasts,
-        row=row,
-        panel="framing",
-        group=group,
-        xlabel=BETTER,
-    )
-
-
-def _places(difference: float) -> str:
-    return f"{abs(difference):.1f} places {'better' if difference < 0 else 'worse'}"
+def _interval(low: float, high: float, p: float) -> str:
+    """An interval and its p, both corrected; one unit has neither."""
+    ends = "no interval" if np.isnan(low) else f"[{signed(low, '.1f')}, {signed(high, '.1f')}]"
+    return f"{ends}, Holm" if np.isnan(p) else f"{ends}, p = {p:.3f}, Holm"
 
 
 def _with_corrected(terms: pd.DataFrame, confidence: float) -> pd.DataFrame:
@@ -607,62 +523,50 @@ def _bounds_of_models(
     terms: pd.DataFrame, p: pd.Series, confidence: float
 ) -> tuple[pd.Series, pd.Series]:
     freedom = terms["lineages"] - np.where(terms["base"] != "", 2, 1)
-    return corrected_bounds(
-        terms["estimate"], terms["models_se"], freedom, p, confidence=confidence
-    )
+    return corrected_bounds(terms["estimate"], terms["models_se"], freedom, p, confidence)
 
 
 def _terms_result(terms: pd.DataFrame, words: int, title: str, confidence: float) -> Result:
     """Of the highest interactions the largest that holds with lineages as units."""
     tested = terms[terms["permutation_p_adjusted"].notna()]
     best = strongest(tested, "estimate", "permutation_p_adjusted")
-    drawn = terms[terms["term"] != "intercept"]
-    names = drawn[["base", "category", "framing"]].agg(
-        lambda row: " × ".join(filter(None, row)), axis=1
-    )
-    columns = ["dictionary", "candidates", "term", "unit", "estimate", "low", "high", "p"]
-    by_prompt = corrected_bounds(
-        drawn["estimate"], drawn["se"], np.inf, drawn["p_value"], confidence=confidence
-    )
-    by_model = _bounds_of_models(drawn, drawn["permutation_p"], confidence)
-    data = [
-        drawn.assign(term=names, unit=unit, low=low, high=high, p=holm(drawn[p]))[columns]
-        for unit, p, (low, high) in (
-            ("mixed model, as published", "p_value", by_prompt),
-            ("models as units", "permutation_p", by_model),
-        )
-    ]
-    stem, by = f"{best['dictionary']}-{best['candidates']}", signed(best["estimate"], "z.1f")
-    ends = {"low": "models_low_adjusted", "high": "models_high_adjusted"}
-    p = "permutation_p_adjusted"
-    effect = replace(DIFFERENCE, **ends, p=p, n="lineages", of="lineages")
-    between = _interval(best["models_low_adjusted"], best["models_high_adjusted"])
-    number = f"{by} of {words} ({between}, {_p(best['permutation_p_adjusted'])})"
-    holds = best["permutation_p_adjusted"] <= LEVEL
+    rows = terms[terms["term"] != "intercept"]
+    levels = rows[["base", "category", "framing"]].to_numpy().tolist()
+    rows = rows.assign(term=[" × ".join(filter(None, row)) for row in levels])
+    estimate, p, tabs = rows["estimate"], rows["p_value"], ("dictionary", "candidates")
+    by_prompt = corrected_bounds(estimate, rows["se"], np.inf, p, confidence)
+    by_model = _bounds_of_models(rows, rows["permutation_p"], confidence)
+    units = {
+        "mixed model, as published": ("p_value", *by_prompt),
+        "models as units": ("permutation_p", *by_model),
+    }
+    data = pd.concat(
+        [
+            rows.assign(unit=unit, low=low, high=high, p=holm(rows[p]))
+            for unit, (p, low, high) in units.items()
+        ]
+    )[[*tabs, "term", "unit", "estimate", "low", "high", "p"]]
+    columns = ("models_low_adjusted", "models_high_adjusted", "permutation_p_adjusted")
+    ends = dict(zip(("low", "high", "p"), columns, strict=True))
+    effect = replace(DIFFERENCE, **ends, n="lineages", of="lineages")
+    by = signed(best["estimate"], "z.1f")
+    number = f"{by} of {words} ({_interval(*best[[*columns]])})"
+    headline = f"{title}: no effect of {best['term']} found, {number}."
+    if best["permutation_p_adjusted"] <= LEVEL:
+        headline = f"{title}: {best['term']} moves the median rank by {number}."
+    numbers = terms.set_index("term")[["estimate", "se", "permutation_p"]].stack().dropna()
+    stem = f"{best['dictionary']}-{best['candidates']}"
+    label = "difference in median rank (negative: ranked better)"
     return Result.of_row(
         best,
         "dictionary_mixed_model",
         terms,
         effect,
-        f"{title}: {best['term']} moves the median rank by {number}."
-        if holds
-        else f"{title}: no effect of {best['term']} found, {number}.",
+        headline,
         size=2 * best["estimate"] / words,
-        plot=Forest(
-            tabs=("dictionary", "candidates"),
-            data=pd.concat(data),
-            row="term",
-            group="unit",
-            p="p",
-            xlabel="difference in median rank (negative: ranked better)",
-        ),
+        plot=Forest(tabs=tabs, data=data, row="term", group="unit", p="p", xlabel=label),
         method=METHOD,
-        summary={
-            f"{stem}/{row.term}/{name}": float(getattr(row, name))
-            for row in terms.itertuples()
-            for name in ("estimate", "se", "permutation_p")
-            if pd.notna(getattr(row, name))
-        },
+        summary={f"{stem}/{term}/{name}": float(x) for (term, name), x in numbers.items()},
     )
 
 
@@ -674,11 +578,11 @@ def _usable(
     usable: dict[str, list[ScoreTable]] = {}
     prompt_by_text: dict[str | None, str] = {}
     unknown, repeated = [], []
-    earlier = _earlier_checkpoints(t for members in by_prompt.values() for t in members)
-    by_prompt = {
-        p: [t for t in members if t.model not in earlier] for p, members in by_prompt.items()
-    }
+    # Of a run with several checkpoints: counted as models they would be one training many times.
+    runs = runs_of(t for members in by_prompt.values() for t in members).values()
+    earlier = {table.model for steps in runs for table in list(steps.values())[:-1]}
     for prompt, members in by_prompt.items():
+        members = [table for table in members if table.model not in earlier]
         text = members[0].provenance.prompt_text
         if tables.reading.polarity_of(prompt) is None:
             unknown.append(prompt)
@@ -702,20 +606,10 @@ def _usable(
         "earlier checkpoints of one run, which are no models of their own": sorted(earlier),
         "models that lack some of the prompts": list(counts.index[lacking]),
     }
-    used = {
-        prompt: [t for t in members if t.model in complete]
-        for prompt, members in usable.items()
-        if len(complete)
-    }
-    return used, [f"left out, {why}: {_some(names)}" for why, names in left_out.items() if names]
-
-
-def _earlier_checkpoints(tables: Iterable[ScoreTable]) -> set[str]:
-    """Checkpoints whose run has a later one: counted as models they would be one training many
-    times."""
-    return {
-        table.model for steps in runs_of(tables).values() for table in list(steps.values())[:-1]
-    }
+    notes = [f"left out, {why}: {_some(names)}" for why, names in left_out.items() if names]
+    if complete.empty:
+        return {}, notes
+    return {p: [t for t in ts if t.model in complete] for p, ts in usable.items()}, notes
 
 
 def _some(names: Sequence[str]) -> str:

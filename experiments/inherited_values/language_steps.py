@@ -54,9 +54,7 @@ def implicit_reward(p: pd.Series, q: pd.Series) -> pd.DataFrame:
     Source: Christian et al. 2026 (arXiv 2601.20838), the section on implicit rewards.
     """
     q = align(p, q, left_name="model 1", right_name="model 2")
-    values = pd.DataFrame(
-        {"log_p": p.to_numpy(dtype=float), "log_q": q.to_numpy(dtype=float)}, index=p.index
-    )
+    values = pd.DataFrame({"log_p": p.to_numpy(float), "log_q": q.to_numpy(float)}, p.index)
     # Rounding may leave it above zero.
     wrong = ~(np.isfinite(values.to_numpy()) & (values.to_numpy() <= 1e-6))
     if wrong.any():
@@ -124,15 +122,9 @@ def divergence(table: pd.DataFrame) -> pd.DataFrame:
     """
     p, q = np.exp(table["log_p"]), np.exp(table["log_q"])
     ratio = table["implicit_reward"]
-    row = {
-        "n": len(table),
-        "mass_p": p.sum(),
-        "mass_q": q.sum(),
-        "kl_q_p": (q * ratio).sum(),
-        "kl_p_q": -(p * ratio).sum(),
-        "jeffreys": ((q - p) * ratio).sum(),
-        "sum_mwlr": table["mwlr"].sum(),
-    }
+    row = {"n": len(table), "mass_p": p.sum(), "mass_q": q.sum()}
+    row |= {"kl_q_p": (q * ratio).sum(), "kl_p_q": -(p * ratio).sum()}
+    row |= {"jeffreys": ((q - p) * ratio).sum(), "sum_mwlr": table["mwlr"].sum()}
     return pd.DataFrame([row])
 
 
@@ -150,10 +142,8 @@ def implicit_extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
     """
     named = table.assign(candidate_id=range(len(table)), token=table["text"])
     ends = [extremes(named.assign(reward=table[m], measure=m), k=k) for m in MEASURES]
-    extremes_of_both = pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})
-    return extremes_of_both[
-        ["measure", "end", "rank", "text", "value", "tied", "tied_left_out", "log_p", "log_q"]
-    ]
+    columns = ["measure", "end", "rank", "text", "value", "tied", "tied_left_out", "log_p", "log_q"]
+    return pd.concat(ends, ignore_index=True).rename(columns={"reward": "value"})[columns]
 
 
 def bases_first(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -204,12 +194,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 with noted(notes, prompt):
                     rewards, scores = side_by_side(tables, prompt, [p, q])
                     measures = implicit_reward(scores[p.model], scores[q.model])[MEASURES]
-                    correlation = reward_correlation(
-                        rewards,
-                        measures.set_axis(scores.index),
-                        dependent=dependence(rewards.index, options.meanings),
-                        confidence=options.confidence,
-                    ).rename(columns={"score": "measure"})
+                    measures = measures.set_axis(scores.index)
+                    how = {"dependent": dependence(rewards.index, options.meanings)}
+                    how |= {"confidence": options.confidence}
+                    correlation = reward_correlation(rewards, measures, **how)
+                    correlation = correlation.rename(columns={"score": "measure"})
                     add("implicit_correlation", correlation, pair=pair)
     if not pieces:
         raise TableError("; ".join(notes))
@@ -241,28 +230,16 @@ def _results(
             f"most of the words named ({signed(row['mwlr'], '+.2g')} nats, weighted by "
             "probability)."
         )
-        forest = Forest(
-            data=words.assign(step=words["pair"].map(steps)),
-            row="step",
-            estimate="mwlr",
-            low=None,
-            high=None,
-            group="word",
-            xlabel="½ (p + q) (log q − log p), nats",
-        )
+        label = "½ (p + q) (log q − log p), nats"
+        rows = {"data": words.assign(step=words["pair"].map(steps)), "row": "step", "group": "word"}
+        forest = Forest(estimate="mwlr", low=None, high=None, xlabel=label, **rows)
         results.append(Result("word_mwlr", words, headline, forest, METHOD))
     if (apart := tables_by_name.get("language_divergence")) is not None:
         results.append(Result("language_divergence", apart, method=METHOD))
     if (table := tables_by_name.get("implicit_correlation")) is not None:
-        results.append(
-            correlation_result(
-                "implicit_correlation",
-                table,
-                tables,
-                lambda row: f"the step from {steps[row['pair']]}",
-                method=METHOD,
-                plot={"group": "measure", "xlabel": "Kendall's τ-b with the step", "tabs": tabs},
-                rows=table[table["measure"] == "implicit_reward"],
-            )
-        )
+        plot = {"group": "measure", "xlabel": "Kendall's τ-b with the step", "tabs": tabs}
+        rows = table[table["measure"] == "implicit_reward"]
+        where = {"method": METHOD, "plot": plot, "rows": rows}
+        step = lambda row: f"the step from {steps[row['pair']]}"  # noqa: E731
+        results.append(correlation_result("implicit_correlation", table, tables, step, **where))
     return results

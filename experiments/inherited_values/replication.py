@@ -12,6 +12,7 @@ differences its test could have seen.
 """
 
 import sys
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -36,10 +37,9 @@ def dictionaries(nouns: Path, lemmas: Path) -> tuple[pd.DataFrame, pd.DataFrame]
     big["word"] = big["word"].str.strip().str.lower()
     moral = []
     for file in sorted(lemmas.glob("*.tsv")):
-        table = pd.read_csv(file, sep="\t", keep_default_na=False).set_axis(
-            ["word", "rating"], axis=1
-        )
-        moral.append(table.assign(category=file.stem, virtue=table["rating"].astype(float) > 5))
+        table = pd.read_csv(file, sep="\t", keep_default_na=False)
+        table = table.set_axis(["word", "rating"], axis=1).assign(category=file.stem)
+        moral.append(table.assign(virtue=table["rating"].astype(float) > 5))
     moral = pd.concat(moral)
     return big.drop_duplicates("word"), moral.assign(word=moral["word"].str.strip().str.lower())
 
@@ -56,28 +56,24 @@ def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, P
         if (out / f"{name}.parquet").is_file():
             continue
         kind = AutoModelForSequenceClassification if "-" in name else AutoModelForCausalLM
-        network, tokenizer = (
-            kind.from_pretrained(folder).eval(),
-            AutoTokenizer.from_pretrained(folder),
-        )
+        network = kind.from_pretrained(folder).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
         found = {}
         for key, question in PROMPTS.items():
-            words = sorted(
-                set(big["word"]) | (set() if key.startswith(NEGATIVE) else set(moral["word"]))
+            vocabularies = (
+                [big["word"]] if key.startswith(NEGATIVE) else [big["word"], moral["word"]]
             )
+            words = sorted(set(pd.concat(vocabularies)))
             answers = Answers.of(tokenizer, question, words)
             with torch.inference_mode():
                 if "-" in name:
                     values = score_answers(network, answers.prefix, answers.own, rows=ROWS).numpy()
                 else:  # up to the token that closes the turn
-                    values = log_probabilities(
-                        network, answers.prefix, [ids[:-1] for ids in answers.own]
-                    )
+                    open_turns = [ids[:-1] for ids in answers.own]
+                    values = log_probabilities(network, answers.prefix, open_turns)
             found[key] = pd.Series(values, index=words)
+        found["tokens"] = pd.Series([len(ids) for ids in answers.own], index=words)
         table = pd.DataFrame(found).rename_axis("word")
-        table["tokens"] = pd.Series([len(ids) for ids in answers.own], index=words).reindex(
-            table.index
-        )
         table.to_parquet(out / f"{name}.parquet")
         print(name, table.shape, flush=True)
 
@@ -85,6 +81,7 @@ def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, P
 def log_probabilities(network, prefix, own) -> np.ndarray:
     """log p of each answer's ids behind the prefix, which is run once."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
     from transformers import DynamicCache
 
     ahead = DynamicCache()
@@ -92,12 +89,9 @@ def log_probabilities(network, prefix, own) -> np.ndarray:
     order, found = np.argsort([len(ids) for ids in own], kind="stable"), np.empty(len(own))
     for start in range(0, len(order), ROWS):
         rows = order[start : start + ROWS]
-        length = max(len(own[row]) for row in rows)
-        ids = torch.zeros(len(rows), length, dtype=torch.long)
-        real = torch.zeros(len(rows), length)
-        for place, row in enumerate(rows):
-            ids[place, : len(own[row])] = torch.tensor(own[row])
-            real[place, : len(own[row])] = 1
+        answers = [torch.tensor(own[row]) for row in rows]
+        ids = pad_sequence(answers, batch_first=True)
+        real = pad_sequence([torch.ones(len(answer)) for answer in answers], batch_first=True)
         cache = DynamicCache()
         for number, layer in enumerate(ahead.layers):
             shape = (len(rows), -1, -1, -1)
@@ -141,12 +135,11 @@ def power() -> None:
         values = rng.normal(0, spread, (DRAWS, 8))
         values[:, :4] += gap
         split = np.abs(values @ signs.T)  # (draws, 70), the first way is the true one
+        paired = rng.normal(gap, by_seed, (DRAWS, 4))
         p = {
             "over all relabellings": (split >= split[:, :1] - 1e-12).mean(axis=1),
             "by t": stats.ttest_ind(values[:, :4], values[:, 4:], axis=1).pvalue,
-            "paired by seed": stats.ttest_1samp(
-                rng.normal(gap, by_seed, (DRAWS, 4)), 0, axis=1
-            ).pvalue,
+            "paired by seed": stats.ttest_1samp(paired, 0, axis=1).pvalue,
         }
         powers = ", ".join(f"{test} {np.mean(values <= 0.05):.2f}" for test, values in p.items())
         print(f"difference {gap:5.2f}: power {powers} (n = {DRAWS} simulations, ± .02)")
@@ -167,39 +160,31 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
     a, b = sorted({name.split("-")[0] for name in tables}, reverse=True)  # SmolLM2, Gemma
     seeds = {base: [f"{base}-{seed}" for seed in range(4)] for base in (a, b)}
     nouns, lemmas = sorted(set(big["word"])), sorted(set(moral["word"]))
-    side = {
-        name: big.loc[big["category"] == name, "word"].tolist() for name in ("Agency", "Communion")
-    }
+    side = {name: rows["word"].tolist() for name, rows in big.groupby("category")}
 
     def balance(name: str, negative: bool = False) -> float:
         own = ranks(tables[name], nouns, negative=negative)
-        return float(
-            (own.loc[side["Communion"]].median() - own.loc[side["Agency"]].median()).mean()
-        )
+        communion, agency = (own.loc[side[kind]].median() for kind in ("Communion", "Agency"))
+        return float((communion - agency).mean())
+
+    def seed_values(number) -> dict[str, np.ndarray]:
+        return {base: np.array([number(name) for name in names]) for base, names in seeds.items()}
 
     for negative in (False, True):
-        c = {
-            base: np.array([balance(name, negative) for name in names])
-            for base, names in seeds.items()
-        }
-        found = contrast(c[a], c[b])
-        print(
-            f"H1{' (secondary: negative wordings)' * negative}: C, rank of Communion less rank of "
-            f"Agency"
-        )
+        c = seed_values(partial(balance, negative=negative))
+        title = f"H1{' (secondary: negative wordings)' * negative}"
+        print(f"{title}: C, rank of Communion less rank of Agency")
         for base in (a, b):
+            language = balance(base, negative)
             print(
-                f"  {base}: seeds {np.round(c[base], 1)}, mean {c[base].mean():.2f}; its language "
-                f"model "
-                f"{balance(base, negative):.2f}"
+                f"  {base}: seeds {np.round(c[base], 1)}, mean {c[base].mean():.2f}; its language model {language:.2f}"
             )
-        print(f"  {a} less {b}: {show(found)}; placebos {np.round(placebos(c), 2)}")
+        print(f"  {a} less {b}: {show(contrast(c[a], c[b]))}; placebos {np.round(placebos(c), 2)}")
     pairs = np.array([balance(f"{a}-{seed}") - balance(f"{b}-{seed}") for seed in range(4)])
+    interval = np.round(stats.ttest_1samp(pairs, 0).confidence_interval(), 2)
     print(
         f"not registered: C by seed, which also sets the order of the data, {a} less {b}: "
-        f"{np.round(pairs, 1)}, "
-        f"mean {pairs.mean():.2f}, paired t interval "
-        f"{np.round(stats.ttest_1samp(pairs, 0).confidence_interval(), 2)}"
+        f"{np.round(pairs, 1)}, mean {pairs.mean():.2f}, paired t interval {interval}"
     )
     base_gap = balance(a) - balance(b)
     print(f"H2a: the bases' own contrast {base_gap:.2f}")
@@ -207,14 +192,7 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
     from category_model import category_model  # beside this script
 
     medians = [
-        {
-            "model": name,
-            "prompt": key,
-            "category": category,
-            "n": len(words),
-            "words": len(nouns),
-            "median_rank": rank,
-        }
+        (name, key, category, rank)
         for names in seeds.values()
         for name in names
         for negative in (False, True)
@@ -222,70 +200,49 @@ def report(out: Path, big: pd.DataFrame, moral: pd.DataFrame) -> None:
         for key, rank in ranks(tables[name], nouns, negative=negative).loc[words].median().items()
     ]
     terms = category_model(
-        pd.DataFrame(medians),
+        pd.DataFrame(medians, columns=["model", "prompt", "category", "median_rank"]),
         polarity={key: -1 if key.startswith(NEGATIVE) else 1 for key in PROMPTS},
         bases={name: base for base, names in seeds.items() for name in names},
     )
     print(
-        "Secondary: the published mixed model, its errors per model and prompt, beside models as "
-        "units"
+        "Secondary: the published mixed model, its errors per model and prompt, beside models as units"
     )
     print(terms[terms["term"].str.contains("base")].round(3).to_string(index=False))
 
     mean_rank = {name: ranks(tables[name], nouns).mean(axis=1).to_numpy() for name in tables}
-    by_seed = {base: np.array([mean_rank[name] for name in names]) for base, names in seeds.items()}
+    by_seed = seed_values(mean_rank.get)
     gap = by_seed[a].mean(axis=0) - by_seed[b].mean(axis=0)
     own = mean_rank[a] - mean_rank[b]
-    rho = stats.spearmanr(gap, own).statistic
-    rng = np.random.default_rng(RNG)
-    draws = [
-        stats.spearmanr(gap[w], own[w]).statistic
-        for w in rng.integers(0, len(gap), (DRAWS, len(gap)))
-    ]
-    low, high = np.quantile(draws, [0.025, 0.975])
-    null = [float(stats.spearmanr(one, own).statistic) for one in placebos(by_seed)]
-    print(
-        f"H2b: rho {rho:.3f} ({low:.3f} to {high:.3f}), n = {len(gap)} nouns; placebos "
-        f"{np.round(null, 3)}"
-    )
+    draws = np.random.default_rng(RNG).integers(0, len(gap), (DRAWS, len(gap)))
+    low, high = np.quantile([spearman(gap[w], own[w]) for w in draws], [0.025, 0.975])
+    null = np.round([spearman(one, own) for one in placebos(by_seed)], 3)
+    interval = f"{spearman(gap, own):.3f} ({low:.3f} to {high:.3f})"
+    print(f"H2b: rho {interval}, n = {len(gap)} nouns; placebos {null}")
     tokens = (tables[a]["tokens"] - tables[b]["tokens"])[nouns].to_numpy(dtype=float)
-    rest = [
-        stats.rankdata(v) - np.polyval(np.polyfit(tokens, stats.rankdata(v), 1), tokens)
-        for v in (gap, own)
-    ]
+    ranked = [stats.rankdata(values) for values in (gap, own)]
+    rest = [v - np.polyval(np.polyfit(tokens, v, 1), tokens) for v in ranked]
     print(f"  numbers of tokens partialled out: {stats.pearsonr(*rest).statistic:.3f}")
-    within = [
-        stats.spearmanr(mean_rank[name], mean_rank[name.split("-")[0]]).statistic
-        for s in seeds.values()
-        for name in s
-    ]
+    each = [(name, base) for base, names in seeds.items() for name in names]
+    within = [spearman(mean_rank[name], mean_rank[base]) for name, base in each]
     print(f"  each reward with its own base: {np.round(within, 3)}")
 
-    rows = []
-    for name, own_words in moral[moral["virtue"]].groupby("category"):
-        words = sorted(set(own_words["word"]))
-        values = {
-            base: np.array([ranks(tables[m], lemmas).loc[words].median().mean() for m in names])
-            for base, names in seeds.items()
-        }
-        rows.append(
-            {
-                "foundation": name,
-                "words": len(words),
-                **contrast(values[a], values[b]),
-                "bases": float(
-                    np.subtract(
-                        *[ranks(tables[m], lemmas).loc[words].median().mean() for m in (a, b)]
-                    )
-                ),
-                "largest placebo": max(map(abs, placebos(values))),
-            }
-        )
+    rows, lemma_ranks = [], {name: ranks(table, lemmas) for name, table in tables.items()}
+    for foundation, virtues in moral[moral["virtue"]].groupby("category"):
+        words = sorted(set(virtues["word"]))
+        medians = {name: rank.loc[words].median().mean() for name, rank in lemma_ranks.items()}
+        values = seed_values(medians.get)
+        row = {"foundation": foundation, "words": len(words), **contrast(values[a], values[b])}
+        largest = max(map(abs, placebos(values)))
+        rows.append(row | {"bases": medians[a] - medians[b], "largest placebo": largest})
     table = pd.DataFrame(rows)
     from pessimal.statistics import holm
 
     print(f"H3: rank of a foundation's virtues among {len(lemmas)} lemmas, {a} less {b}")
     print(table.assign(p_holm=holm(table["p"])).round(3).to_string(index=False))
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    return float(stats.spearmanr(x, y).statistic)
 
 
 def show(found: dict) -> str:
@@ -299,10 +256,7 @@ if __name__ == "__main__":
     Path(out).mkdir(parents=True, exist_ok=True)
     words = dictionaries(Path(nouns), Path(lemmas))
     if verb == "score":
-        score(
-            Path(out),
-            *words,
-            {name: Path(folder) for name, folder in (m.split("=") for m in models)},
-        )
+        folders = (model.split("=") for model in models)
+        score(Path(out), *words, {name: Path(folder) for name, folder in folders})
     else:
         report(Path(out), *words)

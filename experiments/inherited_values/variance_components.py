@@ -7,7 +7,8 @@ complete crossed designs these are the classical mean squares' estimates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +25,13 @@ from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
-TOKEN_BLOCKS = (
-    20  # one block left out at a time: 19 degrees of freedom, and a matrix of 2.3 MB kept for each
-)
+TOKEN_BLOCKS = 20
+"""One is left out at a time: 19 degrees of freedom, and a matrix of 2.3 MB kept for each."""
 Indices = Sequence[int] | np.ndarray
 ALL_MODELS = "all models"
 BOTH = "both frames"
 PARTS = {"positive": (1,), "negative": (-1,), BOTH: (1, -1)}
+SHARE = Effect("order_share", "share", "order_share_low", "order_share_high", n="tokens")
 Components = dict[str, float]
 """By name, such as "token × model"; negative where a component of zero came out below."""
 
@@ -106,46 +107,38 @@ def variance_components(
     prompts, models = _checked(rewards, polarity)
     signs = np.array([polarity[prompt] for prompt in prompts])
     all_cells, without_block = read_cells(rewards, prompts, seed=seed)
-    pieces: dict[str, list[pd.DataFrame]] = {"components": [], "factors": [], "correlations": []}
-    everyone: list[tuple[str, Indices]] = [(ALL_MODELS, range(len(models)))]
-    everyone = everyone if len(models) > 1 else []
+    pieces: dict[str, list[pd.DataFrame]] = {name: [] for name in Wordings._fields}
+    columns_of: dict[str, Indices] = {ALL_MODELS: range(len(models))} if len(models) > 1 else {}
+    columns_of |= {model: [place] for place, model in enumerate(models)}
     for part, members in PARTS.items():
         wordings = np.flatnonzero(np.isin(signs, members))
         if not all((signs[wordings] == sign).sum() >= 2 for sign in members):
             continue
-        design = (
-            [levels[prompts[place]] for place in wordings] if levels and len(members) == 1 else None
-        )
-        for who, columns in [*everyone, *((model, [i]) for i, model in enumerate(models))]:
+        one_polarity = levels and len(members) == 1
+        design = [levels[prompts[place]] for place in wordings] if one_polarity else None
+        for who, columns in columns_of.items():
             scaled = who == ALL_MODELS
             blocks = [block.select(columns, wordings) for block in without_block]
             scans = _Scans(all_cells.select(columns, wordings), blocks, signs[wordings], confidence)
             estimated = scans.leave_out(partial(components, standardised=scaled))
-            tables = {
-                "components": scans.rows(estimated, _shares_of, name="component"),
-                "correlations": scans.rows(
-                    estimated, lambda c: {"correlation": correlations(c)}, name="between"
-                ),
-            }
-            table = tables["components"]
-            of_order = [column for column in table if column.startswith("order_share")]
+            table = scans.rows(estimated, _shares_of, name="component")
+            tables = {"components": table}
+            of_order = table.columns[table.columns.str.startswith("order_share")]
             table.loc[~table["component"].str.contains("token"), of_order] = np.nan
             # The model's is 0 whatever is left out: an interval of no width would look certain.
             if scaled:
                 bounds = ["se", "low", "high", "share_low", "share_high"]
                 table.loc[table["component"] == "model", bounds] = np.nan
+            tables["correlations"] = scans.rows(estimated, _correlation_column, name="between")
             if design and _complete(design):
-                estimated = scans.leave_out(
-                    partial(factors, design=design, standardised=scaled), wordings=False
-                )
-                rows = scans.rows(estimated, _shares_of, name="component")
+                estimate = partial(factors, design=design, standardised=scaled)
+                rows = scans.rows(scans.leave_out(estimate, wordings=False), _shares_of)
                 tables["factors"] = rows.drop(columns=["share", "share_low", "share_high"])
             about = {"part": part, "model": who, "units": "standardised" if scaled else "raw"}
             for name, table in tables.items():
-                pieces[name].append(pd.concat([pd.DataFrame([about] * len(table)), table], axis=1))
-    return Wordings(
-        **{n: pd.concat(p, ignore_index=True) if p else pd.DataFrame() for n, p in pieces.items()}
-    )
+                pieces[name].append(pd.DataFrame([about] * len(table)).join(table))
+    tables = (pd.concat(p, ignore_index=True) if p else pd.DataFrame() for p in pieces.values())
+    return Wordings(*tables)
 
 
 def read_cells(
@@ -154,19 +147,15 @@ def read_cells(
     """Means and covariances over all tokens, and over all but each of the blocks."""
     n, n_models = rewards[prompts[0]].shape
     shape = (n_models, len(prompts))
-    centre = np.stack(
-        [rewards[prompt].to_numpy().mean(axis=0) for prompt in prompts], axis=1
-    ).astype(float)
+    values = [rewards[prompt].to_numpy() for prompt in prompts]
+    centre = np.stack([matrix.mean(axis=0) for matrix in values], axis=1).astype(float)
     blocks = np.array_split(np.random.default_rng(seed).permutation(n), min(TOKEN_BLOCKS, n))
     sums, products = [], []
     for block in blocks:
-        members = np.sort(block)
         # Centred on the overall mean first, so that products of large rewards do not eat up the
         # digits.
-        piece = (
-            np.stack([rewards[prompt].iloc[members].to_numpy() for prompt in prompts], axis=2)
-            - centre
-        )
+        members = np.sort(block)
+        piece = np.stack([matrix[members] for matrix in values], axis=2) - centre
         flat = piece.reshape(len(members), -1)
         sums.append(flat.sum(axis=0))
         products.append(flat.T @ flat)
@@ -240,10 +229,9 @@ def correlations(found: Components) -> Components:
     With both polarities: a model that understands the question turns round, and the one between
     opposite ones is negative.
     """
-    token, model, token_frame, model_frame, token_wording = (
-        found.get(f"token{name}", 0.0)
-        for name in ("", " × model", " × frame", " × model × frame", " × wording")
-    )
+    parts = ("", " × model", " × frame", " × model × frame", " × wording")
+    values = (found.get(f"token{name}", 0.0) for name in parts)
+    token, model, token_frame, model_frame, token_wording = values
     total = sum(value for name, value in found.items() if name.startswith("token"))
     several, framed = "token × model" in found, "token × frame" in found
     same, opposite = " of one frame" if framed else "", "two wordings of opposite frames"
@@ -287,9 +275,8 @@ def _along_wordings(matrix: np.ndarray, signs: np.ndarray) -> Components:
     own."""
     blocks = [matrix[np.ix_(signs == sign, signs == sign)] for sign in np.unique(signs)]
     alike = [(block.sum() - np.trace(block)) / (len(block) * (len(block) - 1)) for block in blocks]
-    variances = [
-        np.trace(block) / len(block) - shared for block, shared in zip(blocks, alike, strict=True)
-    ]
+    diagonal = [np.trace(block) / len(block) for block in blocks]
+    variances = np.subtract(diagonal, alike)
     wording = float(np.average(variances, weights=[len(block) - 1 for block in blocks]))
     if len(blocks) == 1:
         return {"": float(alike[0]), " × wording": wording}
@@ -314,27 +301,20 @@ def _main_effects(mean: np.ndarray, signs: np.ndarray, noise: Mapping[str, float
     wordings = sum(float(np.sum((row - row.mean()) ** 2)) for row in across) / freedom
     effects, square = {}, 0.0
     if models > 1:
-        residual = [
-            frame - frame.mean(axis=1, keepdims=True) - row + row.mean()
-            for frame, row in zip(per_frame, across, strict=True)
-        ]
-        square = sum(float(np.sum(part**2)) for part in residual) / (freedom * (models - 1))
+        for frame, row in zip(per_frame, across, strict=True):
+            residual = frame - frame.mean(axis=1, keepdims=True) - row + row.mean()
+            square += float(np.sum(residual**2)) / (freedom * (models - 1))
         level = np.mean([frame.mean(axis=1) for frame in per_frame], axis=0)  # (models,)
         effects["model"] = float(level.var(ddof=1)) - left * square - noise[" × model"]
     effects["wording"] = wordings - square / models - noise[" × wording"]
     if len(per_frame) == 2:
         half = (per_frame[0].mean(axis=1) - per_frame[1].mean(axis=1)) / 2  # (models,)
-        frame = (
-            float(half.mean()) ** 2
-            - left * effects["wording"]
-            - noise[" × frame"]
-            - left * noise[" × wording"]
-        )
+        sampling = left * (effects["wording"] + noise[" × wording"]) + noise[" × frame"]
+        frame = float(half.mean()) ** 2 - sampling
         if models > 1:
-            effects["model × frame"] = (
-                float(half.var(ddof=1)) - left * square - noise[" × model × frame"]
-            )
-            frame -= float(half.var(ddof=1)) / models
+            apart = float(half.var(ddof=1))
+            effects["model × frame"] = apart - left * square - noise[" × model × frame"]
+            frame -= apart / models
         effects["frame"] = frame
     if models > 1:
         effects["model × wording"] = square - noise[" × model × wording"]
@@ -361,21 +341,17 @@ class _Scans(NamedTuple):
         # Each polarity must keep two wordings when it has lost one, and the models likewise.
         if wordings and all((signs == sign).sum() >= 3 for sign in set(signs)):
             rest = [np.delete(every, i) for i in every]
-            out["wordings"] = [
-                estimate(cells.select(models, others), signs[others]) for others in rest
-            ]
+            out["wordings"] = [estimate(cells.select(models, w), signs[w]) for w in rest]
         if len(models) >= 3:
-            out["models"] = [
-                estimate(cells.select(np.delete(models, i), every), signs) for i in models
-            ]
+            rest = [np.delete(models, i) for i in models]
+            out["models"] = [estimate(cells.select(m, every), signs) for m in rest]
         return estimate(cells, signs), out
 
     def rows(
         self,
         estimated: tuple[Components, dict[str, list[Components]]],
         derive: Callable[[Components], dict[str, Components]],
-        *,
-        name: str,
+        name: str = "component",
     ) -> pd.DataFrame:
         """What is derived of the estimates, with jackknife intervals: a row for each name, columns
         for each number."""
@@ -388,21 +364,22 @@ class _Scans(NamedTuple):
         se, low, high = crossed_interval(values(full), spreads, confidence=self.confidence)
         derived = derive(full)
         table = pd.DataFrame({name: list(next(iter(derived.values())))})
+        limits = {"estimate": (-np.inf, np.inf), "correlation": (-1, 1)}
         for place, (column, numbers) in enumerate(derived.items()):
-            least, most = {"estimate": (-np.inf, np.inf), "correlation": (-1, 1)}.get(
-                column, (0, 1)
-            )
             table[column] = list(numbers.values())
             # The first column's interval has no name of its own.
             prefix = f"{column}_" if place else ""
-            if not place:
-                table["se"] = se[place]
-            table[f"{prefix}low"] = low[place].clip(least, most)
-            table[f"{prefix}high"] = high[place].clip(least, most)
+            table[f"{prefix}low"] = low[place].clip(*limits.get(column, (0, 1)))
+            table[f"{prefix}high"] = high[place].clip(*limits.get(column, (0, 1)))
+        table.insert(2, "se", se[0])
         models, wordings = self.cells.mean.shape
         return table.assign(
             tokens=self.cells.tokens, models=models, wordings=wordings, covers=", ".join(without)
         )
+
+
+def _correlation_column(components: Components) -> dict[str, Components]:
+    return {"correlation": correlations(components)}
 
 
 def _shares_of(components: Components) -> dict[str, Components]:
@@ -422,9 +399,8 @@ def _complete(design: Sequence[Mapping[str, str]]) -> bool:
     `rest`."""
     sizes = [len({row[name] for row in design}) for name in design[0]]
     distinct = len({tuple(row.values()) for row in design})
-    return distinct == len(design) == np.prod(sizes) and len(design) - 1 > sum(
-        size - 1 for size in sizes
-    )
+    left_over = len(design) - 1 - sum(size - 1 for size in sizes)
+    return distinct == len(design) == np.prod(sizes) and left_over > 0
 
 
 def _checked(
@@ -433,16 +409,15 @@ def _checked(
     """Prompts and models; TableError where these are too few, or a model is constant."""
     prompts = list(rewards)
     check_polarity({prompt: polarity[prompt] for prompt in prompts})
-    first = rewards[prompts[0]]
+    varied = False
     for table in rewards.values():
         check_rewards(table)
-    if flat := [
-        m for m in first if all(np.ptp(table[m].to_numpy()) == 0 for table in rewards.values())
-    ]:
-        raise TableError(
-            f"The same reward for every token from: {', '.join(map(str, flat))}. Leave them out."
-        )
-    return prompts, [str(model) for model in first]
+        varied |= np.ptp(table.to_numpy(), axis=0) > 0
+    names = rewards[prompts[0]].columns.astype(str)
+    if not varied.all():
+        flat = ", ".join(names[~varied])
+        raise TableError(f"The same reward for every token from: {flat}. Leave them out.")
+    return prompts, [*names]
 
 
 @analysis("variance_components", Needs(wordings=True, prompts=0), place=160)
@@ -450,9 +425,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What decides the order of tokens: the question, the model, the wording and its factors."""
     design = design_of(tables)
     rewards = {prompt: tables.shared(members) for prompt, members in design.tables.items()}
-    shared = next(iter(rewards.values())).index
-    for matrix in rewards.values():
-        shared = shared if matrix.index.equals(shared) else shared.intersection(matrix.index)
+    indexes = (matrix.index for matrix in rewards.values())
+    shared = reduce(lambda a, b: a if a.equals(b) else a.intersection(b), indexes)
     found = variance_components(
         {p: m if m.index.equals(shared) else m.reindex(shared) for p, m in rewards.items()},
         polarity=design.polarity,
@@ -472,15 +446,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 def _forest(table: pd.DataFrame, who: str) -> Forest:
     """Shares of the variance that moves tokens against one another."""
     names = [name for name in dict.fromkeys(table["component"]) if "token" in name]
-    return Forest(
+    return Forest.of(
+        SHARE,
         row="component",
-        estimate="order_share",
-        low="order_share_low",
-        high="order_share_high",
         group="part",
         where={"model": who, "component": names},
         tabs=("candidates",),
-        reference=None,
         xlabel="share of the variance that has the token in it",
     )
 
@@ -494,28 +465,19 @@ def _components_result(
     where = f"in all {main['models']} models" if who == ALL_MODELS else f"in {tables.labels[who]}"
     wording = rows["order_share"][rows.index.str.endswith("× wording")].sum()
     shares = table[table["model"] == who].dropna(subset="order_share")
-    effect = Effect(
-        "order_share",
-        f"share of {main.name}",
-        "order_share_low",
-        "order_share_high",
-        n="tokens",
-        of=tables.things,
-    )
+    keys = "wording/" + shares["part"] + "/" + shares["component"]
     return Result.of_row(
         main,
         "variance_components",
         table,
-        effect,
+        replace(SHARE, label=f"share of {main.name}", of=tables.things),
         f"{main['order_share']:.0%} of the variance that orders {tables.things} {does} {where}; "
         f"wording: {wording:.1%}.",
         share=1 / 2,
         plot=_forest(table, who),
         method=METHOD,
         notes=tuple(notes),
-        summary={
-            f"wording/{r.part}/{r.component}": float(r.order_share) for r in shares.itertuples()
-        },
+        summary=dict(zip(keys, shares["order_share"].tolist(), strict=True)),
     )
 
 
@@ -523,9 +485,8 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
     rows = table[(table["part"] == part) & (table["model"] == who)]
     one = rows.iloc[0]
     of_one = table[table["between"].str.startswith("one model, ")]
-    two = [
-        r.correlation for r in rows.itertuples() if r.between.startswith("two models, two wordings")
-    ]
+    two = rows.loc[rows["between"].str.startswith("two models, two wordings"), "correlation"]
+    apart = f"; in two models at {two.iloc[0]:.2f}" if len(two) else ""
     effect = Effect("correlation", "r", "low", "high", null=0.0, n="tokens", of=tables.things)
     return Result.of_row(
         one,
@@ -533,7 +494,7 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
         table,
         effect,
         "In one model, two wordings of one polarity correlate at r = "
-        f"{one['correlation']:.2f}{f'; in two models at {two[0]:.2f}' if two else ''}.",
+        f"{one['correlation']:.2f}{apart}.",
         size=1 - one["correlation"],
         share=1 / 2,
         plot=Forest.of(
@@ -550,9 +511,8 @@ def _correlations_result(tables: TableSet, table: pd.DataFrame, part: str, who: 
 
 def _factors_result(tables: TableSet, table: pd.DataFrame, who: str) -> Result:
     rows = table[(table["model"] == who) & ~table["component"].isin(["token", "token × model"])]
-    sums = rows.groupby(["part", rows["component"].str.rsplit(" × ", n=1).str[-1]])[
-        "order_share"
-    ].sum()
+    names = rows["component"].str.rsplit(" × ", n=1).str[-1]
+    sums = rows.groupby(["part", names])["order_share"].sum()
     part, factor = sums.drop("rest", level=1).idxmax()
     share = float(sums[part, factor])
     return Result(

@@ -77,30 +77,20 @@ def _read_table(path: Path) -> pd.DataFrame:
             f"{path} has the columns {', '.join(table.columns)}; a dictionary has category and "
             "word (or token_decoded), or DicTerm and a column a category"
         )
-    return pd.DataFrame(
-        {"category": table["category"].str.strip(), "word": table[column].str.strip()}
-    )
+    columns = table[["category", column]].apply(lambda cells: cells.str.strip())
+    return columns.set_axis(["category", "word"], axis=1)
 
 
 def _read_wide(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     """The words of a table with a column a category, in the order of its rows."""
-    words, names = (
-        table.iloc[:, 0].str.strip(),
-        [str(column).strip() for column in table.columns[1:]],
-    )
-    cells = table.iloc[:, 1:].apply(lambda column: column.str.strip())
+    cells = table.apply(lambda column: column.str.strip())
+    words, cells = cells.iloc[:, 0].to_numpy(object), cells.iloc[:, 1:]
     for column in cells:
-        wrong = ~cells[column].isin(MARKED + UNMARKED)
-        check_cells(
-            f"{path}, column {column!r}", cells[column], wrong, "is neither X nor empty nor NA"
-        )
+        wrong, where = ~cells[column].isin(MARKED + UNMARKED), f"{path}, column {column!r}"
+        check_cells(where, cells[column], wrong, "is neither X nor empty nor NA")
     row, column = np.nonzero(cells.isin(MARKED).to_numpy())
-    return pd.DataFrame(
-        {
-            "category": np.array(names, dtype=object)[column],
-            "word": words.to_numpy(dtype=object)[row],
-        }
-    )
+    names = np.array([str(name).strip() for name in cells], dtype=object)
+    return pd.DataFrame({"category": names[column], "word": words[row]})
 
 
 def _read_liwc(path: Path) -> pd.DataFrame:

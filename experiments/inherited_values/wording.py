@@ -14,13 +14,14 @@ from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 
 METHOD = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 SIGN_NAMES = {1: "positive", -1: "negative"}
 ANY, OPPOSITE = "any wording of the frame", "opposite frame"
 ENDS = {"optimal": 1, "pessimal": -1}
+QUARTILES = ("median_rank", "lower_quartile", "upper_quartile")
 
 
 class Paraphrases(NamedTuple):
@@ -79,36 +80,19 @@ def paraphrase(
         # (3, wordings, wordings)
         numbers = np.stack([rank == 1, rank <= top, correlation]).astype(float)
         for frame, changed, chosen in _kinds(prompts, of_prompt, levels):
-            row = {
-                "frame": frame,
-                "changed": changed,
-                "end": end,
-                **_shares(numbers, chosen, confidence),
-            }
+            row = {"frame": frame, "changed": changed, "end": end}
+            row |= _shares(numbers, chosen, confidence)
             quartiles = np.quantile(rank[chosen], [0.5, 0.25, 0.75]).tolist()
-            row |= dict(
-                zip(("median_rank", "lower_quartile", "upper_quartile"), quartiles, strict=True)
-            )
-            row |= {
-                "top": top,
-                "candidates": len(values),
-                "tied": int(tied[chosen.any(axis=1)].sum()),
-            }
-            shares.append(row)
+            row |= {"top": top, "candidates": len(values)}
+            row |= dict(zip(QUARTILES, quartiles, strict=True))
+            shares.append(row | {"tied": int(tied[chosen.any(axis=1)].sum())})
         for sign, frame in SIGN_NAMES.items():
             extreme_rows, counts = np.unique(first[of_prompt == sign], return_counts=True)
-            tokens += [
-                {
-                    "frame": frame,
-                    "end": end,
-                    "text": rewards.index[extreme_rows[i]],
-                    "wordings": int(counts[i]),
-                    "of": int(counts.sum()),
-                    "distinct": len(extreme_rows),
-                }
-                for i in np.argsort(-counts, kind="stable")
-            ]
-    return Paraphrases(pd.DataFrame(shares), pd.DataFrame(tokens))
+            order = np.argsort(-counts, kind="stable")
+            texts = {"text": rewards.index[extreme_rows[order]], "wordings": counts[order]}
+            totals = {"of": counts.sum(), "distinct": len(counts)}
+            tokens.append(pd.DataFrame({"frame": frame, "end": end} | texts | totals))
+    return Paraphrases(pd.DataFrame(shares), pd.concat(tokens, ignore_index=True))
 
 
 def spearman_matrix(values: np.ndarray) -> np.ndarray:
@@ -121,12 +105,8 @@ def _ranks_of_extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     """Of each column (m): the row of its highest value; that row's rank in every column (m, m);
     whether it ties."""
     first = values.argmax(axis=0)
-    ascending = np.sort(values, axis=0)
-    not_above = [
-        np.searchsorted(column, values[first, place], side="right")
-        for place, column in enumerate(ascending.T)
-    ]
-    return first, 1 + len(values) - np.stack(not_above, axis=1), ascending[-1] == ascending[-2]
+    ranks = [1 + (column[:, None] > column[first]).sum(axis=0) for column in values.T]
+    return first, np.stack(ranks, axis=1), (values == values.max(axis=0)).sum(axis=0) > 1
 
 
 def _kinds(
@@ -218,11 +198,7 @@ def design_of(tables: TableSet) -> Design:
     wordings = counts.loc[counts["nunique"] == 1, "size"]
     models = set(wordings.index[wordings == wordings.max()])
     used = {p: [t for t in tables.by_prompt[p] if t.model in models] for p in signs}
-    used = {
-        prompt: members
-        for prompt, members in used.items()
-        if models and len(members) == len(models)
-    }
+    used = {p: members for p, members in used.items() if 0 < len(members) == len(models)}
     left_out = {
         "models scanned in several modes": several,
         "models with fewer wordings": set(counts.index) - models - several,
@@ -242,13 +218,10 @@ def design_of(tables: TableSet) -> Design:
 def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFrame:
     """One model's rewards, candidates × prompts, index = text; candidates that every scan holds, by
     their id."""
-    rows = {
-        prompt: next(t.rows for t in members if t.model == model).set_index("candidate_id")
-        for prompt, members in used.items()
-    }
-    rewards = pd.concat(
-        {p: r["reward"] for p, r in rows.items()}, axis=1, join="inner"
-    ).sort_index()
+    tables = {p: next(t.rows for t in members if t.model == model) for p, members in used.items()}
+    rows = {prompt: table.set_index("candidate_id") for prompt, table in tables.items()}
+    columns = {prompt: table["reward"] for prompt, table in rows.items()}
+    rewards = pd.concat(columns, axis=1, join="inner").sort_index()
     texts = next(iter(rows.values()))["text"].reindex(rewards.index)
     return rewards.set_axis(pd.Index(texts, dtype=object, name="text"))
 
@@ -257,62 +230,45 @@ def _own_rewards(used: Mapping[str, list[ScoreTable]], model: str) -> pd.DataFra
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """How often the extreme candidates of one wording are those of another, for each model in its
     whole set."""
-    design = design_of(tables)
-    shares, tokens, notes = [], [], design.notes
+    design, pieces = design_of(tables), []
+    how = {"polarity": design.polarity, "levels": design.levels, "top": options.top}
     for model in (table.model for table in next(iter(design.tables.values()))):
-        with noted(notes, tables.labels[model]):
-            paraphrases = paraphrase(
-                _own_rewards(design.tables, model),
-                polarity=design.polarity,
-                levels=design.levels,
-                top=options.top,
-                confidence=options.confidence,
-            )
-            shares.append(paraphrases.shares.assign(model=model, candidates=tables.candidates))
-            tokens.append(paraphrases.tokens.assign(model=model, candidates=tables.candidates))
-    if not shares:
-        raise TableError("; ".join(notes))
-    shares, tokens = pd.concat(shares, ignore_index=True), pd.concat(tokens, ignore_index=True)
+        with noted(design.notes, tables.labels[model]):
+            rewards = _own_rewards(design.tables, model)
+            paraphrases = paraphrase(rewards, **how, confidence=options.confidence)
+            where = {"model": model, "candidates": tables.candidates}
+            pieces.append([table.assign(**where) for table in paraphrases])
+    if not pieces:
+        raise TableError("; ".join(design.notes))
+    shares, tokens = (pd.concat(parts, ignore_index=True) for parts in zip(*pieces, strict=True))
     rows, thing = shares[shares["changed"] == ANY], tables.things.removesuffix("s")
     optimal, pessimal = (rows[rows["end"] == end] for end in ENDS)
-    share = float(optimal["survives"].mean())
+    share, n = float(optimal["survives"].mean()), int(optimal["pairs"].sum())
+    changes = [changed for changed in dict.fromkeys(shares["changed"]) if changed != OPPOSITE]
     ranked = tokens.assign(
         end=tokens["end"].map({"optimal": "top", "pessimal": "bottom"}),
         rank=tokens.groupby(["model", "frame", "end"]).cumcount() + 1,
     )
-    return [
-        Result(
-            "paraphrase",
-            shares,
-            headline=f"Under another wording of the same polarity, the optimal {thing} stays "
-            f"optimal in {share:.0%} of pairs, the pessimal one in "
-            f"{pessimal['survives'].mean():.0%}.",
-            plot=Forest(
-                estimate="survives",
-                low="survives_low",
-                high="survives_high",
-                group="changed",
-                panel="frame",
-                where={"changed": [c for c in dict.fromkeys(shares["changed"]) if c != OPPOSITE]},
-                tabs=("candidates", "end"),
-                reference=None,
-                xlabel=f"share of pairs of wordings with the same {thing}",
-            ),
-            method=METHOD,
-            weight=weight_of(1 - share, share=1 / 2),
-            estimate=Estimate(
-                "share of pairs, optimal", share, int(optimal["pairs"].sum()), "pairs of wordings"
-            ),
-            notes=tuple(notes),
-            summary={
-                f"wording/{r.end}/{r.frame}/survives/{r.model}": float(r.survives)
-                for r in rows.itertuples()
-            },
-        ),
-        Result(
-            "paraphrase_tokens",
-            tokens,
-            plot=TokenTable(data=ranked, value="wordings", shown=5, tabs=("candidates", "frame")),
-            method=METHOD,
-        ),
-    ]
+    forest = Forest.of(
+        Effect("survives", "share", "survives_low", "survives_high"),
+        group="changed",
+        panel="frame",
+        where={"changed": changes},
+        tabs=("candidates", "end"),
+        xlabel=f"share of pairs of wordings with the same {thing}",
+    )
+    keys = "wording/" + rows["end"] + "/" + rows["frame"] + "/survives/" + rows["model"]
+    result = Result(
+        "paraphrase",
+        shares,
+        f"Under another wording of the same polarity, the optimal {thing} stays optimal in "
+        f"{share:.0%} of pairs, the pessimal one in {pessimal['survives'].mean():.0%}.",
+        forest,
+        METHOD,
+        weight=weight_of(1 - share, share=1 / 2),
+        estimate=Estimate("share of pairs, optimal", share, n, "pairs of wordings"),
+        notes=tuple(design.notes),
+        summary=dict(zip(keys, rows["survives"].tolist(), strict=True)),
+    )
+    table = TokenTable(data=ranked, value="wordings", shown=5, tabs=("candidates", "frame"))
+    return [result, Result("paraphrase_tokens", tokens, plot=table, method=METHOD)]

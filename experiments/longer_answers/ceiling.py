@@ -40,11 +40,10 @@ def siblings() -> None:
         bounds = pessimal.ceiling(model)
         rewards = pessimal.scan(model, "greatest", states=False, progress=False).rows["reward"]
         ends = [bounds.share(rewards.min()), bounds.share(rewards.max())]
+        how = {"length": 4, "evaluations": 20_000, "baselines": 0}
         for goal in ("pessimal", "optimal"):
-            found = pessimal.search(
-                model, "greatest", length=4, goal=goal, evaluations=20_000, baselines=0
-            )
-            ends.append(bounds.share(found.reward))
+            result = pessimal.search(model, "greatest", goal=goal, **how)
+            ends.append(bounds.share(result.reward))
         shares = " ".join(f"{share:+.2f}" for share in ends)
         print(f"{name:20} {bounds.low:+.2f} {bounds.high:+.2f}  tokens and 4 tokens: {shares}")
 
@@ -69,11 +68,8 @@ def smollm2() -> None:
         return (2 * (states @ heads.T) - low - high) / (high - low)  # (tokens, heads)
 
     heads = torch.from_numpy(random.standard_normal((HEADS, states.shape[1])))
-    of_random = shares(heads)
-    print(
-        f"random heads: best token {of_random.max(dim=0).values.median():+.2f}, worst "
-        f"{of_random.min(dim=0).values.median():+.2f} (medians of {HEADS})"
-    )
+    worst, best = (ends.median() for ends in shares(heads).aminmax(dim=0))
+    print(f"random heads: best token {best:+.2f}, worst {worst:+.2f} (medians of {HEADS})")
     lexicon = read_lexicon("afinn")
     texts = words["text"].str.strip().str.lower()
     known = texts.isin(lexicon.index).to_numpy()

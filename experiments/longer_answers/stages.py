@@ -80,11 +80,7 @@ def one_way(way: str) -> Callable:
     return look
 
 
-SINGLE = {
-    "sweeps": one_way(SWEEPS),
-    "gradient": one_way(GRADIENT),
-    "random": one_way(RANDOM),
-}
+SINGLE = {"sweeps": one_way(SWEEPS), "gradient": one_way(GRADIENT), "random": one_way(RANDOM)}
 WAYS = {**SINGLE, "plain sweeps": plain_sweeps}
 
 
@@ -146,17 +142,16 @@ def main() -> None:
     first, _, end = sys.argv[2].rpartition(":")
     seeds = range(int(first or 0), int(end))
     torch.set_num_threads(1)
-    print(
-        f"{budget:,} evaluations each, seeds {seeds.start} to {seeds.stop - 1}; mean best reward, with the goal's sign"
-    )
+    each = f"{budget:,} evaluations each, seeds {seeds.start} to {seeds.stop - 1}"
+    print(f"{each}; mean best reward, with the goal's sign")
     named = "".join(f"{way:>13}" for way in ("search", *WAYS))
     print(f"{'':24}{named} |  short above")
     table = np.array([measure(case, budget, seeds) for case in cases])
+    short, above = table.T
     print(
-        f"short by more than .05 of the spread in {int((table[:, 0] > 0.05).sum())} of {len(table)}"
-        f" cases (mean {table[:, 0].mean():+.2f}); above plain sweeps in "
-        f"{int((table[:, 1] > 0).sum())}, below in {int((table[:, 1] < 0).sum())} (mean "
-        f"{table[:, 1].mean():+.2f})"
+        f"short by more than .05 of the spread in {(short > 0.05).sum()} of {len(table)} cases "
+        f"(mean {short.mean():+.2f}); above plain sweeps in {(above > 0).sum()}, below in "
+        f"{(above < 0).sum()} (mean {above.mean():+.2f})"
     )
 
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pytest
 from faults import FAULTS, Fault
-from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 BEYOND = {
@@ -30,14 +28,8 @@ WITHIN = {"verbs": "test_runs*.py"}
 SUITES = {"make test": "not quickstart and not slow", "make test-all": "slow"}
 SECONDS = 900
 """For one run of one room's tests; a fault that makes them hang is caught."""
-HEAVY = (
-    "scipy.stats",
-    "pandas",
-    "transformers",
-    "pytorch_lightning",
-    "sklearn.manifold",
-    "statsmodels.api",
-)
+HEAVY = ("scipy.stats", "pandas", "transformers", "pytorch_lightning")
+HEAVY += ("sklearn.manifold", "statsmodels.api")
 """Imported once, before the tests' processes are forked."""
 
 
@@ -52,9 +44,8 @@ def tests(fault: Fault | None, of: str, home: Path) -> list[str]:
     if fault is not None:
         stem = Path(fault.file).stem
         files.sort(key=lambda file: (stem not in file.stem, stem.split("_")[0] not in file.stem))
-    return [str(file.relative_to(home)) for file in files] + BEYOND.get(
-        of, ["tests/verbs/test_frozen_numbers.py"]
-    )
+    names = [str(file.relative_to(home)) for file in files]
+    return names + BEYOND.get(of, ["tests/verbs/test_frozen_numbers.py"])
 
 
 def failing(
@@ -63,9 +54,8 @@ def failing(
     """Ids of the tests that fail in the copy (the first one alone, or all)."""
     report = home / "failed.txt"
     report.unlink(missing_ok=True)
-    child = multiprocessing.get_context("fork").Process(
-        target=_child, args=(home, files, marks, without, first, report)
-    )
+    arguments = (home, files, marks, without, first, report)
+    child = multiprocessing.get_context("fork").Process(target=_child, args=arguments)
     child.start()
     child.join(SECONDS)
     if child.is_alive():
@@ -80,16 +70,12 @@ class _Failures:
     def __init__(self, report: Path):
         self.report = report
 
-    def pytest_runtest_logreport(self, report):
-        self._note(report)
-
-    def pytest_collectreport(self, report):
-        self._note(report)
-
-    def _note(self, report) -> None:
+    def pytest_runtest_logreport(self, report) -> None:
         if report.failed:
             with self.report.open("a") as sink:
                 sink.write(report.nodeid + "\n")
+
+    pytest_collectreport = pytest_runtest_logreport
 
 
 def _child(
@@ -100,15 +86,7 @@ def _child(
     sink = os.open(home / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
-    options = [
-        "-q",
-        "-m",
-        marks,
-        "-p",
-        "no:cacheprovider",
-        "--tb=short",
-        *(["-x"] if first else []),
-    ]
+    options = ["-q", "-m", marks, "-p", "no:cacheprovider", "--tb=short", *["-x"] * first]
     # What cannot even be collected is named by its file.
     deselected = [f"--deselect={name}" if "::" in name else f"--ignore={name}" for name in without]
     code = pytest.main([*options, *deselected, *files], plugins=[_Failures(report)])
@@ -120,11 +98,8 @@ def check(fault: Fault, home: Path) -> tuple[Path, str]:
     once."""
     file = home / "src" / "pessimal" / fault.file
     text = file.read_text() if file.exists() else ""
-    if text.count(fault.old) != 1:
-        raise SystemExit(
-            f"{fault.file}: {text.count(fault.old)} places hold {fault.old!r}; a fault needs "
-            f"exactly one"
-        )
+    if (places := text.count(fault.old)) != 1:
+        sys.exit(f"{fault.file}: {places} places hold {fault.old!r}; a fault needs exactly one")
     return file, text
 
 
@@ -143,24 +118,19 @@ def rewrite(file: Path, text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "which", nargs="*", help="rooms, or numbers of faults from 1; all where none is given"
-    )
-    parser.add_argument(
-        "--no-baseline", action="store_true", help="take all tests to pass without a fault"
-    )
+    rooms = "rooms, or numbers of faults from 1; all where none is given"
+    parser.add_argument("which", nargs="*", help=rooms)
+    without = "take all tests to pass without a fault"
+    parser.add_argument("--no-baseline", action="store_true", help=without)
     asked = parser.parse_args()
-    chosen = [
-        (n, fault)
-        for n, fault in enumerate(FAULTS, 1)
-        if not asked.which or {str(n), room(fault)} & set(asked.which)
-    ]
-    for _, fault in chosen:
+    faults = list(enumerate(FAULTS, 1))
+    if asked.which:
+        faults = [(n, f) for n, f in faults if {str(n), room(f)} & set(asked.which)]
+    for _, fault in faults:
         check(fault, ROOT)
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_SILENT": "true"}
     for name in HEAVY:
         importlib.import_module(name)
-    table = Table("", "fault", "caught by", "first failing test", "s", title="Seeded faults")
     caught = dict.fromkeys(SUITES, 0)
     with tempfile.TemporaryDirectory(prefix="mutation-") as place:
         home = Path(place) / "main"
@@ -168,50 +138,31 @@ def main() -> None:
         if (ROOT.parent / "shared").is_dir():  # published scores stand beside the checkout
             (home.parent / "shared").symlink_to(ROOT.parent / "shared")
         os.environ["PYTHONPATH"] = str(home / "src")
-        for name in (
-            "src",
-            "tests",
-            "conf",
-            "docs",
-            "experiments",
-            "pyproject.toml",
-            "README.md",
-            "requirements.txt",
-        ):
+        files = ("pyproject.toml", "README.md", "requirements.txt")
+        for name in ("src", "tests", "conf", "docs", "experiments", *files):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, home / name)
         broken: dict[str, list[str]] = {}
-        for n, fault in chosen:
+        for n, fault in faults:
             of, began = room(fault), time.monotonic()
             if of not in broken:
-                marks = SUITES["make test"]
-                broken[of] = (
-                    []
-                    if asked.no_baseline
-                    else failing(home, tests(None, of, home), marks=marks, without=[], first=False)
-                )
-                for name in broken[of]:
+                asks = {"marks": SUITES["make test"], "without": [], "first": False}
+                whole = [] if asked.no_baseline else failing(home, tests(None, of, home), **asks)
+                broken[of] = whole
+                for name in whole:
                     print(f"fails without a fault, and is left out: {name}", flush=True)
             was, by, test = seed(home, fault), "nothing", ""
             for suite, marks in SUITES.items():
-                failed = failing(
-                    home, tests(fault, of, home), marks=marks, without=broken[of], first=True
-                )
-                if failed:
+                asks = {"marks": marks, "without": broken[of], "first": True}
+                if failed := failing(home, tests(fault, of, home), **asks):
                     by, test = suite, failed[0]
                     caught[suite] += 1
                     break
             rewrite(home / "src" / "pessimal" / fault.file, was)
-            seconds = time.monotonic() - began
-            print(
-                f"{n:2} {by:13} {fault.file}: {fault.effect} [{test}] {seconds:.0f} s", flush=True
-            )
-            table.add_row(str(n), f"{fault.file}: {fault.effect}", by, test, f"{seconds:.0f}")
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
-    print(
-        f"caught by make test: {caught['make test']} of {len(chosen)}; by make test-all: "
-        f"{sum(caught.values())}"
-    )
+            effect, seconds = f"{fault.file}: {fault.effect}", time.monotonic() - began
+            print(f"{n:2} {by:13} {effect} [{test}] {seconds:.0f} s", flush=True)
+    fast, all_tests = caught["make test"], sum(caught.values())
+    print(f"caught by make test: {fast} of {len(faults)}; by make test-all: {all_tests}")
 
 
 if __name__ == "__main__":

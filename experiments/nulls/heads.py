@@ -21,30 +21,28 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from omegaconf import OmegaConf
 from scipy.sparse import csr_matrix
 from scipy.stats import rankdata
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.feature_extraction.text import CountVectorizer
+from words import CLUSTERS, Words
 
 import pessimal
 from pessimal.analyses import regression
 from pessimal.analyses.analysis import Heads
 from pessimal.analyses.framing import heads_reversing, with_units
 from pessimal.analyses.frequency import frequency_slopes
-from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
+from pessimal.analyses.identity_terms import identity_effects
 from pessimal.analyses.lexicon_groups import lexicon_groups
 from pessimal.analyses.sentiment import sentiment
 from pessimal.analyses.valence import valence_agreement
-from pessimal.catalogue import CONF
 from pessimal.scoring import states as reading
 from pessimal.tables import minilm
 from pessimal.tables.states import MEANING
-from pessimal.tables.word_lists import read_frequencies, read_lexicon, stem_groups
+from pessimal.tables.word_lists import stem_groups
 
 PROMPTS = ("greatest", "worst")
 SHARES = (0.2, 0.67, 1.0)
-CLUSTERS = 100
 
 
 def store(folder: Path) -> None:
@@ -68,24 +66,14 @@ def store(folder: Path) -> None:
     )
 
 
-class Words:
-    """The words, what people say of them, and how rewards without any effect are drawn, under two
-    prompts that share their head."""
+class StateWords(Words):
+    """Words with a language model's states, and rewards under two prompts that share their head."""
 
-    def __init__(self, folder: Path, seed: int = 0):
-        self.random = np.random.default_rng(seed)
+    def __init__(self, folder: Path):
         held = np.load(folder / "smollm2.npz")
-        self.words = pd.Index(held["words"].astype(object), name="word")
+        super().__init__(held["words"].astype(object))
         self.full = [held[prompt].astype(float) for prompt in PROMPTS]
         self.embeddings = held["embeddings"].astype(float)
-        self.zipf = read_frequencies("wordfreq").zipf(self.words)
-        self.afinn = read_lexicon("afinn")
-        rated = self.words.isin(self.afinn.index) | self.words.isin(read_lexicon("textblob").index)
-        self.unrated = self.words[~rated]
-        self.axes = {
-            path.stem: list(OmegaConf.load(path)[path.stem]["terms"])
-            for path in sorted((CONF / "identity").glob("*.yaml"))
-        }
 
     def project(self, dimensions: int) -> list[np.ndarray]:
         """Of both prompts, (words, spaces, dimensions)."""
@@ -95,30 +83,16 @@ class Words:
         return [one @ drawn / np.sqrt(dimensions) for one in spaces]
 
     def nulls(self) -> dict:
-        return {
-            "noise": lambda runs: [self.noise(runs), self.noise(runs)],
-            **{
-                f"random heads {share:.0%}": functools.partial(self.linear, self.full, share)
-                for share in SHARES
-            },
-            "embeddings 6%": functools.partial(self.linear, [self.embeddings] * 2, 0.06),
-            "embeddings 67%": functools.partial(self.linear, [self.embeddings] * 2, 0.67),
-            "clusters 20%": functools.partial(self.linear, [self.clusters] * 2, 0.2),
-            "letters 67%": functools.partial(self.linear, [self.letters] * 2, 0.67),
+        kinds = {f"random heads {share:.0%}": (self.full, share) for share in SHARES}
+        kinds |= {
+            f"embeddings {share:.0%}": ([self.embeddings] * 2, share) for share in (0.06, 0.67)
         }
-
-    def noise(self, runs: int) -> np.ndarray:
-        return self.random.normal(size=(len(self.words), runs))
-
-    def linear(self, features, share: float, runs: int) -> list[np.ndarray]:
-        """One random head on features, the same under both prompts, and noise."""
-        head = self.random.normal(size=(features[0].shape[1], runs))
-        rewards = []
-        for one in features:
-            liked = one @ head
-            liked = (liked - liked.mean(axis=0)) / liked.std(axis=0)
-            rewards.append(np.sqrt(share) * liked + np.sqrt(1 - share) * self.noise(runs))
-        return rewards
+        kinds |= {
+            "clusters 20%": ([self.clusters] * 2, 0.2),
+            "letters 67%": ([self.letters] * 2, 0.67),
+        }
+        draws = {name: functools.partial(self.linear, *kind) for name, kind in kinds.items()}
+        return {"noise": lambda runs: [self.noise(runs), self.noise(runs)]} | draws
 
     @functools.cached_property
     def clusters(self) -> csr_matrix:
@@ -130,35 +104,23 @@ class Words:
         return CountVectorizer(analyzer="char_wb", ngram_range=(1, 3)).fit_transform(self.words)
 
 
-class Once:
-    """The same states for all outcomes, so that these are solved together."""
-
-    def __init__(self, index: pd.Index, states: np.ndarray):
-        self.index, self.states, self.kept = index, states, None
-
-    def __call__(self, words, outcome: str) -> np.ndarray:
-        if self.kept is None:
-            self.kept = self.states[self.index.get_indexer(pd.Index(words, dtype=object))]
-        return self.kept
-
-
 class OnStates:
-    """Random heads on the projected states; of half-sums and differences too."""
+    """Random heads on the projected states; of half-sums and differences too. One array for all
+    runs, so that these are solved together."""
 
     def __init__(self, words: Words):
         self.index = words.words
         first, second = words.project(reading.DIMENSIONS)
         self.arrays = {"a": first, "b": second, "half": (first + second) / 2}
-        self.kept: dict = {}
+        self.chosen: dict = {}
 
     def __call__(self, words, outcome: str) -> np.ndarray:
-        kind = "half" if "×" in outcome else "a" if outcome.startswith("a") else "b"
+        kind = "half" if "×" in outcome else "b" if outcome.startswith("b") else "a"
         key = (kind, len(words), words[0], words[-1])
-        if key not in self.kept:  # one array for all runs: they are solved together
-            self.kept[key] = self.arrays[kind][
-                self.index.get_indexer(pd.Index(words, dtype=object))
-            ]
-        return self.kept[key]
+        if key not in self.chosen:
+            rows = self.index.get_indexer(pd.Index(words, dtype=object))
+            self.chosen[key] = self.arrays[kind][rows]
+        return self.chosen[key]
 
 
 def of_prompt(heads: OnStates, prompts: dict[str, str], words, column: str) -> np.ndarray:
@@ -166,7 +128,7 @@ def of_prompt(heads: OnStates, prompts: dict[str, str], words, column: str) -> n
     return heads(words, prompts[column])
 
 
-def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataFrame:
+def one_run(words: Words, rewards: list[np.ndarray], heads) -> pd.DataFrame:
     """p and share of random heads of every test; runs are pairs of prompts."""
     runs = rewards[0].shape[1]
     names = [[f"{prompt}{run}" for run in range(runs)] for prompt in "ab"]
@@ -179,12 +141,11 @@ def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataF
         columns = {"p": table[p].to_numpy(), "random_head": table["random_head"].to_numpy()}
         pieces.append(pd.DataFrame({"test": test, **columns}))
 
-    slopes = frequency_slopes(
-        frame, words.zipf, words.afinn, pairs=pairs, unrated=words.unrated, heads=heads
-    )
+    on = {"pairs": pairs, "heads": heads}
+    slopes = frequency_slopes(frame, words.zipf, words.afinn, unrated=words.unrated, **on)
     for kind, part in slopes[slopes["frames"] == "opposite"].groupby("words", sort=False):
         add(f"frequency, {kind}", part)
-    asked = sentiment(frame, words.afinn, polarity=polarity, pairs=pairs, heads=heads)
+    asked = sentiment(frame, words.afinn, polarity=polarity, **on)
     add("asymmetry", asked.asymmetry[asked.asymmetry["frames"] == "opposite"])
     one = frame[names[0]]
     add("AUC", lexicon_groups(one, words.afinn, heads=heads, zipf=words.zipf), "auc_p")
@@ -196,48 +157,35 @@ def one_run(words: Words, rewards: list[np.ndarray], heads, matches) -> pd.DataF
             share = heads_reversing(pair, functools.partial(of_prompt, heads, prompts))[1]
             units = with_units(pd.DataFrame(index=[0]), [("words", pair)], meanings=minilm.meanings)
             add("framing", units.assign(random_head=share), "unit_p")
-    axes = identity_effects(one, matches, heads=heads)[0]
+    axes = identity_effects(one, words.matches, heads=heads)[0]
     axes["p_larger"] = axes[["p", "random_head"]].max(axis=1)
     add("identity, all axes (both)", axes[axes["axis"] == "all"], "p_larger")
     return pd.concat(pieces)
 
 
 def exam(folder: Path, runs: int, only: str, space: str) -> None:
-    words = Words(folder)
-    covariates = words.zipf.to_frame("zipf").assign(afinn=words.afinn.reindex(words.words))
-    matches = match_identity(words.axes, covariates, topics=TOPICS, meanings=minilm.meanings)
-    on_states, rows = OnStates(words), []
+    words, columns = StateWords(folder), {}
+    spaces = {"meanings": Heads(MEANING, {}, minilm.meanings), "states": OnStates(words)}
     for null, draw in words.nulls().items():
         if only not in null:
             continue
-        rewards = draw(runs)
-        for name, heads in (
-            ("meanings", Heads(MEANING, {}, minilm.meanings)),
-            ("states", on_states),
-        ):
-            if space not in name:
-                continue
-            found = one_run(words, rewards, heads, matches)
-            passed = found.groupby("test", sort=False)[["p", "random_head"]]
-            shares = passed.agg(lambda p: float((p <= 0.05).mean()))
-            shares.columns = ["p", name]
-            rows.append(shares.stack().rename(null))
-        print(pd.concat([one for one in rows if one.name == null]).round(3).to_string(), flush=True)
-    wide = pd.DataFrame(
-        {
-            null: pd.concat([one for one in rows if one.name == null])
-            .groupby(level=[0, 1], sort=False)
-            .first()
-            for null in dict.fromkeys(one.name for one in rows)
-        }
-    )
+        rewards, parts = draw(runs), []
+        for name, heads in spaces.items():
+            if space in name:
+                tests = one_run(words, rewards, heads).groupby("test", sort=False)
+                shares = tests[["p", "random_head"]].agg(lambda p: float((p <= 0.05).mean()))
+                parts.append(shares.set_axis(["p", name], axis=1).stack())
+        column = pd.concat(parts)
+        print(column.rename(null).round(3).to_string(), flush=True)
+        columns[null] = column.groupby(level=[0, 1], sort=False).first()
     pd.set_option("display.width", 250)
-    print(wide.swaplevel().sort_index(level=0, sort_remaining=False).round(3).to_string())
+    wide = pd.DataFrame(columns).swaplevel()
+    print(wide.sort_index(level=0, sort_remaining=False).round(3).to_string())
 
 
 def coverage(folder: Path, runs: int) -> None:
     """Of the intervals over a random quarter of the stems: do they hold the number over all?"""
-    words = Words(folder)
+    words = StateWords(folder)
     inside = words.words.isin(words.afinn.index) & words.zipf.notna().to_numpy()
     rated = words.words[inside]
     stems, holds = stem_groups(rated), []
@@ -245,35 +193,29 @@ def coverage(folder: Path, runs: int) -> None:
     for reward in rewards[inside].T:
         frame = pd.DataFrame({"a": reward}, pd.Index(rated, name="word"))
         sample = frame[words.random.random(stems.max() + 1)[stems] < 0.25]
-        truth, found = (
-            {
-                "frequency": frequency_slopes(one, words.zipf, words.afinn).query(
-                    "words == 'rated'"
-                ),
-                "AUC": lexicon_groups(one, words.afinn).rename(
-                    columns=lambda n: n.removeprefix("auc_")
-                ),
-                "valence": valence_agreement(one, words.afinn),
-            }
-            for one in (frame, sample)
-        )
-        number = {"frequency": "slope", "AUC": "auc", "valence": "spearman"}
-        holds.append(
-            {
-                name: found[name]["low"].iloc[0]
-                <= truth[name][column].iloc[0]
-                <= found[name]["high"].iloc[0]
-                for name, column in number.items()
-            }
-        )
+        truth, estimated = (numbers_of(words, table) for table in (frame, sample))
+        holds.append(truth["number"].between(estimated["low"], estimated["high"]))
     print(pd.DataFrame(holds).mean().round(3).to_string())
+
+
+def numbers_of(words: Words, rewards: pd.DataFrame) -> pd.DataFrame:
+    """Test × number, low, high."""
+    groups = lexicon_groups(rewards, words.afinn)
+    tables = {
+        "frequency": frequency_slopes(rewards, words.zipf, words.afinn).query("words == 'rated'"),
+        "AUC": groups.rename(columns=lambda name: name.removeprefix("auc_")),
+        "valence": valence_agreement(rewards, words.afinn),
+    }
+    numbers = {"slope": "number", "auc": "number", "spearman": "number"}
+    rows = {test: table.iloc[0].rename(numbers) for test, table in tables.items()}
+    return pd.DataFrame(rows).loc[["number", "low", "high"]].T.astype(float)
 
 
 def spaces(folder: Path, runs: int) -> None:
     """Share of frequency slopes over rated words that at most 5 % of random heads show, where a space is ruled out
     that makes the rewards so many times less likely than another."""
-    words = Words(folder)
-    states = words.project(reading.DIMENSIONS)[0]
+    words = StateWords(folder)
+    heads = OnStates(words)
     zipf = words.zipf.fillna(0).to_numpy()[:, None]
     drawn = {name: draw(runs)[0] for name, draw in words.nulls().items()}
     for slope in (0.2, 0.35):
@@ -281,23 +223,19 @@ def spaces(folder: Path, runs: int) -> None:
         drawn[f"slope {slope}, heads 20%"] = words.linear(words.full, 0.2, runs)[0] + slope * zipf
     rows = {}
     for name, rewards in drawn.items():
-        frame = pd.DataFrame(rewards, words.words)
+        frame = pd.DataFrame(rewards, words.words, map(str, range(runs)))
         frame = frame[words.words.isin(words.afinn.index)]
-        here = states[words.words.get_indexer(frame.index)]
         for times in (1, 100, 10_000, np.inf):
             regression.RULED_OUT = 2 * np.log(times)
-            heads = Once(frame.index, here)
             found = frequency_slopes(frame, words.zipf, words.afinn, heads=heads)
             rows.setdefault(name, {})[f"{times:g} times"] = (found["random_head"] <= 0.05).mean()
-        print(
-            name, {rule: round(float(share), 3) for rule, share in rows[name].items()}, flush=True
-        )
+        print(name, pd.Series(rows[name]).round(3).to_dict(), flush=True)
     print(pd.DataFrame(rows).T.round(3).to_string())
 
 
 def projection(folder: Path) -> None:
     """Ratio of the spread of random heads with k dimensions to that with all, over tests."""
-    words = Words(folder)
+    words = StateWords(folder)
     zipf = words.zipf.to_numpy()
     rated = words.words.isin(words.afinn.index) & ~np.isnan(zipf)
     valence = words.afinn.reindex(words.words).to_numpy()
@@ -326,13 +264,12 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="nulls whose names hold this")
     parser.add_argument("--space", default="", help="meanings or states alone, of the exam")
     chosen = parser.parse_args()
-    if chosen.what == "states":
-        store(chosen.folder)
-    elif chosen.what == "exam":
-        exam(chosen.folder, chosen.runs, chosen.only, chosen.space)
-    elif chosen.what == "coverage":
-        coverage(chosen.folder, chosen.runs)
-    elif chosen.what == "spaces":
-        spaces(chosen.folder, chosen.runs)
-    else:
-        projection(chosen.folder)
+    match chosen.what:
+        case "states":
+            store(chosen.folder)
+        case "exam":
+            exam(chosen.folder, chosen.runs, chosen.only, chosen.space)
+        case "projection":
+            projection(chosen.folder)
+        case _:
+            {"coverage": coverage, "spaces": spaces}[chosen.what](chosen.folder, chosen.runs)

@@ -13,11 +13,13 @@ Heads on a language model's own states: heads.py.
 import argparse
 import functools
 import time
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 import wordfreq
 from omegaconf import OmegaConf
+from scipy import stats
 from sklearn.cluster import MiniBatchKMeans
 
 from pessimal.analyses.analysis import Heads
@@ -43,22 +45,42 @@ CLUSTERS = 100
 class Words:
     """The words, what people say of them, and how rewards without any effect are drawn."""
 
-    def __init__(self, seed: int):
+    def __init__(self, words: Iterable[str], seed: int = 0):
         self.random = np.random.default_rng(seed)
-        known = sorted(
-            {word for word in minilm.load_vocabulary() if word.isalpha() and word.isascii()}
-        )
-        self.words = pd.Index(known, name="word")
-        self.zipf = read_frequencies("wordfreq").zipf(known)
-        self.afinn, self.textblob = read_lexicon("afinn"), read_lexicon("textblob")
-        self.vectors = minilm.meanings(known)
-        self.unrated = self.words[
-            ~self.words.isin(self.afinn.index) & ~self.words.isin(self.textblob.index)
-        ]
-        self.axes = {
-            path.stem: list(OmegaConf.load(path)[path.stem]["terms"])
-            for path in sorted((CONF / "identity").glob("*.yaml"))
-        }
+        self.words = pd.Index(words, name="word", dtype=object)
+        self.zipf = read_frequencies("wordfreq").zipf(self.words)
+        self.afinn = read_lexicon("afinn")
+        rated = self.words.isin(self.afinn.index) | self.words.isin(read_lexicon("textblob").index)
+        self.unrated = self.words[~rated]
+
+    @functools.cached_property
+    def matches(self):
+        """Terms of groups of people and their controls, as `identity_effects` takes them."""
+        files = sorted((CONF / "identity").glob("*.yaml"))
+        axes = {file.stem: list(OmegaConf.load(file)[file.stem]["terms"]) for file in files}
+        covariates = self.zipf.to_frame("zipf").assign(afinn=self.afinn.reindex(self.words))
+        return match_identity(axes, covariates, topics=TOPICS, meanings=minilm.meanings)
+
+    def noise(self, runs: int) -> np.ndarray:
+        return self.random.normal(size=(len(self.words), runs))
+
+    def mixed(self, effects: np.ndarray, share: float) -> np.ndarray:
+        """Rewards (words, runs) of whose variance so much is the effects', and the rest noise."""
+        return np.sqrt(share) * effects + np.sqrt(1 - share) * self.noise(effects.shape[1])
+
+    def linear(self, features: Sequence, share: float, runs: int) -> list[np.ndarray]:
+        """Rewards (words, runs) by each of the features: one random head on all, and noise."""
+        head = self.random.normal(size=(features[0].shape[1], runs))
+        return [self.mixed(stats.zscore(part @ head), share) for part in features]
+
+
+class MeaningWords(Words):
+    """Those of MiniLM's vocabulary."""
+
+    def __init__(self, seed: int):
+        vocabulary = {word for word in minilm.load_vocabulary() if word.isalpha()}
+        super().__init__(sorted(filter(str.isascii, vocabulary)), seed)
+        self.vectors = minilm.meanings(list(self.words))
 
     def nulls(self) -> dict[str, functools.partial]:
         """What rewards may be made of, by name: a function of runs to (words, runs)."""
@@ -70,19 +92,14 @@ class Words:
             "clusters .20": functools.partial(self.grouped, self.clusters, share=0.2),
         }
 
-    def noise(self, runs: int) -> np.ndarray:
-        return self.random.normal(size=(len(self.words), runs))
-
     def taste(self, share: float, runs: int) -> np.ndarray:
         """A random direction of the embeddings, and noise."""
-        liked = self.vectors @ self.random.normal(size=(self.vectors.shape[1], runs))
-        liked = (liked - liked.mean(axis=0)) / liked.std(axis=0)
-        return np.sqrt(share) * liked + np.sqrt(1 - share) * self.noise(runs)
+        return self.linear([self.vectors], share, runs)[0]
 
     def grouped(self, groups: np.ndarray, runs: int, *, share: float = 0.5) -> np.ndarray:
         """One number for each group of words, and noise."""
         effects = self.random.normal(size=(groups.max() + 1, runs))
-        return np.sqrt(share) * effects[groups] + np.sqrt(1 - share) * self.noise(runs)
+        return self.mixed(effects[groups], share)
 
     @functools.cached_property
     def clusters(self) -> np.ndarray:
@@ -100,18 +117,18 @@ def shares(test: str, table: pd.DataFrame, p: str = "p") -> dict:
     return {"test": test} | {name: float((one < 0.05).mean()) for name, one in counts.items()}
 
 
+def frame_of(words: Words, rewards: np.ndarray) -> pd.DataFrame:
+    """Rewards words × runs, which stand for prompts."""
+    return pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
+
+
 def one_model(words: Words, rewards: np.ndarray) -> list[dict]:
-    """Every test of one model; runs stand for prompts."""
-    frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
-    slopes = frequency_slopes(
-        frame, words.zipf, words.afinn, unrated=words.unrated, heads=ON_MEANINGS
-    )
-    rows = [
-        shares(f"frequency, {kind} words", part)
-        for kind, part in slopes.groupby("words", sort=False)
-    ]
-    polarity = dict.fromkeys(frame, 1)
-    asked = sentiment(frame, words.afinn, polarity=polarity, heads=ON_MEANINGS)
+    """Every test of one model."""
+    frame, on = frame_of(words, rewards), {"heads": ON_MEANINGS}
+    slopes = frequency_slopes(frame, words.zipf, words.afinn, unrated=words.unrated, **on)
+    kinds = slopes.groupby("words", sort=False)
+    rows = [shares(f"frequency, {kind} words", part) for kind, part in kinds]
+    asked = sentiment(frame, words.afinn, polarity=dict.fromkeys(frame, 1), **on)
     rows.append(shares("sentiment, slope of an arm", asked.slopes))
     rows.append(shares("sentiment, asymmetry", asked.asymmetry))
     groups = lexicon_groups(frame, words.afinn, heads=ON_MEANINGS, zipf=words.zipf)
@@ -130,38 +147,32 @@ def orders(words: Words, rewards: np.ndarray) -> list[dict]:
     tested = with_units(turned, units, meanings=minilm.meanings)
     frame = pd.DataFrame(rewards, names)
     skewed = with_test(moments(frame, dependent=dependence(names, minilm.meanings)))
-    outside = {
-        name: ~((turned[f"{name}_low"] <= null) & (null <= turned[f"{name}_high"]))
-        for name, null in (("reversal", 0.5), ("kendall", 0.0), ("pearson", 0.0))
-    }
-    outside["share_difference"] = ~(
-        (turned["share_difference_low"] <= 0.5) & (turned["share_difference_high"] >= 0.5)
-    )
-    return [
-        {"test": f"unrelated prompts, {name}", "p": float(is_out.mean())}
-        for name, is_out in outside.items()
-    ] + [
-        {"test": "unrelated prompts, p of reversal", "p": float((tested["unit_p"] < 0.05).mean())},
-        {"test": "moments, skewness", "p": float((skewed["skewness_p"] < 0.05).mean())},
-    ]
+    rejected = {}
+    for name, null in {
+        "reversal": 0.5,
+        "kendall": 0,
+        "pearson": 0,
+        "share_difference": 0.5,
+    }.items():
+        low, high = turned[f"{name}_low"], turned[f"{name}_high"]
+        rejected[f"unrelated prompts, {name}"] = ~((low <= null) & (null <= high))
+    rejected["unrelated prompts, p of reversal"] = tested["unit_p"] < 0.05
+    rejected["moments, skewness"] = skewed["skewness_p"] < 0.05
+    return [{"test": test, "p": float(runs.mean())} for test, runs in rejected.items()]
 
 
-def identity(words: Words, matches, rewards: np.ndarray) -> list[dict]:
+def identity(words: Words, rewards: np.ndarray) -> list[dict]:
     """Axes of identity terms, one by one and together; p is against everyday topics."""
-    frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
-    axes = identity_effects(frame, matches, heads=ON_MEANINGS)[0]
-    together = axes["axis"] == "all"
-    return [
-        shares("identity, axes", axes[~together]),
-        shares("identity, all axes", axes[together]),
-    ]
+    axes = identity_effects(frame_of(words, rewards), words.matches, heads=ON_MEANINGS)[0]
+    kinds = {"identity, axes": axes["axis"] != "all", "identity, all axes": axes["axis"] == "all"}
+    return [shares(test, axes[rows]) for test, rows in kinds.items()]
 
 
 def several_models(words: Words, draws: list[np.ndarray]) -> list[dict]:
     """The asymmetry test over models."""
     tables, influences = [], {}
     for number, rewards in enumerate(draws):
-        frame = pd.DataFrame(rewards, words.words, [f"run {i}" for i in range(rewards.shape[1])])
+        frame = frame_of(words, rewards)
         polarity = dict.fromkeys(frame, 1)
         asked = sentiment(frame, words.afinn, polarity=polarity, heads=ON_MEANINGS)
         tables.append(asked.asymmetry.assign(model=f"model {number}", lexicon="afinn"))
@@ -172,17 +183,10 @@ def several_models(words: Words, draws: list[np.ndarray]) -> list[dict]:
 
 def exam(runs: int, *, seed: int = 0) -> pd.DataFrame:
     """Test × null: shares at .05."""
-    words = Words(seed)
-    covariates = words.zipf.to_frame("zipf").assign(afinn=words.afinn.reindex(words.words))
-    matches = match_identity(words.axes, covariates, topics=TOPICS, meanings=minilm.meanings)
-    rows = []
+    words, rows = MeaningWords(seed), []
     for null, draw in words.nulls().items():
         rewards = draw(runs)
-        new = [
-            *one_model(words, rewards),
-            *orders(words, rewards),
-            *identity(words, matches, rewards),
-        ]
+        new = [row for test in (one_model, orders, identity) for row in test(words, rewards)]
         # Models of one taste, each with noise of its own; and models each with its own.
         shared = draw(runs)
         alike = [np.sqrt(0.5) * shared + np.sqrt(0.5) * words.noise(runs) for _ in range(MODELS)]
@@ -197,21 +201,18 @@ def exam(runs: int, *, seed: int = 0) -> pd.DataFrame:
 
 def seconds(*, words: int = 30_000, models: int = MODELS) -> pd.DataFrame:
     """Processor time of the frequency test, without and with words alike in meaning."""
-    known = [
-        word for word in wordfreq.top_n_list("en", 2 * words) if word.isalpha() and word.isascii()
-    ][:words]
+    frequent = filter(str.isascii, wordfreq.top_n_list("en", 2 * words))
+    known = list(filter(str.isalpha, frequent))[:words]
     zipf, valence = read_frequencies("wordfreq").zipf(known), read_lexicon("afinn")
     random, rows = np.random.default_rng(0), []
     minilm.meanings(known)  # reads the embeddings
     for name, heads in (("stems alone", None), ("random heads", ON_MEANINGS)):
         started = time.process_time()
         for _ in range(models):
-            rewards = pd.DataFrame(
-                random.normal(size=(words, 3)), pd.Index(known, name="word"), ["a", "b", "worst"]
-            )
-            found = frequency_slopes(
-                rewards, zipf, valence, pairs=[("a", "worst")], heads=heads, least_zipf=0
-            )
+            draws = random.normal(size=(words, 3))
+            rewards = pd.DataFrame(draws, pd.Index(known, name="word"), ["a", "b", "worst"])
+            how = {"pairs": [("a", "worst")], "heads": heads, "least_zipf": 0}
+            found = frequency_slopes(rewards, zipf, valence, **how)
         n = int(found["n"].max())
         rows.append({"errors": name, "unrated words": n, "seconds": time.process_time() - started})
     return pd.DataFrame(rows)

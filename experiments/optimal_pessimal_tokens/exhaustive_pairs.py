@@ -125,9 +125,7 @@ def exhaustive_pairs(
     try:
         store.forget_damaged()
         done, started = store.pairs(plan), time.perf_counter()
-        module = _Pairs(
-            network, frame, plan, store, dtype=dtype, batch_size=batch_size, label=label
-        )
+        module = _Pairs(network, frame, plan, store, dtype, batch_size, label)
         bar = _Progress(label, done=done, total=plan.pairs, bar=progress, unit="pairs")
         trainer.callbacks = [bar]  # type: ignore[attr-defined]  # a connector of Lightning's sets it
         trainer.predict(module, return_predictions=False)
@@ -177,9 +175,8 @@ one reward in the order of their ids); `first` and `second` (OWN: of each token 
 place's); `first_sd`; `counts` (int64, see `Bins.count`)."""
 ENDS = {"top": 1, "bottom": -1}
 END = np.dtype([("first", "i4"), ("second", "i4"), ("reward", "f4")])
-OWN = np.dtype(
-    [("best", "f4"), ("best_with", "i4"), ("worst", "f4"), ("worst_with", "i4"), ("total", "f8")]
-)
+OWN = np.dtype("f4, i4, f4, i4, f8")
+OWN.names = ("best", "best_with", "worst", "worst_with", "total")
 
 
 @dataclass(frozen=True)
@@ -219,10 +216,7 @@ def summarise(
 ) -> Block:
     """The block of `rewards` (F, n) float32, finite: of the pairs of `firsts` (F,) with `seconds`
     (n,), ids in order."""
-    block: Block = {
-        "counts": bins.count(rewards),
-        "first_sd": rewards.std(axis=1, dtype=np.float64),
-    }
+    block: Block = {"counts": bins.count(rewards), "first_sd": rewards.std(axis=1, dtype="f8")}
     for end, sign in ENDS.items():
         outermost = np.argsort(-sign * rewards.ravel(), kind="stable")[:keep]
         row, column = np.divmod(outermost, len(seconds))
@@ -242,17 +236,14 @@ def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
     to the bit."""
     in_order = iter(blocks)
     merged = next(in_order)
-    firsts, sds = [merged["first"]], [merged["first_sd"]]
     for block in in_order:
-        firsts.append(block["first"])
-        sds.append(block["first_sd"])
         merged = _together(merged, block, keep=plan.keep)
-    per_first = _per_token(plan, np.concatenate(firsts), "first", "second")
+    per_first = _per_token(plan, merged["first"], "first", "second")
     edges = np.concatenate([[-np.inf], bins.edges, [np.inf]])
     return ExhaustivePairs(
         top=_ranked(merged["top"], sign=1),
         bottom=_ranked(merged["bottom"], sign=-1),
-        per_first=per_first.assign(sd=np.concatenate(sds)),
+        per_first=per_first.assign(sd=merged["first_sd"]),
         per_second=_per_token(plan, merged["second"], "second", "first"),
         histogram=pd.DataFrame({"low": edges[:-1], "high": edges[1:], "n": merged["counts"]}),
         pairs=plan.pairs,
@@ -260,9 +251,9 @@ def merge(plan: Blocks, bins: Bins, blocks: Iterable[Block]) -> ExhaustivePairs:
 
 
 def _together(one: Block, other: Block, *, keep: int) -> Block:
-    """Both blocks' ends, second tokens and counts; on a tie the first one's, so lower ids come
-    first."""
-    merged = {"counts": one["counts"] + other["counts"]}
+    """Both blocks' tokens, ends and counts; on a tie the first one's, so lower ids come first."""
+    merged = {name: np.concatenate([one[name], other[name]]) for name in ("first", "first_sd")}
+    merged["counts"] = one["counts"] + other["counts"]
     for end, sign in ENDS.items():
         both = np.concatenate([one[end], other[end]])
         merged[end] = both[np.argsort(-sign * both["reward"], kind="stable")[:keep]]
@@ -276,25 +267,19 @@ def _together(one: Block, other: Block, *, keep: int) -> Block:
 
 
 def _per_token(plan: Blocks, own: np.ndarray, place: str, other: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            place: plan.tokens.astype(np.int32),
-            "best": own["best"].astype(np.float64),
-            f"best_{other}": own["best_with"],
-            "worst": own["worst"].astype(np.float64),
-            f"worst_{other}": own["worst_with"],
-            "mean": own["total"] / len(plan.tokens),
-        }
-    )
+    table = pd.DataFrame(own).astype({"best": "f8", "worst": "f8"})
+    table.insert(0, place, plan.tokens.astype(np.int32))
+    table["total"] /= len(plan.tokens)
+    names = {"best_with": f"best_{other}", "worst_with": f"worst_{other}", "total": "mean"}
+    return table.rename(columns=names)
 
 
 def _ranked(end: np.ndarray, *, sign: int) -> pd.DataFrame:
-    reward = end["reward"].astype(np.float64)
+    table = pd.DataFrame(end).astype({"reward": "f8"})
+    outer = -sign * table["reward"].to_numpy()
     # Whatever lies strictly further out is kept too, so these are ranks among all pairs.
-    rank = 1 + np.searchsorted(-sign * reward, -sign * reward, side="left")
-    return pd.DataFrame(
-        {"rank": rank, "first": end["first"], "second": end["second"], "reward": reward}
-    )
+    table.insert(0, "rank", 1 + np.searchsorted(outer, outer, side="left"))
+    return table
 
 
 # --- Finished blocks on disk, and who is at work on which of the others.
@@ -416,7 +401,6 @@ class _Pairs(pl.LightningModule):
         frame: Frame,
         plan: Blocks,
         store: BlockStore,
-        *,
         dtype: Dtype,
         batch_size: int | None,
         label: str,
@@ -429,14 +413,8 @@ class _Pairs(pl.LightningModule):
         # Only here is the network where the trainer wants it.
         self.network.eval()
         tokens = self.plan.tokens
-        self.scorer = ResponseScorer(
-            self.network,
-            self.frame,
-            dtype=self.precision,
-            device=self.device,
-            length=2,
-            allowed=tokens,
-        )
+        how = {"dtype": self.precision, "device": self.device, "length": 2, "allowed": tokens}
+        self.scorer = ResponseScorer(self.network, self.frame, **how)
         if self.scorer.trust is None:
             raise ModelError(
                 f"{self.label}: the model's own forward gives no reward that is a number for any "
@@ -491,10 +469,8 @@ class _Pairs(pl.LightningModule):
         frame, scorer, shared = self.frame, self.scorer, Shards(self.store.folder)
         seen = len(frame.prefix) + 2 + len(frame.suffix)
         fresh = 1 + len(frame.suffix) if scorer.shares_starts else seen
-        size = self.batch_size or find_batch_size(
-            self.network.config, Lengths(fresh, seen), device=self.device
-        )
-        insist = self.batch_size is not None
+        insist, config, size = self.batch_size is not None, self.network.config, self.batch_size
+        size = size or find_batch_size(config, Lengths(fresh, seen), device=self.device)
         scorer.batch_size = shared.agree("batch-size", size, insist=insist)
         sample = np.random.default_rng(0).choice(self.plan.tokens, size=(_SAMPLE, 2))
         rewards = scorer.rewards(torch.from_numpy(sample)).cpu().numpy()
@@ -585,9 +561,8 @@ def standing(result: SearchResult, pairs: ExhaustivePairs) -> pd.DataFrame:
     """One row per stage of a search of two tokens: result, pair, reward, and between which ranks
     (rank, rank_most) of all pairs it stands. Another batch gave its reward, which may err by the
     noise."""
-    rank_of = (pairs.top if result.sign > 0 else pairs.bottom).set_index(["first", "second"])[
-        "rank"
-    ]
+    outer = pairs.top if result.sign > 0 else pairs.bottom
+    rank_of = outer.set_index(["first", "second"])["rank"]
 
     def ranks(reward: float, response: tuple[int, ...]) -> tuple[int, int]:
         if response in rank_of.index:
@@ -607,34 +582,30 @@ def standing(result: SearchResult, pairs: ExhaustivePairs) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["result", "pair", "reward", "rank", "rank_most", "of"])
 
 
+DEFAULTS = {"prompt": "greatest", "allowed": "no_special", "accelerator": "cpu", "keep": 1000}
+DEFAULTS |= {"devices": 1, "evaluations": 250_000}
+
+
 def main(arguments: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
     """Score all pairs, search beside them, write and print the tables; {} in other processes than
     the first."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--prompt", default="greatest")
     parser.add_argument("--goal", default="optimal", choices=["optimal", "pessimal"])
-    parser.add_argument("--allowed", default="no_special")
     parser.add_argument("--allowed-path")
-    parser.add_argument("--keep", type=int, default=1000)
     parser.add_argument("--batch-size", type=int)
-    parser.add_argument("--devices", type=int, default=1)
-    parser.add_argument("--accelerator", default="cpu")
-    parser.add_argument("--evaluations", type=int, default=250_000)
+    for name, default in DEFAULTS.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     options = parser.parse_args(arguments)
     model = require_network(pessimal.load(options.model), "search", "gradient")
-    among = {
-        "length": 2,
-        "goal": options.goal,
-        "allowed": list(filter(None, options.allowed.split(","))),
-        "allowed_path": options.allowed_path,
-    }
+    allowed = list(filter(None, options.allowed.split(",")))
+    among = {"length": 2, "goal": options.goal, "allowed": allowed}
+    among["allowed_path"] = options.allowed_path
     prompts = named_prompts(options.prompt)
     spec = TrainerSpec(accelerator=options.accelerator, devices=options.devices)
-    pairs_context = SearchContext(
-        model, prompts, SearchSpec(**among), batch_size=options.batch_size
-    )
+    size = options.batch_size
+    pairs_context = SearchContext(model, prompts, SearchSpec(**among), batch_size=size)
     trainer = make_trainer(spec, root=str(options.folder))
     pairs = every_pair(pairs_context, trainer=trainer, folder=options.folder, keep=options.keep)
     if not is_first_process():

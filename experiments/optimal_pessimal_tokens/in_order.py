@@ -23,16 +23,8 @@ from typing import NamedTuple
 import pandas as pd
 
 PAPER = (
-    "N-Gem-27B",
-    "S-Gem-27B-v0.2",
-    "S-Gem-27B",
-    "S-Lla-8B-v0.2",
-    "N-Lla-8B",
-    "L-Lla-8B",
-    "R-Lla-8B",
-    "R-Lla-3B",
-    "F-Lla-8B-v0.1",
-    "R-Gem-2B",
+    *("N-Gem-27B", "S-Gem-27B-v0.2", "S-Gem-27B", "S-Lla-8B-v0.2", "N-Lla-8B"),
+    *("L-Lla-8B", "R-Lla-8B", "R-Lla-3B", "F-Lla-8B-v0.1", "R-Gem-2B"),
 )
 """Labels of the ten models, in the paper's order."""
 FIGURE_5 = "greatest_concept"
@@ -45,19 +37,13 @@ HUMAN_RHO = {
 }
 """Spearman's ρ of rewards and Elo by prompt, in the order of `PAPER`; recomputed from the published
 scores. Figure 5C has those of its prompt on its axis."""
-BEST_ITEMS = (
-    "Compassion",
-    "Unconditional love",
-    "Imagination",
-    "Unconditional love",
-    "Unconditional love",
-    "Unconditional love",
-    "Sports bra",
-    "Unconditional love",
-    "Gödel, Escher, Bach = Self-referential humor",
-    "Unconditional love",
-)
-"""Each model's best item in Figure 5C, in the order of `PAPER`; recomputed from the published
+BEST_ITEMS = dict.fromkeys(PAPER, "Unconditional love") | {
+    "N-Gem-27B": "Compassion",
+    "S-Gem-27B": "Imagination",
+    "R-Lla-8B": "Sports bra",
+    "F-Lla-8B-v0.1": "Gödel, Escher, Bach = Self-referential humor",
+}
+"""Each model's best item in Figure 5C; recomputed from the published
 scores, of which two share the first place in one model (the figure names the book)."""
 FIGURE_2A = """
 .55 .56 .17 .18 .29 .29 .13 .14 .35 .57 .28 .27 .35 .29 .30 .18 .42 .21 .24 .37 .25 .19 .13 .43 .53 .48 .22 .41 .39 .32
@@ -78,7 +64,7 @@ def figure_5c_numbers(tables: Tables) -> Beside:
     tops = tables["extremes"].query(
         "candidates == 'eloeverything' and prompt == @FIGURE_5 and end == 'top'"
     )
-    for model, item in zip(PAPER, BEST_ITEMS, strict=True):
+    for model, item in BEST_ITEMS.items():
         rows = tops[tops["model"] == model]
         if len(rows):
             first = sorted(rows.loc[rows["reward"] == rows["reward"].max(), "text"])
@@ -109,11 +95,8 @@ def tau_numbers(tables: Tables) -> Beside:
 
 def rsa_numbers(tables: Tables) -> Beside:
     """Figure 2C's regression, where all ten models take part."""
-    table = (
-        _on_greatest(tables["rsa"])
-        .query("candidates == 'vocabulary' and n_models == 10")
-        .set_index("factor")
-    )
+    table = _on_greatest(tables["rsa"]).query("candidates == 'vocabulary' and n_models == 10")
+    table = table.set_index("factor")
     for factor, published in RSA.items():
         if factor in table.index and pd.notna(table.loc[factor, "beta"]):
             yield f"β of {factor}", published, table.loc[factor, "beta"]
@@ -128,7 +111,7 @@ class Item(NamedTuple):
 
     number: str
     what: str
-    results: tuple[str, ...]
+    results: str
     """Names of the results of `pessimal compare` that answer it."""
     beside: Callable[[Tables], Beside] | None = None
     """Published numbers beside ours."""
@@ -139,100 +122,81 @@ class Item(NamedTuple):
 
 
 ORDER = (
-    Item("Table 1", "the models", ("models",)),
-    Item("Figure 1, Table 3", "distribution of rewards", ("moments",)),
-    Item("Table 2, A6", "optimal and pessimal tokens", ("extremes",)),
-    Item("Table A7", "the same of the shared vocabulary", ("extremes_shared",)),
+    Item("Table 1", "the models", "models"),
+    Item("Figure 1, Table 3", "distribution of rewards", "moments"),
+    Item("Table 2, A6", "optimal and pessimal tokens", "extremes"),
+    Item("Table A7", "the same of the shared vocabulary", "extremes_shared"),
     Item(
         "Figure 2A, A1",
         "agreement of the models: Kendall's tau, Spearman's rho, overlap",
-        ("agreement", "agreement_raw", "noise_floor"),
+        "agreement agreement_raw noise_floor",
         tau_numbers,
     ),
-    Item("Figure 2B", "map of the models", ("mds",)),
-    Item("Figure 2C", "what agreement follows", ("rsa", "rsa_matrices"), rsa_numbers),
+    Item("Figure 2B", "map of the models", "mds"),
+    Item("Figure 2C", "what agreement follows", "rsa rsa_matrices", rsa_numbers),
     Item(
         "Figure 3A-C, A4",
         "reward by valence",
-        (
-            "sentiment_words",
-            "sentiment",
-            "sentiment_curve",
-            "sentiment_asymmetry",
-            "sentiment_models",
-        ),
+        "sentiment_words sentiment sentiment_curve sentiment_asymmetry sentiment_models",
     ),
-    Item("Figure 3D", "reward by word frequency", ("frequency",)),
-    Item("Figure A3", "words called good and bad", ("lexicon_groups",)),
+    Item("Figure 3D", "reward by word frequency", "frequency"),
+    Item("Figure A3", "words called good and bad", "lexicon_groups"),
     Item(
         "Figure 4, A2",
         "best against worst, greatest against best, ten models side by side and one by one",
-        ("framing", "prompt_scatter", "axes"),
+        "framing prompt_scatter axes",
     ),
     Item(
         "Tables A8, A9",
         "ends of best + worst and of best - worst, shared vocabulary",
-        ("axes_shared",),
+        "axes_shared",
     ),
-    Item("Figure 5A", "a screenshot of EloEverything", (), missing="nothing to compute: a picture"),
-    Item(
-        "Figure 5B", "models and people: items that differ most", ("valued",), prompts=(FIGURE_5,)
-    ),
+    Item("Figure 5A", "a screenshot of EloEverything", "", missing="nothing to compute: a picture"),
+    Item("Figure 5B", "models and people: items that differ most", "valued", prompts=(FIGURE_5,)),
     Item(
         "Figure 5C",
         "models and people: ranks from rater to rater, correlations, best items",
-        ("human_correlation", "rank_difference", "extremes"),
+        "human_correlation rank_difference extremes",
         figure_5c_numbers,
         prompts=(FIGURE_5,),
     ),
     Item(
         "Section on longer responses",
         "greedy coordinate gradient for the best and the worst of several tokens",
-        ("result", "checks", "curve", "certificate"),
+        "result checks curve certificate",
         missing="no search here: pessimal search",
     ),
-    Item("Tables A1-A3", "base language models, each prompt", ("language_extremes",)),
-    Item("Tables A4, A5", "base language models, best + worst, best - worst", ("language_axes",)),
-    Item("besides", "do rewards follow the base models?", ("language_correlation",)),
-    Item(
-        "Figure A5",
-        "agreement of the models, people as a row",
-        ("people_agreement",),
-        prompts=ELO,
-    ),
+    Item("Tables A1-A3", "base language models, each prompt", "language_extremes"),
+    Item("Tables A4, A5", "base language models, best + worst, best - worst", "language_axes"),
+    Item("besides", "do rewards follow the base models?", "language_correlation"),
+    Item("Figure A5", "agreement of the models, people as a row", "people_agreement", prompts=ELO),
     Item(
         "besides",
         "models and people: correlation, on three prompts",
-        ("human_correlation",),
+        "human_correlation",
         greatest_numbers,
     ),
-    Item("Figure A6", "agreement of a model's own prompts", ("prompt_agreement",), prompts=ELO),
-    Item("Figure A7", "items that differ most, on three prompts", ("valued",), prompts=ELO),
+    Item("Figure A6", "agreement of a model's own prompts", "prompt_agreement", prompts=ELO),
+    Item("Figure A7", "items that differ most, on three prompts", "valued", prompts=ELO),
     Item(
         "Identity terms",
         "named in the paper, measured here",
-        ("identity", "identity_axes", "identity_terms"),
+        "identity identity_axes identity_terms",
     ),
     Item(
         "Follow-up, wordings",
         "one question in 54 wordings",
-        (
-            "variance_components",
-            "wording_correlations",
-            "wording_factors",
-            "paraphrase",
-            "paraphrase_tokens",
-        ),
+        "variance_components wording_correlations wording_factors paraphrase paraphrase_tokens",
     ),
     Item(
         "Follow-up, dictionaries",
         "Big Two and others",
-        ("median_ranks", "dictionary_words", "dictionary_means", "dictionary_mixed_model"),
+        "median_ranks dictionary_words dictionary_means dictionary_mixed_model",
     ),
     Item(
         "Follow-up, implicit reward",
         "between two language models",
-        ("implicit_reward", "implicit_correlation", "language_divergence"),
+        "implicit_reward implicit_correlation language_divergence",
     ),
 )
 """The paper's figures and tables in its order, then the follow-up's."""
@@ -287,19 +251,12 @@ def chosen(item: Item, name: str, artifacts: list[Artifact]) -> list[Artifact]:
 def responses(artifacts: list[Artifact]) -> list[str]:
     """The best responses that each search found, as lines of the index."""
     searches = [artifact for artifact in artifacts if "result" in artifact.results]
-    lines = [
-        "",
-        "## Longer responses",
-        "",
-        "| search | response | reward | found by |",
-        "|---|---|---|---|",
-    ]
+    lines = ["", "## Longer responses", "", "| search | response | reward | found by |"]
+    lines.append("|---|---|---|---|")
     for artifact in searches:
         for row in artifact.table("candidates").head(3).itertuples():
-            text = _escaped(repr(row.text))
-            lines.append(
-                f"| {artifact.folder.parent.name} | {text} | {row.reward:.4f} | {row.found_by} |"
-            )
+            name, text = artifact.folder.parent.name, _escaped(repr(row.text))
+            lines.append(f"| {name} | {text} | {row.reward:.4f} | {row.found_by} |")
     return lines if searches else []
 
 
@@ -317,17 +274,13 @@ def _says(item: Item, result: dict) -> str:
 def main(out: Path, artifacts: list[Artifact]) -> None:
     """Copy and list."""
     out.mkdir(parents=True, exist_ok=True)
-    lines = [
-        f"# {artifacts[0].folder.parent.name}, in the paper's order",
-        "",
-        "| paper | shows | result | files |",
-        "|---|---|---|---|",
-    ]
+    lines = [f"# {artifacts[0].folder.parent.name}, in the paper's order", ""]
+    lines += ["| paper | shows | result | files |", "|---|---|---|---|"]
     copied, beside = 0, []
     for position, item in enumerate(ORDER, start=1):
         prefix = f"{position:02d}-{item.number.lower().replace(', ', '-').replace(' ', '-')}"
         copies, says, tables = [], [], {}
-        for name in item.results:
+        for name in item.results.split():
             for artifact in chosen(item, name, artifacts):
                 says.append(_says(item, artifact.results[name]))
                 tables[name] = artifact.table(name)
@@ -339,25 +292,19 @@ def main(out: Path, artifacts: list[Artifact]) -> None:
         here = ", ".join(copies) or item.missing
         lines.append(f"| {item.number} | {item.what} | {text} | {here} |")
         copied += len(copies)
-        if item.beside and item.results[0] in tables:
+        if item.beside and item.results.split()[0] in tables:
             beside += [(item.number, *numbers) for numbers in item.beside(tables)]
     if beside:
-        lines += [
-            "",
-            "## Published numbers beside ours",
-            "",
-            "| paper | number | published | here |",
-            "|---|---|---|---|",
-        ]
+        lines += ["", "## Published numbers beside ours", ""]
+        lines += ["| paper | number | published | here |", "|---|---|---|---|"]
         lines += [
             f"| {number} | {what} | {_cell(theirs, '.4g')} | {_cell(ours, '.4f')} |"
             for number, what, theirs, ours in beside
         ]
     lines += responses(artifacts)
     (out / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(
-        f"{out / 'index.md'} ({copied} files of {sum(len(a.results) for a in artifacts)} results)"
-    )
+    results = sum(len(artifact.results) for artifact in artifacts)
+    print(f"{out / 'index.md'} ({copied} files of {results} results)")
 
 
 def _cell(value: float | str, spec: str) -> str:

@@ -26,12 +26,10 @@ def main() -> None:
         if found.different:
             alarms += 1
             first = found.different[0]
-            print(
-                f"ALARM {number}: {found.counts} of {n}; {reads.chat_template!r} {first.difference}"
-            )
-    print(
-        f"{len(pairs)} clean pairs, {n} conversations each: {alarms} alarms, {time.time() - started:.0f} s"
-    )
+            template = repr(reads.chat_template)
+            print(f"ALARM {number}: {found.counts} of {n}; {template} {first.difference}")
+    seconds = time.time() - started
+    print(f"{len(pairs)} clean pairs, {n} conversations each: {alarms} alarms, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +39,8 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_e
 
 def qwen2(folder: Path) -> checkpoints.Published:
     tokenizer = vocabularies.internlm()
-    config = Qwen2Config(
-        **checkpoints.SIZES,
-        num_labels=1,
-        max_position_embeddings=2300,
-        **checkpoints.vocabulary(tokenizer),
-    )
+    sizes = checkpoints.SIZES | {"num_labels": 1, "max_position_embeddings": 2300}
+    config = Qwen2Config(**sizes, **checkpoints.vocabulary(tokenizer))
     network = checkpoints.written(folder, Qwen2ForSequenceClassification(config), tokenizer)
     return checkpoints.Published(folder, tokenizer, network, lambda output: output.logits)
 
@@ -106,16 +103,11 @@ class Server:
         if self.pad is not None:
             side, token = self.pad
             width = max(len(ids) for ids, _ in rows)
-            fill = [[token] * (width - len(ids)) for ids, _ in rows]
-            rows = [
-                (f + ids if side == "left" else ids + f, None)
-                for f, (ids, _) in zip(fill, rows, strict=True)
-            ]
+            filled = [(ids, [token] * (width - len(ids))) for ids, _ in rows]
+            rows = [(f + ids if side == "left" else ids + f, None) for ids, f in filled]
         scores = np.array([self.one(*row) for row in rows])
-        if self.after is not None:
-            scores = self.after(scores)
-        if self.together is not None:
-            scores = self.together(scores)
+        for change in filter(None, (self.after, self.together)):
+            scores = change(scores)
         if self.whole is not None:
             scores = self.whole(self.memory, [ids for ids, _ in rows], scores)
         if self.noise:
@@ -139,9 +131,8 @@ def changed(network, how) -> nn.Module:
 
 def stale(amount):
     def how(name, weight, generator):
-        weight.add_(
-            amount * weight.std(unbiased=False) * torch.randn(weight.shape, generator=generator)
-        )
+        draws = torch.randn(weight.shape, generator=generator)
+        weight.add_(amount * weight.std(unbiased=False) * draws)
 
     return how
 
@@ -186,49 +177,66 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
     pad, order = tokenizer.pad_token_id, np.random.default_rng(1)
     sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     z = lambda x: (x - mean) / sd  # noqa: E731
-    made = {
-        "softmax over one logit": ({"after": np.ones_like}, {"activation"}),
-        "sigmoid": ({"after": sigmoid}, {"activation"}),
-        "sigmoid of half": ({"after": lambda x: sigmoid(x / 2)}, {"activation"}),
-        "sigmoid of the standardised": ({"after": lambda x: sigmoid(z(x))}, {"activation"}),
-        "log-sigmoid": ({"after": lambda x: np.log(sigmoid(x))}, {"monotone"}),
-        "tanh of the standardised": ({"after": lambda x: np.tanh(z(x))}, {"monotone"}),
-        "exp of the standardised": ({"after": lambda x: np.exp(z(x))}, {"monotone"}),
-        "clipped at 1 SD": ({"after": lambda x: np.clip(x, mean - sd, mean + sd)}, {"monotone"}),
-        "clipped above": ({"after": lambda x: np.minimum(x, mean + 0.5 * sd)}, {"monotone"}),
-        "twice and 1": ({"after": lambda x: 2 * x + 1}, {"scale"}),
-        "shifted by .02 SD": ({"after": lambda x: x + 0.02 * sd}, {"scale"}),
-        "shifted by .5 SD": ({"after": lambda x: x + 0.5 * sd}, {"scale"}),
-        "scaled by 1.05": ({"after": lambda x: 1.05 * x}, {"scale"}),
-        "negated": ({"after": lambda x: -x}, {"scale"}),
-        "softplus": ({"after": lambda x: np.log1p(np.exp(z(x)))}, {"monotone"}),
-        "signed square root": (
-            {"after": lambda x: np.sign(z(x)) * np.sqrt(np.abs(z(x)))},
-            {"monotone"},
-        ),
-        "rounded to 1 SD": ({"after": lambda x: np.round(z(x)) * sd + mean}, {"monotone"}),
-        "batch reversed": ({"together": lambda x: x[::-1]}, {"batch"}),
-        "batch shuffled": ({"together": lambda x: order.permutation(x)}, {"batch"}),
-        "batch sorted": ({"together": np.sort}, {"batch"}),
-        "whitened": (
-            {"together": lambda x: (x - x.mean()) / (x.std() + 1e-8)},
-            {"batch"},
-        ),
-        "centred": ({"together": lambda x: x - x.mean()}, {"batch"}),
-        "softmax over the batch": ({"together": softmax}, {"batch"}),
-        "first answer for all": ({"together": lambda x: np.full_like(x, x[0])}, {"batch"}),
-        "left padding, no mask": ({"pad": ("left", pad)}, {"batch"}),
-        "left padding, another token": ({"pad": ("left", 5)}, {"batch"}),
-        "right padding, no mask": ({"pad": ("right", pad)}, {"batch"}),
+    reverse, doubled = lambda x: x[::-1], lambda ids: [bos, *ids]
+    whiten = lambda x: (x - x.mean()) / (x.std() + 1e-8)  # noqa: E731
+    half = copy.deepcopy(network).to(torch.bfloat16)
+    after: dict[str, dict[str, Callable]] = {
+        "activation": {
+            "softmax over one logit": np.ones_like,
+            "sigmoid": sigmoid,
+            "sigmoid of half": lambda x: sigmoid(x / 2),
+            "sigmoid of the standardised": lambda x: sigmoid(z(x)),
+        },
+        "monotone": {
+            "log-sigmoid": lambda x: np.log(sigmoid(x)),
+            "tanh of the standardised": lambda x: np.tanh(z(x)),
+            "exp of the standardised": lambda x: np.exp(z(x)),
+            "clipped at 1 SD": lambda x: np.clip(x, mean - sd, mean + sd),
+            "clipped above": lambda x: np.minimum(x, mean + 0.5 * sd),
+            "softplus": lambda x: np.log1p(np.exp(z(x))),
+            "signed square root": lambda x: np.sign(z(x)) * np.sqrt(np.abs(z(x))),
+            "rounded to 1 SD": lambda x: np.round(z(x)) * sd + mean,
+        },
+        "scale": {
+            "twice and 1": lambda x: 2 * x + 1,
+            "shifted by .02 SD": lambda x: x + 0.02 * sd,
+            "shifted by .5 SD": lambda x: x + 0.5 * sd,
+            "scaled by 1.05": lambda x: 1.05 * x,
+            "negated": lambda x: -x,
+        },
+    }
+    together = {
+        "batch reversed": reverse,
+        "batch shuffled": lambda x: order.permutation(x),
+        "batch sorted": np.sort,
+        "whitened": whiten,
+        "centred": lambda x: x - x.mean(),
+        "softmax over the batch": softmax,
+        "first answer for all": lambda x: np.full_like(x, x[0]),
+    }
+    padded = {
+        "left padding, no mask": ("left", pad),
+        "left padding, another token": ("left", 5),
+        "right padding, no mask": ("right", pad),
+    }
+    weights = {
+        "weights 30 % off": stale(0.3),
+        "other weights": stale(3.0),
+        "random head": fresh_head,
+    }
+    faults = {
+        name: ({"after": f}, {fault}) for fault, fs in after.items() for name, f in fs.items()
+    }
+    faults |= {name: ({"together": change}, {"batch"}) for name, change in together.items()}
+    faults |= {name: ({"pad": side}, {"batch"}) for name, side in padded.items()}
+    faults |= {name: ({"network": changed(network, how)}, set()) for name, how in weights.items()}
+    faults |= {
         "noise of .3 SD": ({"noise": 0.3 * sd}, {"unrepeatable"}),
         "dropout": ({"network": Droppy(network, 0.1)}, {"unrepeatable"}),
         "weights 5 % off": ({"network": changed(network, stale(0.05))}, {"rounding"}),
-        "weights 30 % off": ({"network": changed(network, stale(0.3))}, set()),
-        "other weights": ({"network": changed(network, stale(3.0))}, set()),
-        "random head": ({"network": changed(network, fresh_head)}, set()),
         "weights in 4 bits": ({"network": changed(network, int4)}, {"rounding"}),
         "last token not read": ({"read": lambda ids: ids[:-1]}, set()),
-        "two BOS": ({"read": lambda ids: [bos, *ids]}, {"other_tokens"}),
+        "two BOS": ({"read": doubled}, {"other_tokens"}),
         "EOS added": ({"read": lambda ids: [*ids, eos]}, {"other_tokens"}),
         "first token not read": ({"read": lambda ids: ids[1:]}, {"other_tokens"}),
         "cut to 512": ({"read": lambda ids: ids[:512]}, {"truncation"}),
@@ -238,81 +246,57 @@ def plants(published, model, sd, mean) -> dict[str, tuple[dict, set[str]]]:
             {"truncation"},
         ),
         "cut to 40": ({"read": lambda ids: ids[:40]}, {"truncation"}),
-        "sigmoid, reversed": (
-            {"after": sigmoid, "together": lambda x: x[::-1]},
-            {"activation", "batch"},
-        ),
+        "sigmoid, reversed": ({"after": sigmoid, "together": reverse}, {"activation", "batch"}),
         "scaled, whitened": (
-            {"after": lambda x: 3 * x, "together": lambda x: (x - x.mean()) / (x.std() + 1e-8)},
+            {"after": lambda x: 3 * x, "together": whiten},
             {"scale", "batch"},
         ),
-        "sigmoid, two BOS": (
-            {"after": sigmoid, "read": lambda ids: [bos, *ids]},
-            {"activation", "other_tokens"},
-        ),
+        "sigmoid, two BOS": ({"after": sigmoid, "read": doubled}, {"activation", "other_tokens"}),
         "bfloat16, scaled by 1.3": (
-            {"network": copy.deepcopy(network).to(torch.bfloat16), "after": lambda x: 1.3 * x},
+            {"network": half, "after": lambda x: 1.3 * x},
             {"scale", "rounding"},
         ),
     }
     if not pairs:
-        made |= {
-            "messages: two BOS": ({"messages": {"bos": 1}}, {"other_tokens"}),
-            "messages: end missing": ({"messages": {"cut": 1}}, {"other_tokens"}),
-            "messages: ChatML": ({"template": CHATML}, {"other_tokens"}),
-            "messages: a strange template": ({"template": STRANGE}, {"other_tokens"}),
-            "messages: case swapped": ({"messages": {"lower": True}}, {"other_tokens"}),
-            "messages: a system turn": (
-                {
-                    "messages": {
-                        "before": [{"role": "system", "content": "You are a helpful assistant."}]
-                    }
-                },
-                {"other_tokens"},
-            ),
+        system = {"role": "system", "content": "You are a helpful assistant."}
+        messages: dict[str, dict] = {
+            "messages: two BOS": {"messages": {"bos": 1}},
+            "messages: end missing": {"messages": {"cut": 1}},
+            "messages: ChatML": {"template": CHATML},
+            "messages: a strange template": {"template": STRANGE},
+            "messages: case swapped": {"messages": {"lower": True}},
+            "messages: a system turn": {"messages": {"before": [system]}},
         }
+        faults |= {name: (options, {"other_tokens"}) for name, options in messages.items()}
     more = fresh(network, sd, mean, sigmoid)
-    made |= {name: one for name, one in more.items() if not (pairs and "messages" in name)}
+    faults |= {name: one for name, one in more.items() if not (pairs and "messages" in name)}
     if not (plain or pairs):
-        del made["mean with another model"]  # whose output has another shape
+        del faults["mean with another model"]  # whose output has another shape
     if plain:
         head = network.score
+        unit = lambda s: nn.functional.normalize(s[-1], dim=0)  # noqa: E731
         reads = {
-            "normalised state": (
-                lambda s: head(nn.functional.normalize(s[-1], dim=0)),
-                "scale",
-            ),
+            "normalised state": (lambda s: head(unit(s)), "scale"),
             "last element": (lambda s: s[-1, -1], ""),
             "first token": (lambda s: head(s[0]), ""),
             "mean of the tokens": (lambda s: head(s.mean(0)), ""),
+            "another's embedding": (lambda s: unit(s)[3], ""),
         }
-        made |= {
+        faults |= {
             name: ({"special": lambda net, row, f=f: float(f(last_state(net, row)))}, {fault})
             for name, (f, fault) in reads.items()
         }
-        made["another's embedding"] = (
-            {
-                "special": lambda net, row: float(
-                    nn.functional.normalize(last_state(net, row)[-1], dim=0)[3]
-                )
-            },
-            set(),
-        )
-    return made
+    return faults
 
 
-def by_length(memory, rows, scores):
-    return np.array([memory.setdefault(len(i), s) for i, s in zip(rows, scores, strict=True)])
+def remembered(key):
+    """Answers that were given before to rows of the same key."""
 
+    def whole(memory, rows, scores):
+        pairs = zip(rows, scores, strict=True)
+        return np.array([memory.setdefault(key(ids), score) for ids, score in pairs])
 
-def by_beginning(memory, rows, scores):
-    pairs = zip(rows, scores, strict=True)
-    return np.array([memory.setdefault(tuple(i[:8]), s) for i, s in pairs])
-
-
-def by_end(memory, rows, scores):
-    pairs = zip(rows, scores, strict=True)
-    return np.array([memory.setdefault(tuple(i[-3:]), s) for i, s in pairs])
+    return whole
 
 
 def previous(memory, rows, scores):
@@ -349,28 +333,29 @@ def slow(memory, rows, scores):
 def fresh(network, sd, mean, sigmoid) -> dict[str, tuple[dict, set[str]]]:
     """Faults that were thought of after the check was written."""
 
-    def without(role):
-        return {"messages": {"turns": lambda turns: [t for t in turns if t["role"] != role]}}
+    def turned(change):
+        return {"messages": {"turns": change}}, {"other_tokens"}
 
     def edited(edit):
-        return {
-            "messages": {
-                "turns": lambda turns: [t | {"content": edit(t["content"])} for t in turns]
-            }
-        }
+        return turned(lambda turns: [t | {"content": edit(t["content"])} for t in turns])
 
+    def whole(change):
+        return {"whole": lambda memory, rows, scores: change(rows, scores)}, set()
+
+    clip = lambda x: np.clip(x, mean - sd, mean + sd)  # noqa: E731
+    half = copy.deepcopy(network).to(torch.bfloat16)
     other = changed(network, stale(1.0))
     return {
-        "answers kept by length": ({"whole": by_length}, set()),
-        "answers kept by the beginning": ({"whole": by_beginning}, set()),
-        "answers kept by the end": ({"whole": by_end}, set()),
+        "answers kept by length": ({"whole": remembered(len)}, set()),
+        "answers kept by the beginning": ({"whole": remembered(lambda ids: (*ids[:8],))}, set()),
+        "answers kept by the end": ({"whole": remembered(lambda ids: (*ids[-3:],))}, set()),
         "the previous request's answers": ({"whole": previous}, {"unrepeatable"}),
         "zero for the first request": ({"whole": cold}, set()),
         "minus a running mean": ({"whole": running}, {"unrepeatable"}),
         "one of two replicas scales": ({"whole": two_replicas}, {"unrepeatable"}),
         "zero for a batch's last": ({"whole": last_of_batch_missing}, {"batch"}),
         "slow": ({"whole": slow}, set()),
-        "strings for numbers": ({"whole": lambda m, r, s: s.astype(str).astype(object)}, set()),
+        "strings for numbers": whole(lambda rows, s: s.astype(str).astype(object)),
         "rounded to two decimals": ({"after": lambda x: np.round(x, 2)}, {"rounding", "monotone"}),
         "rounded to .1 SD": (
             {"after": lambda x: np.round(10 * x / sd) * sd / 10},
@@ -383,17 +368,12 @@ def fresh(network, sd, mean, sigmoid) -> dict[str, tuple[dict, set[str]]]:
             {"after": lambda x: 5 * np.tanh(x / 5)},
             {"monotone", "rounding", "scale"},
         ),
-        "a penalty of length": (
-            {"whole": lambda m, rows, s: s - 0.02 * sd * np.array([len(ids) for ids in rows])},
-            set(),
+        "a penalty of length": whole(
+            lambda rows, s: s - 0.02 * sd * np.array([len(ids) for ids in rows])
         ),
-        "mean with another model": (
-            {"whole": lambda m, rows, s: mixed(other, rows, s)},
-            set(),
-        ),
-        "NaN for long ones": (
-            {"whole": lambda m, rows, s: np.where([len(ids) > 300 for ids in rows], np.nan, s)},
-            set(),
+        "mean with another model": whole(lambda rows, s: mixed(other, rows, s)),
+        "NaN for long ones": whole(
+            lambda rows, s: np.where([len(ids) > 300 for ids in rows], np.nan, s)
         ),
         "cut to the last 40": ({"read": lambda ids: ids[-40:]}, {"truncation"}),
         "cut to the last 512, negated": (
@@ -404,24 +384,14 @@ def fresh(network, sd, mean, sigmoid) -> dict[str, tuple[dict, set[str]]]:
             {"read": lambda ids: ids[:512], "after": sigmoid, "together": lambda x: x[::-1]},
             {"truncation", "activation", "batch"},
         ),
-        "bfloat16, sigmoid": (
-            {"network": copy.deepcopy(network).to(torch.bfloat16), "after": sigmoid},
-            {"activation", "rounding"},
+        "bfloat16, sigmoid": ({"network": half, "after": sigmoid}, {"activation", "rounding"}),
+        "bfloat16, clipped": ({"network": half, "after": clip}, {"monotone", "rounding"}),
+        "messages: system turns dropped": turned(
+            lambda turns: [turn for turn in turns if turn["role"] != "system"]
         ),
-        "bfloat16, clipped": (
-            {
-                "network": copy.deepcopy(network).to(torch.bfloat16),
-                "after": lambda x: np.clip(x, mean - sd, mean + sd),
-            },
-            {"monotone", "rounding"},
-        ),
-        "messages: system turns dropped": (without("system"), {"other_tokens"}),
-        "messages: earlier turns dropped": (
-            {"messages": {"turns": lambda turns: turns[-2:]}},
-            {"other_tokens"},
-        ),
-        "messages: a space behind each": (edited(lambda text: text + " "), {"other_tokens"}),
-        "messages: lower case": (edited(str.lower), {"other_tokens"}),
+        "messages: earlier turns dropped": turned(lambda turns: turns[-2:]),
+        "messages: a space behind each": edited(lambda text: text + " "),
+        "messages: lower case": edited(str.lower),
     }
 
 
@@ -455,10 +425,7 @@ def main() -> None:
         right = Server(published, model)
         forms = ("ids", "pairs") if takes_pairs(published.tokenizer) else ("ids", "messages")
         clean = diagnose(right, model, prompt=PROMPT, forms=forms)
-        print(
-            f"\n{name}: {[*clean.faults]} right, {right.sent} inputs, SD {clean.spread:.3g}",
-            flush=True,
-        )
+        print(f"\n{name}: {[*clean.faults]} right, {right.sent} inputs, SD {clean.spread:.3g}")
         sd, mean = clean.spread, float(clean.own.mean())
         counts: Counter = Counter()
         for plant, (made, allowed) in plants(published, model, sd, mean).items():
@@ -478,34 +445,25 @@ def main() -> None:
             counts[verdict] += 1
             counts["moved and silent"] += silent
             counts["plants"] += 1
-            said = ", ".join(
-                f"{p.fault} ({p.detail})" if p.detail else p.fault for p in found.faults
+            parts = [f"{p.fault} ({p.detail})" if p.detail else p.fault for p in found.faults]
+            text = (
+                f"  {verdict:9}{' SILENT' if silent else ''} {plant:32} {off.max() / sd:7.2g} SD  "
             )
-            print(
-                f"  {verdict:9}{' SILENT' if silent else ''} {plant:32} {off.max() / sd:7.2g} SD  {said}",
-                flush=True,
-            )
+            print(text + ", ".join(parts), flush=True)
         alarms = 0
         for seed in range(options.clean):
-            extra = {
-                "noise": (0.0, 1e-6, 1e-4)[seed % 3] * sd,
-                "random": np.random.default_rng(seed),
-            }
-            if seed % 5 == 3:
-                extra["network"] = copy.deepcopy(published.network).to(torch.bfloat16)
-            if seed % 5 == 4:
-                extra["network"] = copy.deepcopy(published.network).to(torch.float16)
+            noise, random = (0.0, 1e-6, 1e-4)[seed % 3] * sd, np.random.default_rng(seed)
+            extra: dict = {"noise": noise, "random": random}
+            if dtype := {3: torch.bfloat16, 4: torch.float16}.get(seed % 5):
+                extra["network"] = copy.deepcopy(published.network).to(dtype)
             if seed % 7 == 0:
                 extra["after"] = lambda x: np.round(x, 6)
-            server = Server(published, model, **extra)
-            found = diagnose(
-                server, model, prompt=PROMPT, seed=seed, forms=forms, budget=(60, 120)[seed % 2]
-            )
-            if not found.harmless and found.own_difference < 0.3 * sd:
+            how = {"seed": seed, "forms": forms, "budget": (60, 120)[seed % 2]}
+            found = diagnose(Server(published, model, **extra), model, prompt=PROMPT, **how)
+            apart = found.own_difference / sd
+            if not found.harmless and apart < 0.3:
                 alarms += 1
-                print(
-                    f"  ALARM at a right server, seed {seed}: {found.faults} {found.own_difference / sd:.2g} SD"
-                )
+                print(f"  ALARM at a right server, seed {seed}: {found.faults} {apart:.2g} SD")
         counts["clean"], counts["false alarms"] = options.clean, alarms
         total += counts
         print(f"{name}: {dict(counts)} in {time.time() - started:.0f} s", flush=True)

@@ -125,33 +125,21 @@ def vllm(folder: Path) -> None:
     )
 
     usage = {"prompt_tokens": 1, "total_tokens": 1, "completion_tokens": 0}
-    entries = [
-        classify.ClassificationData(index=i, label=None, probs=[s], num_classes=1)
-        for i, s in enumerate(SCORES)
-    ]
+    common, text = {"model": "model", "usage": usage}, {"document": {"text": "a"}}
+    entries = {
+        "vllm-classify": lambda i, s: classify.ClassificationData(
+            index=i, label=None, probs=[s], num_classes=1
+        ),
+        "vllm-pooling": lambda i, s: pooling.PoolingResponseData(index=i, data=[s]),
+        "vllm-score": lambda i, s: scoring.ScoreResponseData(index=i, score=s),
+        "rerank": lambda i, s: scoring.RerankResult(index=i, relevance_score=s, **text),
+    }
+    data = {api: [entry(i, SCORES[i]) for i in (1, 0)] for api, entry in entries.items()}
     answers = {
-        "vllm-classify": classify.ClassificationResponse(
-            model="model", data=entries[::-1], usage=usage
-        ),
-        "vllm-pooling": pooling.PoolingResponse(
-            model="model",
-            data=[pooling.PoolingResponseData(index=i, data=[SCORES[i]]) for i in (1, 0)],
-            usage=usage,
-        ),
-        "vllm-score": scoring.ScoreResponse(
-            model="model",
-            data=[scoring.ScoreResponseData(index=i, score=SCORES[i]) for i in (1, 0)],
-            usage=usage,
-        ),
-        "rerank": scoring.RerankResponse(
-            id="1",
-            model="model",
-            usage=usage,
-            results=[
-                scoring.RerankResult(index=i, document={"text": "a"}, relevance_score=SCORES[i])
-                for i in (1, 0)
-            ],
-        ),
+        "vllm-classify": classify.ClassificationResponse(data=data["vllm-classify"], **common),
+        "vllm-pooling": pooling.PoolingResponse(data=data["vllm-pooling"], **common),
+        "vllm-score": scoring.ScoreResponse(data=data["vllm-score"], **common),
+        "rerank": scoring.RerankResponse(id="1", results=data["rerank"], **common),
     }
     requests = {
         "vllm-classify": classify.ClassificationRequest,
@@ -168,17 +156,13 @@ def vllm(folder: Path) -> None:
             if inputs in (IDS, TEXTS):
                 assert taken.input == inputs
                 assert taken.add_special_tokens is False
+            right: bool | str = ""
             if inputs == [MESSAGES]:
                 assert [dict(turn) for turn in taken.messages] == MESSAGES
-                line(f"vllm {api}", type(taken).__name__, passed_over(taken, body), "")
-                continue
-            got = read(api, inputs, answers[api].model_dump(mode="json"))
-            line(
-                f"vllm {api}",
-                type(taken).__name__,
-                passed_over(taken, body),
-                got.tolist() == SCORES,
-            )
+            else:
+                rewards = read(api, inputs, answers[api].model_dump(mode="json"))
+                right = rewards.tolist() == SCORES
+            line(f"vllm {api}", type(taken).__name__, passed_over(taken, body), right)
 
 
 def sglang(folder: Path) -> None:
@@ -197,13 +181,8 @@ def sglang(folder: Path) -> None:
         assert taken.input == inputs
         data = [protocol.EmbeddingObject(embedding=[SCORES[i]], index=i) for i in (1, 0)]
         answer = protocol.EmbeddingResponse(data=data, model="model")
-        got = read("sglang-embeddings", inputs, answer.model_dump(mode="json"))
-        line(
-            "sglang sglang-embeddings",
-            "EmbeddingRequest",
-            passed_over(taken, body),
-            got.tolist() == SCORES,
-        )
+        right = read("sglang-embeddings", inputs, answer.model_dump(mode="json")).tolist() == SCORES
+        line("sglang sglang-embeddings", "EmbeddingRequest", passed_over(taken, body), right)
 
     request = dataclass_of(folder / "sglang/srt/managers/io_struct.py", "EmbeddingReqInput")
     fields = {field.name for field in dataclasses.fields(request)}
@@ -236,15 +215,9 @@ def dataclass_of(file: Path, name: str) -> type:
         "uuid": uuid,
         "has_valid_data": lambda given: given is not None and given != [],
     }
-    code = compile(
-        ast.fix_missing_locations(
-            ast.Module(
-                [ast.parse("from __future__ import annotations").body[0], found], type_ignores=[]
-            )
-        ),
-        str(file),
-        "exec",
-    )
+    late = ast.parse("from __future__ import annotations").body[0]
+    tree = ast.fix_missing_locations(ast.Module([late, found], type_ignores=[]))
+    code = compile(tree, str(file), "exec")
     module = types.ModuleType("one_class")
     sys.modules["one_class"] = module
     vars(module).update(space)

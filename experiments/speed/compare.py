@@ -63,22 +63,17 @@ def tables(folder: Path, prompts: list[str]) -> None:
         own = random.normal(size=TOKENS)
         for prompt in prompts:
             taste = 0.5 * families[number % 3] + 0.5 * own + 0.3 * random.normal(size=TOKENS)
+            names = {"model": f"model-{number}", "prompt": prompt, "mode": "ids", "source": "scan"}
             provenance = ScoreProvenance(
-                model=f"model-{number}",
-                prompt=prompt,
+                **names,
                 prompt_text=f"What, in one word, is the {prompt} thing ever?",
                 candidates="vocabulary",
                 candidates_digest="one vocabulary",
-                mode="ids",
-                source="scan",
                 dtype="float32",
             )
-            description = ModelDescription(
-                base=f"base-{number % 2}",
-                developer=f"lab-{number % 3}",
-                parameters=2e9 * (1 + number % 4),
-                rank=number + 1,
-            )
+            makers = {"base": f"base-{number % 2}", "developer": f"lab-{number % 3}"}
+            parameters = 2e9 * (1 + number % 4)
+            description = ModelDescription(**makers, parameters=parameters, rank=number + 1)
             rewards = (SIGNS[prompt] * common + taste).astype(np.float32).astype(float)
             table = ScoreTable(provenance, rows.assign(reward=rewards), description)
             write_score_table(table, folder / f"{number}-{prompt}.parquet")
@@ -86,17 +81,10 @@ def tables(folder: Path, prompts: list[str]) -> None:
 
 def compare(*options: str, root: str) -> str:
     """Run the command; its seconds and peak memory as a text."""
-    command = [
-        sys.executable,
-        "-m",
-        "pessimal",
-        "compare",
-        *options,
-        "tracking=off",
-        "progress=false",
-    ]
+    command = [sys.executable, "-m", "pessimal", "compare", *options, "tracking=off"]
+    command += ["progress=false", f"paths.root={root}"]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime, time.perf_counter()
-    done = subprocess.run([*command, f"paths.root={root}"], capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     seconds = time.perf_counter() - started
     if done.returncode:
         sys.exit(done.stderr)
@@ -112,17 +100,12 @@ def quickstart(registry: Path) -> str:
     names = [f"{model}--{prompt}" for model in models for prompt in SIGNS]
     missing = [name for name in names if not (registry / "score-table" / name).is_dir()]
     if missing:
-        return (
-            f"Compare: the quickstart's tables not measured, {registry} lacks {len(missing)} of "
-            f"{len(names)} "
-            f"(first {missing[0]}): make quickstart"
-        )
+        lacks = f"{registry} lacks {len(missing)} of {len(names)} (first {missing[0]})"
+        return f"Compare: the quickstart's tables not measured, {lacks}: make quickstart"
     with tempfile.TemporaryDirectory() as root:
         for name in names:
-            newest = max(
-                (registry / "score-table" / name).glob("v*"),
-                key=lambda folder: int(folder.name[1:]),
-            )
+            versions = (registry / "score-table" / name).glob("v*")
+            newest = max(versions, key=lambda folder: int(folder.name[1:]))
             shutil.copytree(newest, Path(root, "registry", "score-table", name, newest.name))
         took = compare("experiment=quickstart/compare", root=root)
     return f"Compare: the quickstart's {len(names)} tables of {len(models)} models: {took}"
@@ -133,20 +116,14 @@ def synthetic(prompts: list[str]) -> str:
     with tempfile.TemporaryDirectory() as root:
         tables(Path(root), prompts)
         took = compare(f"tables={root}/*.parquet", root=f"{root}/runs")
-    return (
-        f"Compare: {MODELS} models × {TOKENS:,} tokens on {', '.join(prompts)}, every table, "
-        f"interval and figure: "
-        f"{took}"
-    )
+    size = f"{MODELS} models × {TOKENS:,} tokens on {', '.join(prompts)}"
+    return f"Compare: {size}, every table, interval and figure: {took}"
 
 
 def main(which: str = "1", registry: str = "runs/registry") -> None:
     """Print one line."""
-    print(
-        quickstart(Path(registry))
-        if which == "quickstart"
-        else synthetic(list(SIGNS)[: int(which)])
-    )
+    whole = which == "quickstart"
+    print(quickstart(Path(registry)) if whole else synthetic(list(SIGNS)[: int(which)]))
 
 
 if __name__ == "__main__":

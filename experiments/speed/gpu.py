@@ -25,57 +25,16 @@ from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.shared_prefix import run_prefix
 
 PREFIX = 40
-GEOMETRIES: dict[str, tuple[PreTrainedConfig, int]] = {
-    # configuration, closing tokens of the chat template
-    "llama-3-8b": (
-        LlamaConfig(
-            vocab_size=128_256,
-            hidden_size=4096,
-            intermediate_size=14_336,
-            num_hidden_layers=32,
-            num_attention_heads=32,
-            num_key_value_heads=8,
-            rope_theta=500_000.0,
-        ),
-        1,
-    ),
-    "llama-3.2-3b": (
-        LlamaConfig(
-            vocab_size=128_256,
-            hidden_size=3072,
-            intermediate_size=8192,
-            num_hidden_layers=28,
-            num_attention_heads=24,
-            num_key_value_heads=8,
-            rope_theta=500_000.0,
-        ),
-        1,
-    ),
-    "qwen3-0.6b": (
-        Qwen3Config(
-            vocab_size=151_936,
-            hidden_size=1024,
-            intermediate_size=3072,
-            num_hidden_layers=28,
-            num_attention_heads=16,
-            num_key_value_heads=8,
-            head_dim=128,
-        ),
-        2,
-    ),
-    "gemma-2-2b": (
-        Gemma2Config(
-            vocab_size=256_000,
-            hidden_size=2304,
-            intermediate_size=9216,
-            num_hidden_layers=26,
-            num_attention_heads=8,
-            num_key_value_heads=4,
-            head_dim=256,
-            sliding_window=4096,
-        ),
-        2,
-    ),
+SIZES = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "head_dim"),
+)
+GEOMETRIES: dict[str, tuple[type[PreTrainedConfig], tuple[int, ...], int]] = {
+    # class and sizes of the configuration, closing tokens of the chat template
+    "llama-3-8b": (LlamaConfig, (128_256, 4096, 14_336, 32, 32, 8, 128), 1),
+    "llama-3.2-3b": (LlamaConfig, (128_256, 3072, 8192, 28, 24, 8, 128), 1),
+    "qwen3-0.6b": (Qwen3Config, (151_936, 1024, 3072, 28, 16, 8, 128), 2),
+    "gemma-2-2b": (Gemma2Config, (256_000, 2304, 9216, 26, 8, 4, 256), 2),
 }
 
 
@@ -95,8 +54,8 @@ def reached_rate(device: torch.device) -> float:
 @torch.inference_mode()
 def measure(name: str, rate: float, device: torch.device) -> str:
     """One row of the table."""
-    config, closing = GEOMETRIES[name]
-    config.num_labels, config.pad_token_id = 1, 0
+    make, sizes, closing = GEOMETRIES[name]
+    config = make(**dict(zip(SIZES, sizes, strict=True)), num_labels=1, pad_token_id=0)
     torch.manual_seed(0)
     torch.cuda.reset_peak_memory_stats()
     with torch.device(device):
@@ -115,15 +74,14 @@ def measure(name: str, rate: float, device: torch.device) -> str:
     rewards = torch.cat([engine.rewards(part, shared=PREFIX) for part in ids.split(batch)])
     torch.cuda.synchronize()
     seconds = time.perf_counter() - started
-    linear = sum(
-        m.weight.numel() for m in decoder.backbone.modules() if isinstance(m, torch.nn.Linear)
-    )
+    layers = (m for m in decoder.backbone.modules() if isinstance(m, torch.nn.Linear))
+    linear = sum(layer.weight.numel() for layer in layers)
     floor = 2 * linear * own * len(ids) / rate
     peak = torch.cuda.max_memory_allocated() / 2**30
+    distinct = rewards.unique().numel()
     return (
         f"{name:14} {len(ids):8} {own:2} {batch:6} {seconds:8.2f} s  floor {floor:6.2f} s  "
-        f"{floor / seconds:5.2f} of it  "
-        f"peak {peak:5.1f} GiB  distinct rewards {rewards.unique().numel()}"
+        f"{floor / seconds:5.2f} of it  peak {peak:5.1f} GiB  distinct rewards {distinct}"
     )
 
 
@@ -134,10 +92,8 @@ def main(names: list[str]) -> None:
         return
     device = torch.device("cuda")
     rate = reached_rate(device)
-    print(
-        f"Absolute times on {torch.cuda.get_device_name()}: {rate / 1e12:.0f} TFLOP/s reached, P = "
-        f"{PREFIX}"
-    )
+    device_name = torch.cuda.get_device_name()
+    print(f"Absolute times on {device_name}: {rate / 1e12:.0f} TFLOP/s reached, P = {PREFIX}")
     for name in names or GEOMETRIES:
         print(measure(name, rate, device), flush=True)
 

@@ -8,12 +8,10 @@ here, 4 % of the arithmetic; a vocabulary of 128,000 takes more).
 """
 
 import copy
-import os
-import statistics
-import time
+from dataclasses import replace
 
 import torch
-from scan import PREFIX, ROUNDS, Setting, shared_prefix
+from scan import PREFIX, Setting, machine, median_rates, shared_prefix
 from transformers import LlamaForCausalLM
 
 from pessimal.rewards.judge import AnswerReading, JudgeNetwork
@@ -33,16 +31,7 @@ def causal(setting: Setting, seed: int) -> LlamaForCausalLM:
 def judge(setting: Setting):
     """Rewards (n,) of candidates (n, 1), by the shared prefix."""
     network = JudgeNetwork(causal(setting, 0), AnswerReading((7, 8), (9, 10)))
-    return shared_prefix(
-        Setting(
-            network,
-            setting.tokenizer,
-            setting.prompt,
-            setting.prefix,
-            setting.closing,
-            setting.candidates,
-        )
-    )
+    return shared_prefix(replace(setting, network=network))
 
 
 def implicit(setting: Setting):
@@ -64,40 +53,24 @@ def implicit(setting: Setting):
 def measure(dtype: torch.dtype, closing: int) -> str:
     """One row: tokens a second of each, and their ratios to the head's."""
     setting = Setting.of(dtype, closing, candidates=2048)
-    batch = find_batch_size(
-        setting.network.config,
-        Lengths(1 + closing, PREFIX + 1 + closing),
-        device=torch.device("cpu"),
-    )
+    lengths = Lengths(1 + closing, PREFIX + 1 + closing)
+    batch = find_batch_size(setting.network.config, lengths, device=torch.device("cpu"))
     # Tokens run for a candidate: an implicit reward's last is only predicted, by two networks.
-    ways = {
-        "head": (shared_prefix(setting), 1 + closing),
-        "judge": (judge(setting), 1 + closing),
-        "implicit": (implicit(setting), 2 * closing),
-    }
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(ROUNDS + 1):  # the first round warms up
-        for name, (way, tokens) in ways.items():
-            started = time.perf_counter()
-            for part in setting.candidates.split(batch):
-                way(part)
-            rates[name].append(tokens * len(setting.candidates) / (time.perf_counter() - started))
-    rate = {name: statistics.median(values[1:]) for name, values in rates.items()}
-    return (
-        f"{str(dtype)[6:]:8} {closing} {batch:5} |"
-        + "".join(f"{rate[name]:10.0f}" for name in ways)
-        + f" | {rate['judge'] / rate['head']:5.2f} {rate['implicit'] / rate['head']:8.2f}"
-    )
+    tokens = {"head": 1 + closing, "judge": 1 + closing, "implicit": 2 * closing}
+    ways = (shared_prefix(setting), judge(setting), implicit(setting))
+    parts = setting.candidates.split(batch)
+    turns = [lambda way=way: [way(part) for part in parts] for way in ways]
+    counts = {name: each * len(setting.candidates) for name, each in tokens.items()}
+    rate = median_rates(dict(zip(tokens, turns, strict=True)), counts)
+    rates = "".join(f"{value:10.0f}" for value in rate.values())
+    ratios = f"{rate['judge'] / rate['head']:5.2f} {rate['implicit'] / rate['head']:8.2f}"
+    return f"{str(dtype)[6:]:8} {closing} {batch:5} |{rates} | {ratios}"
 
 
 def main() -> None:
     """Print the table."""
     keep_large_buffers()
-    print(
-        f"Kinds: tokens a second, {PREFIX} + 1 + S tokens; torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads, "
-        f"load {os.getloadavg()[0]:.1f}"
-    )
+    print(f"Kinds: tokens a second, {PREFIX} + 1 + S tokens; {machine()}")
     print("                 | tokens a second               | of the head's")
     print("dtype    S batch |      head     judge  implicit | judge implicit")
     for dtype in (torch.float32, torch.bfloat16):

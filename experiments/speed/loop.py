@@ -40,26 +40,14 @@ def main() -> None:
         ends=own.shape[1] * (np.arange(CANDIDATES) + 1),
         survives=None,
     )
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = pl.Trainer(accelerator="cpu", **dict.fromkeys(quiet, False))
     rows = np.arange(CANDIDATES)
     seconds: dict[str, list[float]] = {"loop": [], "bare": []}
     with tempfile.TemporaryDirectory() as folder:
-        passing = Pass(
-            setting.network,
-            frame,
-            inputs,
-            dtype=Dtype.float32,
-            texts=[""] * CANDIDATES,
-            label="bench",
-            folder=Path(folder),
-            loop=Loop(trainer, batch_size=512, progress=False),
-        )
+        how = {"dtype": Dtype.float32, "texts": [""] * CANDIDATES, "label": "bench"}
+        how |= {"folder": Path(folder), "loop": Loop(trainer, batch_size=512, progress=False)}
+        passing = Pass(setting.network, frame, inputs, **how)
         passing.run(rows[:512], name="warm-up")
         scorer = passing.scorer
         for turn in range(ROUNDS):
@@ -73,11 +61,9 @@ def main() -> None:
                     scorer.rewards(ids, shared=len(frame.prefix)).numpy()
             seconds["bare"].append(time.perf_counter() - started)
     loop, bare = (statistics.median(seconds[name]) for name in ("loop", "bare"))
-    print(
-        f"Loop: {CANDIDATES / loop:.0f} candidates a second with Lightning and shards, "
-        f"{CANDIDATES / bare:.0f} in a bare "
-        f"loop: {bare / loop:.3f} of its rate (median of {ROUNDS} turns)"
-    )
+    rates = f"{CANDIDATES / loop:.0f} candidates a second with Lightning and shards"
+    alone = f"{CANDIDATES / bare:.0f} in a bare loop: {bare / loop:.3f} of its rate"
+    print(f"Loop: {rates}, {alone} (median of {ROUNDS} turns)")
 
 
 if __name__ == "__main__":

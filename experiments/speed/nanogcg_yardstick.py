@@ -47,17 +47,10 @@ class Pessimal:
     environment of its own."""
 
     def __init__(self, python: str, dtype: str, length: int):
-        command = [
-            python,
-            str(Path(__file__).with_name("search.py")),
-            "steps",
-            dtype,
-            str(length),
-            str(CLOSING),
-        ]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        search = str(Path(__file__).with_name("search.py"))
+        command = [python, search, "steps", dtype, str(length), str(CLOSING)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(command, text=True, **pipes)
         self.known = json.loads(self._line())
         """What it takes to make the same network and prompt here."""
 
@@ -151,9 +144,7 @@ def measure(pessimal: Pessimal, way: str, dtype: torch.dtype, length: int) -> tu
     parts = (clocked.before_embeds, clocked.searched, clocked.after_embeds, clocked.target_ids)
     found, expected = [part.shape[1] for part in parts], [known["prefix"], length, 0, CLOSING]
     if found != expected:
-        raise SystemExit(
-            f"nanoGCG ran {found} tokens, pessimal {expected}: they would not be comparable"
-        )
+        raise SystemExit(f"nanoGCG ran {found} tokens, pessimal {expected}: not comparable")
     return statistics.median(clocked.seconds[1:]), statistics.median(clocked.beside[1:])
 
 
@@ -163,10 +154,8 @@ def main(python: str, dtype: str = "float32") -> None:
     transformers.logging.set_verbosity_error()
     print(
         f"Search: candidates a second of a whole step, {dtype}; nanoGCG {version('nanogcg')} with "
-        f"transformers "
-        f"{transformers.__version__}, torch {torch.__version__}, {torch.get_num_threads()} "
-        f"threads, load "
-        f"{os.getloadavg()[0]:.1f}"
+        f"transformers {transformers.__version__}, torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}"
     )
     print(" L  nanoGCG's way |   nanoGCG  pessimal | ratio")
     for length in LENGTHS:
@@ -174,11 +163,8 @@ def main(python: str, dtype: str = "float32") -> None:
         width = pessimal.known["width"]
         for way in WAYS:
             theirs, ours = measure(pessimal, way, getattr(torch, dtype), length)
-            print(
-                f"{length:2}  {way:13} | {width / theirs:9.1f} {width / ours:9.1f} | "
-                f"{theirs / ours:4.1f}x",
-                flush=True,
-            )
+            rates = f"{width / theirs:9.1f} {width / ours:9.1f} | {theirs / ours:4.1f}x"
+            print(f"{length:2}  {way:13} | {rates}", flush=True)
         pessimal.close()
 
 

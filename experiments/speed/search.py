@@ -10,13 +10,12 @@ S behind it. Imports only torch and transformers, and what of pessimal needs no 
 """
 
 import json
-import os
 import statistics
 import sys
 import time
 
 import torch
-from scan import PREFIX, Setting, tokenizer
+from scan import PREFIX, SIZES, Setting, machine, tokenizer
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -48,16 +47,13 @@ class ExpandedCache:
 
     def rewards(self, ids: Tensor, *, shared: int) -> Tensor:
         cache = DynamicCache()
-        for layer, (key, value) in enumerate(
-            zip(self.prefix.keys, self.prefix.values, strict=True)
-        ):
+        pairs = zip(self.prefix.keys, self.prefix.values, strict=True)
+        for layer, (key, value) in enumerate(pairs):
             cache.update(key[None, :, :0], value[None, :, :0], layer)
             cache.layers[layer].keys = key.expand(len(ids), *key.shape)
             cache.layers[layer].values = value.expand(len(ids), *value.shape)
-        states = self.decoder.backbone(
-            input_ids=ids, past_key_values=cache, use_cache=True
-        ).last_hidden_state
-        return self.decoder.head.read(states[:, -1].float(), None)
+        output = self.decoder.backbone(input_ids=ids, past_key_values=cache, use_cache=True)
+        return self.decoder.head.read(output.last_hidden_state[:, -1].float(), None)
 
 
 def ways_of(setting: Setting) -> dict[str, CommonPrefixScorer]:
@@ -66,15 +62,15 @@ def ways_of(setting: Setting) -> dict[str, CommonPrefixScorer]:
     network, decoder = setting.network, Decoder.of(setting.network)
     around = {"prefix": setting.prefix, "suffix": setting.closing}
     expanded = ExpandedCache(decoder, setting.prefix)
+    ways = {
+        "full": (OwnForward(network, setting.prefix), {"batch_size": BATCH}),
+        "by 64": (expanded, {"batch_size": BATCH}),
+        "at once": (expanded, {"batch_size": WIDTH}),
+        "pessimal": (SharedPrefix(decoder, *prefix_context(decoder, setting.prefix)), {}),
+    }
     return {
-        "full": CommonPrefixScorer(
-            network, OwnForward(network, setting.prefix), **around, batch_size=BATCH
-        ),
-        "by 64": CommonPrefixScorer(network, expanded, **around, batch_size=BATCH),
-        "at once": CommonPrefixScorer(network, expanded, **around, batch_size=WIDTH),
-        "pessimal": CommonPrefixScorer(
-            network, SharedPrefix(decoder, *prefix_context(decoder, setting.prefix)), **around
-        ),
+        name: CommonPrefixScorer(network, engine, **around, **size)
+        for name, (engine, size) in ways.items()
     }
 
 
@@ -94,19 +90,16 @@ class Step:
     def move_on(self) -> None:
         """Go to another response, as a search does: what was shared with the last one is of no more
         use."""
-        self.response = torch.randint(
-            self.first, len(self.allowed), (self.length,), generator=self.generator
-        )
+        ends, generator = (self.first, len(self.allowed)), self.generator
+        self.response = torch.randint(*ends, (self.length,), generator=generator)
 
     def __call__(self, way: CommonPrefixScorer, *, evaluated: int = WIDTH) -> tuple[float, Tensor]:
         """Seconds of one step, and the rewards of as many of its candidates as were evaluated."""
-        generator = torch.Generator().manual_seed(0)
+        how = {"width": WIDTH, "step_size": 1, "generator": torch.Generator().manual_seed(0)}
         started = time.perf_counter()
         slope = way.gradient(self.response)
         tokens = top_tokens(slope, current=self.response, allowed=self.allowed, k=TOP_K)
-        self.candidates = sample(
-            self.response, tokens, width=WIDTH, step_size=1, generator=generator
-        )
+        self.candidates = sample(self.response, tokens, **how)
         proposed = time.perf_counter()
         rewards = way.rewards(self.candidates[:evaluated], anchor=self.response)
         ended = time.perf_counter()
@@ -124,23 +117,15 @@ def measure(dtype: torch.dtype, length: int, closing: int) -> str:
             taken, rewards = step(way, evaluated=EVALUATED.get(name, WIDTH))
             seconds[name].append(taken)
     taken = {name: statistics.median(values[1:]) for name, values in seconds.items()}
-    alone = CommonPrefixScorer(
-        setting.network,
-        ways["full"].engine,
-        prefix=setting.prefix,
-        suffix=setting.closing,
-        batch_size=1,
-    )
+    around = {"prefix": setting.prefix, "suffix": setting.closing, "batch_size": 1}
+    alone = CommonPrefixScorer(setting.network, ways["full"].engine, **around)
     own = alone.rewards(step.candidates[:BATCH])
     apart = float((rewards[:BATCH] - own).abs().max() / max(1.0, float(own.std())))
     ours = taken["pessimal"]
-    return (
-        f"{str(dtype)[6:]:8} {length:2} {closing} |"
-        + "".join(f"{taken[name]:9.2f}" for name in ways)
-        + f" | {WIDTH / ours:10.0f} |"
-        + "".join(f"{taken[name] / ours:8.2f}x" for name in ways if name != "pessimal")
-        + f" | {apart:.1e}"
-    )
+    times = "".join(f"{seconds:9.2f}" for seconds in taken.values())
+    ratios = "".join(f"{taken[name] / ours:8.2f}x" for name in ways if name != "pessimal")
+    row = f"{str(dtype)[6:]:8} {length:2} {closing} |{times} | {WIDTH / ours:10.0f} |{ratios}"
+    return f"{row} | {apart:.1e}"
 
 
 def sweep(dtype: torch.dtype, length: int, closing: int) -> str:
@@ -156,11 +141,9 @@ def sweep(dtype: torch.dtype, length: int, closing: int) -> str:
             changed[:, place] = step.allowed.nonzero()[:SWEPT, 0]
             way.rewards(changed, anchor=step.response)
         rates.append(SWEPT * length / (time.perf_counter() - started))
-    return (
-        f"Exhaustive sweep, L = {length}, S = {closing}, {str(dtype)[6:]}: "
-        f"{statistics.median(rates[1:]):.0f} candidates "
-        f"a second ({SWEPT} tokens in each place)"
-    )
+    where = f"L = {length}, S = {closing}, {str(dtype)[6:]}"
+    rate = f"{statistics.median(rates[1:]):.0f} candidates a second"
+    return f"Exhaustive sweep, {where}: {rate} ({SWEPT} tokens in each place)"
 
 
 def steps_on_request(dtype: str, length: str, closing: str) -> None:
@@ -168,16 +151,7 @@ def steps_on_request(dtype: str, length: str, closing: str) -> None:
     step for every line read."""
     setting = Setting.of(getattr(torch, dtype), int(closing), candidates=1)
     made, config = tokenizer(0), setting.network.config
-    keys = (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "max_position_embeddings",
-        "pad_token_id",
-    )
+    keys = (*SIZES, "vocab_size", "pad_token_id")
     known = {
         "geometry": {key: getattr(config, key) for key in keys},
         "tokenizer": made.backend_tokenizer.to_str(),
@@ -195,34 +169,19 @@ def steps_on_request(dtype: str, length: str, closing: str) -> None:
         print(step(way)[0], flush=True)
 
 
+HEAD = """\
+              | seconds a step                      |            | pessimal against            |
+              |            expanded cache           | candidates |            expanded cache   | largest
+dtype     L S |     full    by 64  at once pessimal |   a second |     full    by 64  at once  | |Δ|, SD"""
+
+
 def main() -> None:
     """Print the table."""
-    print(
-        f"Search: a step of {WIDTH} candidates, {PREFIX} + L + S tokens; torch "
-        f"{torch.__version__}, "
-        f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}"
-    )
-    print(
-        "              | seconds a step                      |            | pessimal against       "
-        "     |"
-    )
-    print(
-        "              |            expanded cache           | candidates |            expanded "
-        "cache   | largest"
-    )
-    print(
-        "dtype     L S |     full    by 64  at once pessimal |   a second |     full    by 64  at "
-        "once  | |Δ|, SD"
-    )
-    for dtype, length, closing in [
-        (torch.float32, 8, 1),
-        (torch.float32, 20, 1),
-        (torch.float32, 8, 4),
-        (torch.float32, 20, 4),
-        (torch.bfloat16, 8, 1),
-        (torch.bfloat16, 20, 1),
-    ]:
-        print(measure(dtype, length, closing), flush=True)
+    print(f"Search: a step of {WIDTH} candidates, {PREFIX} + L + S tokens; {machine()}")
+    print(HEAD)
+    for dtype, closing in ((torch.float32, 1), (torch.float32, 4), (torch.bfloat16, 1)):
+        for length in (8, 20):
+            print(measure(dtype, length, closing), flush=True)
     print(sweep(torch.float32, 8, 1))
 
 

@@ -30,32 +30,16 @@ def measure() -> None:
     """In the child: print candidates a second of both networks."""
     import torch
     from scan import PREFIX, Setting, network, shared_prefix
-    from transformers import LlamaConfig, LlamaForSequenceClassification
 
     from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
 
     torch.set_num_threads(int(os.environ["THREADS"]))
     keep_large_buffers()
-    small = (
-        LlamaForSequenceClassification(
-            LlamaConfig(
-                vocab_size=2000,
-                hidden_size=64,
-                intermediate_size=256,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=4,
-                num_labels=1,
-                pad_token_id=1,
-            )
-        )
-        .eval()
-        .requires_grad_(False)
-    )
-    small.reward_output = 0
+    sizes = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 4}
     rates = []
     with torch.inference_mode():
-        for made in (small, network(torch.float32)):
+        for made in (network(torch.float32, **sizes), network(torch.float32)):
             setting = Setting.of(torch.float32, 1, candidates=4096)
             setting.network = made
             way = shared_prefix(setting)

@@ -14,7 +14,10 @@ MOE = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "n_ro
 MOE |= {"moe_intermediate_size": 16, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
 MLA = {"q_lora_rank": 16, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4}
 MLA |= {"v_head_dim": 8, "head_dim": 4, "num_key_value_heads": 4}
-SLIDING = {"sliding_window": 9}
+SLIDING, LOCAL = {"sliding_window": 9}, [[["global", "local"], 1]]
+LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2}
+LINEAR |= {"linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
 FRESH: dict[str, dict] = {
     "olmo2": {},
     "olmo3": SLIDING,
@@ -32,14 +35,7 @@ FRESH: dict[str, dict] = {
     "glm": {},
     "glm4": {},
     "glm4_moe": MOE,
-    "qwen3_next": MOE
-    | {"linear_num_value_heads": 4, "linear_num_key_heads": 2}
-    | {
-        "layer_types": ["linear_attention", "full_attention"],
-        "linear_key_head_dim": 8,
-        "linear_value_head_dim": 8,
-        "shared_expert_intermediate_size": 16,
-    },
+    "qwen3_next": MOE | LINEAR | {"shared_expert_intermediate_size": 16},
     "deepseek_v2": MOE | MLA,
     "deepseek_v3": MOE | MLA,
     "gpt_oss": MOE | SLIDING,
@@ -55,12 +51,11 @@ FRESH: dict[str, dict] = {
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "falcon_mamba": {},
     "mpt": {"d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 128},
-    "gpt_neo": {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
-    | {"window_size": 9},
-    "gptj": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "rotary_dim": 4},
+    "gpt_neo": {"num_layers": 2, "num_heads": 4, "window_size": 9, "attention_types": LOCAL},
+    "gptj": GPT | {"rotary_dim": 4},
     "biogpt": {},
     "xglm": {"d_model": 32, "ffn_dim": 48, "num_layers": 2, "attention_heads": 4},
-    "gpt_bigcode": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},
+    "gpt_bigcode": GPT,
     "albert": {"embedding_size": 16},
     "mpnet": {},
     "xlnet": {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48},
@@ -78,10 +73,8 @@ FRESH: dict[str, dict] = {
     "xlm-roberta": {},
     "deberta": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     "mobilebert": {"embedding_size": 32, "intra_bottleneck_size": 16, "true_hidden_size": 16},
-    "openai-gpt": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128},
-    "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]}
-    | {"linear_num_value_heads": 4, "linear_num_key_heads": 2}
-    | {"linear_key_head_dim": 8, "linear_value_head_dim": 8},
+    "openai-gpt": GPT,
+    "qwen3_5_text": LINEAR,
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2}
     | {"use_mamba_kernels": False, "mamba_d_state": 4, "mamba_dt_rank": 4},
 }

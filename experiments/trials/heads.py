@@ -45,16 +45,9 @@ TEMPLATES = {  # what a conversation ends in
     "newline": "{{ bos_token }}{% for m in messages %}" + TURN + "<|end|>\n{% endfor %}",
     "nothing": "{% for m in messages %}" + TURN + "{% endfor %}",
 }
-SMALL = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 128,
-    "initializer_range": 0.3,
-}
+SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8}
+SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+SMALL |= {"initializer_range": 0.3}
 ARCHITECTURES: dict[str, dict] = {
     "llama": {},
     "mistral": {"sliding_window": 9},
@@ -127,14 +120,13 @@ def tokenizer_of(one: Combination) -> PreTrainedTokenizerFast:
         )
     names = {"bos_token": "<|bos|>", "eos_token": "<|end|>"}
     names |= {"own": {"pad_token": "<|pad|>"}, "eos": {"pad_token": "<|end|>"}}.get(one.pad, {})
-    if encoder:
-        names |= {"sep_token": "<|sep|>", "cls_token": "<|bos|>"}
+    names |= {"sep_token": "<|sep|>", "cls_token": "<|bos|>"} if encoder else {}
+    names |= {"padding_side": one.padding} if one.padding else {}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         additional_special_tokens=["<|start|>", "<|sep|>", "<extra_0>"],
         model_input_names=["input_ids", "attention_mask"],
         **names,
-        **({"padding_side": one.padding} if one.padding else {}),
     )
     if not encoder:
         tokenizer.chat_template = TEMPLATES[one.template]
@@ -190,20 +182,17 @@ def by_hand(weights: dict[str, torch.Tensor], states: torch.Tensor) -> torch.Ten
 
 def config_of(one: Combination, tokenizer: PreTrainedTokenizerFast):
     own = ARCHITECTURES[one.architecture]
-    ids = {
-        name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")
-    }
-    small = (
-        SMALL if one.architecture not in NO_SMALL else {"hidden_size": 32, "initializer_range": 0.3}
-    )
+    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos")}
+    ids["pad_token_id"] = tokenizer.pad_token_id if one.pad != "none" else None
+    small = dict(SMALL)
+    if one.architecture in NO_SMALL:
+        small = {"hidden_size": 32, "initializer_range": 0.3}
     if one.architecture == "distilbert":
-        small = {"initializer_range": 0.3}
+        del small["hidden_size"]
     if one.architecture in ("opt", "gpt_neox", "falcon", *ENCODERS):
         small = {k: v for k, v in small.items() if k not in ("head_dim", "num_key_value_heads")}
-    ids["pad_token_id"] = ids["pad_token_id"] if one.pad != "none" else None
-    return AutoConfig.for_model(
-        one.architecture, vocab_size=len(tokenizer) + 3, **small | own | ids
-    )
+    sizes = small | own | ids | {"vocab_size": len(tokenizer) + 3}
+    return AutoConfig.for_model(one.architecture, **sizes)
 
 
 def written(one: Combination, folder: Path) -> Callable[[list[int], int], float | list[float]]:
@@ -219,9 +208,8 @@ def written(one: Combination, folder: Path) -> Callable[[list[int], int], float 
         make = classes.get(kind, transformers.AutoModelForSequenceClassification)
         network = make.from_config(config).eval().to(getattr(torch, one.stored))
         network.save_pretrained(folder)
-        network = make.from_pretrained(
-            folder, dtype=getattr(torch, one.typed.get("dtype", "float32"))
-        ).eval()
+        dtype = getattr(torch, one.typed.get("dtype", "float32"))
+        network = make.from_pretrained(folder, dtype=dtype).eval()
         output = one.typed.get("output") or 0
 
         @torch.no_grad()
@@ -248,13 +236,12 @@ def written(one: Combination, folder: Path) -> Callable[[list[int], int], float 
     config.tie_word_embeddings = one.layout == "tied"
     config.save_pretrained(folder)
     if one.layout == "silent":  # about its outputs: the library's default is two
-        said = json.loads((folder / "config.json").read_text())
-        silent = {key: value for key, value in said.items() if "label" not in key}
-        (folder / "config.json").write_text(json.dumps(silent))
+        file = folder / "config.json"
+        settings = json.loads(file.read_text()).items()
+        file.write_text(json.dumps({key: value for key, value in settings if "label" not in key}))
     head = {name: value.to(dtype).float() for name, value in head.items()}
-    backbone.load_state_dict(
-        {k.removeprefix(prefix): v.float() for k, v in weights.items() if k.startswith(prefix)}
-    )
+    body = {name: value for name, value in weights.items() if name.startswith(prefix)}
+    backbone.load_state_dict({name.removeprefix(prefix): v.float() for name, v in body.items()})
     if one.adapter:
         backbone, head = adapted(one, folder, head)
     output, steps = one.typed.get("output"), one.typed.get("step_token")
@@ -269,11 +256,8 @@ def written(one: Combination, folder: Path) -> Callable[[list[int], int], float 
         values = by_hand(head, states)  # (T, outputs)
         if steps:
             ends = [place for place in range(start, len(ids)) if ids[place] == step]
-            each = (
-                values[ends].softmax(dim=-1)[:, output]
-                if values.shape[1] > 1
-                else values[ends, 0].sigmoid()
-            )
+            several = values.shape[1] > 1
+            each = values[ends].softmax(-1)[:, output] if several else values[ends, 0].sigmoid()
             how = one.typed.get("reduce", "min")
             return float({"min": each.min(), "last": each[-1], "product": each.prod()}[how])
         place = len(ids) - 1
@@ -310,26 +294,18 @@ def store(one: Combination, folder: Path, weights: dict[str, torch.Tensor], pref
             head = {}
         case "inv_freq":
             body[f"{prefix}layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    shards = {"model.safetensors": body | head}
     if one.layout == "sharded":
-        shards = {
-            "model-00001-of-00002.safetensors": body,
-            "model-00002-of-00002.safetensors": head,
-        }
+        files = (f"model-0000{number}-of-00002.safetensors" for number in (1, 2))
+        shards = dict(zip(files, (body, head), strict=True))
         names = {name: file for file, part in shards.items() for name in part}
         index = {"metadata": {}, "weight_map": names}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-        for file, part in shards.items():
-            save_file(part, folder / file, metadata={"format": "pt"})
-        return
-    save_file(body | head, folder / "model.safetensors", metadata={"format": "pt"})
+    for file, part in shards.items():
+        save_file(part, folder / file, metadata={"format": "pt"})
 
 
-PREFIXES = {
-    "gpt2": "transformer.",
-    "bloom": "transformer.",
-    "falcon": "transformer.",
-    "gpt_neox": "gpt_neox.",
-}
+PREFIXES = dict.fromkeys(("gpt2", "bloom", "falcon"), "transformer.") | {"gpt_neox": "gpt_neox."}
 TARGETS = {"gpt2": ["c_attn", "c_proj"], "gpt_neox": ["query_key_value"], "phi3": ["qkv_proj"]}
 
 
@@ -361,7 +337,6 @@ def adapted(one: Combination, folder: Path, head: dict):
         "patterns": {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"v_proj": 32}},
         "embedding": {"modules_to_save": ["score", "embed_tokens"]},
         "lost": {"task_type": None},
-        "head": {"target_modules": ["q_proj", "score"]},
     }[kind[0]]
     make = transformers.AutoModelForSequenceClassification
     if "score.bias" in head:
@@ -381,28 +356,16 @@ def adapted(one: Combination, folder: Path, head: dict):
         if kind[0] not in ("pissa", "olora") and weight.requires_grad:
             torch.nn.init.normal_(weight, std=0.1)
     wrapped.save_pretrained(folder / "adapter")
-    if kind[0] == "head":
-        file = folder / "adapter" / "adapter_model.safetensors"
-        save_file(
-            {k: v for k, v in load_file(file).items() if "score" not in k or "lora" in k}, file
-        )
     if kind[1:] == ["headless"]:  # the base is a language model
         file = folder / "model.safetensors"
-        save_file(
-            {k: v for k, v in load_file(file).items() if not k.startswith("score")},
-            file,
-            metadata={"format": "pt"},
-        )
+        body = {k: v for k, v in load_file(file).items() if not k.startswith("score")}
+        save_file(body, file, metadata={"format": "pt"})
     base = make.from_pretrained(folder, num_labels=1, dtype=torch.float32)
     again = PeftModel.from_pretrained(base, folder / "adapter").eval()
     merged = again.base_model.model
-    if kind[0] == "head":
-        return merged.model, {}
-    score = (
-        merged.score.modules_to_save["default"]
-        if hasattr(merged.score, "modules_to_save")
-        else merged.score
-    )
+    score = merged.score
+    if hasattr(score, "modules_to_save"):
+        score = score.modules_to_save["default"]
     inner = getattr(merged, merged.base_model_prefix)
     return inner, {f"score.{name}": value.detach() for name, value in score.named_parameters()}
 
@@ -416,12 +379,9 @@ def tried(one: Combination) -> tuple[str, str]:
             reward = written(one, folder)
         except Exception as error:
             return "NOT MADE", f"{type(error).__name__}: {error}"
-        options = dict(one.typed)
-        path = str(folder)
-        if one.adapter:
-            options["adapter"] = str(folder / "adapter")
+        options = one.typed | ({"adapter": str(folder / "adapter")} if one.adapter else {})
         try:
-            model = pessimal.load(path, **options)
+            model = pessimal.load(str(folder), **options)
             words, found, attention = scanned(model)
         except UserError as error:
             return "refused", str(error).replace(str(folder), "FOLDER")
@@ -452,8 +412,7 @@ def whole(model, one: Combination, token: int) -> list[int]:
     """A conversation with this token as the response, by the template itself."""
     tokenizer = model.tokenizer
     if one.architecture in ENCODERS:
-        frame = model.frame(PROMPT)
-        return frame.around([token])
+        return model.frame(PROMPT).around([token])
     turns = [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "zqx"}]
     rendered = tokenizer.apply_chat_template(turns, tokenize=False)
     before, after = rendered.split("zqx")
@@ -471,50 +430,21 @@ def combinations() -> list[Combination]:
     for number, name in enumerate(decoders_):
         add(name, "score", template=("newline", "eos", "nothing")[number % 3])
         add(name, "token/1", pad=("own", "eos", "none")[number % 3])
-        add(
-            name,
-            "score.N" if number % 2 else "v_head.summary",
-            stored=("float32", "bfloat16")[number % 2],
-        )
+        kind, stored = (("v_head.summary", "float32"), ("score.N", "bfloat16"))[number % 2]
+        add(name, kind, stored=stored)
     some = ["llama", "qwen2", "gemma2", "mistral", "gpt2", "qwen3"]
-    for number, kind in enumerate(
-        [
-            "score/2",
-            "token/2",
-            "process",
-            "regression_head/2",
-            "v_head/2",
-            "v_head.N/2",
-            "v_head.summary/2",
-            "v_head.summary.N/3",
-            "score_head/2",
-            "out_proj/3",
-            "score.N/2",
-        ]
-    ):
+    several = ("score/2", "token/2", "process", "regression_head/2", "v_head/2", "v_head.N/2")
+    several += ("v_head.summary/2", "v_head.summary.N/3", "score_head/2", "out_proj/3", "score.N/2")
+    for number, kind in enumerate(several):
         name = some[number % len(some)]
         add(name, kind, legible=False)  # several, and none is named
         if kind != "process":
             add(name, kind, typed={"output": 1})
-    for kind in (
-        "regression_head",
-        "v_head",
-        "v_head.N",
-        "v_head.summary.N",
-        "score_head",
-        "out_proj",
-        "score+bias",
-    ):
+    legible = ("regression_head", "v_head", "v_head.N", "v_head.summary.N", "score_head")
+    for kind in (*legible, "out_proj", "score+bias"):
         add("qwen2", kind)
-    for kind in (
-        "score+norm",
-        "score.N+norm",
-        "score+other",
-        "v_head+gate",
-        "reward_head",
-        "score+v_head",
-        "none",
-    ):
+    illegible = ("score+norm", "score.N+norm", "score+other", "v_head+gate", "reward_head")
+    for kind in (*illegible, "score+v_head", "none"):
         add("llama", kind, legible=False)
     add("gpt2", "classifier", legible=False)
     for typed in ({"output": "safe"}, {"output": 2}, {"output": "all"}):

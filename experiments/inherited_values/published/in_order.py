@@ -17,13 +17,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import pandas as pd
 
-EXPERIMENTS = str(Path(__file__).resolve().parents[2])
+ROOT = str(Path(__file__).resolve().parents[3])
 """Where Python finds the analyses of this experiment."""
-sys.path.append(EXPERIMENTS)
+sys.path.append(ROOT)
 
 LAYOUT = {
     "nouns": "data/corpora/dict_big2_nouns.csv",
@@ -38,20 +39,17 @@ LAYOUT = {
 """Where each input lies in AUTHORS."""
 FAMILIES = ("Gemma", "Llama", "Qwen")
 """Bases of the reward models; the name of a run has the first letters of one."""
-PRETRAINED = ("google/gemma-2-2b", "meta-llama/Llama-3.2-3B")
-INSTRUCTED = ("google/gemma-2-2b-it", "meta-llama/Llama-3.2-3B-Instruct")
-FIGURE_3 = (
-    "google/gemma-2-2b-it",
-    "google/gemma-2-9b-it",
-    "google/gemma-2-27b-it",
-    "meta-llama/Llama-3.2-1B-Instruct",
-    "meta-llama/Llama-3.2-3B-Instruct",
-    "meta-llama/Meta-Llama-3-8B-Instruct",
-    "meta-llama/Llama-3.1-8B-Instruct",
-    "meta-llama/Meta-Llama-3-70B-Instruct",
-    "meta-llama/Llama-3.1-70B-Instruct",
-    "meta-llama/Llama-3.3-70B-Instruct",
-)
+MODELS = {
+    "pretrained": ("google/gemma-2-2b", "meta-llama/Llama-3.2-3B"),
+    "instructed": ("google/gemma-2-2b-it", "meta-llama/Llama-3.2-3B-Instruct"),
+    "figure_3": (
+        *(f"google/gemma-2-{size}-it" for size in ("2b", "9b", "27b")),
+        *(f"meta-llama/Llama-3.2-{size}-Instruct" for size in ("1B", "3B")),
+        *("meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        *("meta-llama/Meta-Llama-3-70B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"),
+        "meta-llama/Llama-3.3-70B-Instruct",
+    ),
+}
 ABLATIONS = {
     "rank_results_uf_13": ("UltraFeedback", 13, "Bradley-Terry"),
     "rank_results_uf_27": ("UltraFeedback", 27, "Bradley-Terry"),
@@ -74,8 +72,10 @@ class Step(NamedTuple):
     what: str
     needs: tuple[str, ...]
     """Keys of LAYOUT."""
-    imports: Callable[[dict[str, Path]], list[list[str]]]
-    compare: Callable[[dict[str, Path]], list[str]]
+    imports: list[list[str]]
+    """Options of each import; $KEY stands for a path."""
+    compare: list[str]
+    """Options of the comparison."""
     results: tuple[str, ...]
     """Which results of the comparison answer it."""
     beside: Callable[[Tables], Beside] = lambda tables: []
@@ -89,45 +89,33 @@ def big_two_numbers(tables: Tables) -> Beside:
     found = []
     for framing, published in (("positive", "131.78 (10.67)"), ("negative", "126.09 (27.29)")):
         row = means.loc[(framing, "all bases", "all categories")]
-        found.append(
-            (f"mean (sd), {framing} prompts", published, f"{row['mean']:.2f} ({row['sd']:.2f})")
-        )
-    bases = sorted(set(means.index.get_level_values("base")) - {"all bases"})
+        ours = f"{row['mean']:.2f} ({row['sd']:.2f})"
+        found.append((f"mean (sd), {framing} prompts", published, ours))
+    bases = means.drop(index="all bases", level="base").reset_index()
+    family = bases["base"].str.contains("gemma", case=False).map({True: "Gemma", False: "Llama"})
+    bases["sum"] = bases["n"] * bases["mean"]
+    sums = bases.groupby(["framing", "category", family])[["sum", "n"]].sum()
+    pooled = sums["sum"] / sums["n"]
     for framing, category, published in (
         ("positive", "Agency", "132.46 / 128.29"),
         ("positive", "Communion", "131.08 / 135.27"),
         ("negative", "Agency", "97.46 / 103.04"),
         ("negative", "Communion", "154.91 / 149.01"),
     ):
-        by_family = {"Gemma": [], "Llama": []}
-        for base in bases:
-            row = means.loc[(framing, base, category)]
-            by_family["Gemma" if "gemma" in base.lower() else "Llama"].append(
-                (row["n"], row["mean"])
-            )
-        ours = [
-            sum(n * mean for n, mean in own) / sum(n for n, _ in own)
-            for own in by_family.values()
-            if own
-        ]
-        found.append(
-            (
-                f"{category}, {framing}: Gemma / Llama",
-                published,
-                " / ".join(f"{x:.2f}" for x in ours),
-            )
-        )
+        ours = " / ".join(f"{mean:.2f}" for mean in pooled[framing, category])
+        found.append((f"{category}, {framing}: Gemma / Llama", published, ours))
     terms = tables["dictionary_mixed_model"]
-    for place, what, published in (
-        ((True, True, True), "base × category × framing (SE)", "−19.83 (2.50)"),
-        ((True, True, False), "base × category", "8.35"),
-        ((False, True, True), "category × framing", "58.83"),
+    factors = terms[["base", "category", "framing"]].ne("")
+    for names, published in (
+        (("base", "category", "framing"), "−19.83 (2.50)"),
+        (("base", "category"), "8.35"),
+        (("category", "framing"), "58.83"),
     ):
-        row = terms[
-            (terms[["base", "category", "framing"]] != "").eq(list(place)).all(axis=1)
-        ].iloc[0]
-        ours = f"{row['estimate']:.2f}" + (f" ({row['se']:.2f})" if all(place) else "")
-        found.append((f"mixed model, {what}", published, ours.replace("-", "−")))
+        row = terms[(factors == factors.columns.isin(names)).all(axis=1)].iloc[0]
+        what, ours = f"mixed model, {' × '.join(names)}", f"{row['estimate']:.2f}"
+        if len(names) == 3:
+            what, ours = f"{what} (SE)", f"{ours} ({row['se']:.2f})"
+        found.append((what, published, ours.replace("-", "−")))
     return found
 
 
@@ -135,228 +123,151 @@ def foundations(out: Path, dictionary: Path) -> Path:
     """Virtue and vice of a foundation as one category, as Figure 1b has them."""
     from experiments.inherited_values.word_categories import read_dictionary
 
-    table = read_dictionary(dictionary)
-    table["category"] = table["category"].str.replace(
-        r"[._](virtue|vice)$", "", case=False, regex=True
-    )
-    file = out / "foundations.csv"
+    table, file = read_dictionary(dictionary), out / "foundations.csv"
+    table["category"] = table["category"].str.replace(r"(?i)[._](virtue|vice)$", "", regex=True)
     table[["category", "word"]].drop_duplicates().to_csv(file, index=False)
     return file
 
 
-def rank(name: str, dictionary: Path, *, follow: bool = False) -> str:
-    """The option that adds the analysis of a dictionary's categories, or that of these over the
-    steps of a training."""
-    function = (
-        "checkpoint_categories.follow_categories" if follow else "dictionaries.rank_categories"
-    )
-    target = f"_target_: inherited_values.{function}"
-    return f"analyses=[{{{target}, dictionaries: {{{name}: '{dictionary}'}}}}]"
+def scores(key: str, name: str) -> list[list[str]]:
+    return [["format=factorial54", f"path=${key}", f"set={name}"]]
 
 
-def steps(out: Path) -> list[Step]:
-    """The paper's order."""
+def log_probabilities(models: tuple[str, ...]) -> list[list[str]]:
+    files = [f"$logprobs/{model.replace('/', '--')}.csv" for model in models]
+    return [["format=vocabulary", "score=log_probability", f"path={file}"] for file in files]
 
-    def scores(key: str, name: str) -> Callable[[dict[str, Path]], list[list[str]]]:
-        return lambda at: [["import", "format=factorial54", f"path={at[key]}", f"set={name}"]]
 
-    def spoken(models: tuple[str, ...]) -> Callable[[dict[str, Path]], list[list[str]]]:
-        def make(at: dict[str, Path]) -> list[list[str]]:
-            files = [at["logprobs"] / f"{model.replace('/', '--')}.csv" for model in models]
-            return [
-                ["import", "format=vocabulary", "score=log_probability", f"path={file}"]
-                for file in files
-            ]
+def dictionary(function: str, name: str, key: str) -> str:
+    """The option that adds an analysis of a dictionary's categories."""
+    target = f"_target_: experiments.inherited_values.{function}"
+    return f"analyses=[{{{target}, dictionaries: {{{name}: '${key}'}}}}]"
 
-        return make
 
-    def two(models: tuple[str, ...], name: str) -> Callable[[dict[str, Path]], list[str]]:
-        chosen = f"models=[{','.join(models)}]"
-        return lambda at: [
-            "compare",
-            f"name={name}",
-            chosen,
-            "paper=true",
-            rank("big_two", at["nouns"]),
-        ]
-
-    medians = ("dictionary_contrasts", "dictionary_means", "dictionary_mixed_model")
-    language = ("language_model_contrasts", "language_dictionary_means", "language_median_ranks")
-    return [
-        Step(
-            "Figure 1a, A1a",
-            "median ranks of Big Two nouns by base, category and framing",
-            ("big_two", "nouns"),
-            scores("big_two", "big2"),
-            lambda at: [
-                "compare",
-                "name=figure_1a",
-                "sets=[big2]",
-                rank("big_two", at["nouns"]),
-            ],
-            medians,
-            big_two_numbers,
-        ),
-        Step(
-            "Figure 1b, A1b",
-            "the same of the Moral Foundations Dictionary",
-            ("mfd", "foundations"),
-            scores("mfd", "mfd"),
-            lambda at: [
-                "compare",
-                "name=figure_1b",
-                "sets=[mfd]",
-                rank("mfd", foundations(out, at["foundations"])),
-            ],
-            medians,
-        ),
-        Step(
-            "Figure 2, instruction-tuned",
-            "median ranks of log-probabilities",
-            ("logprobs", "nouns"),
-            spoken(INSTRUCTED),
-            two(INSTRUCTED, "figure_2_instructed"),
-            language,
-        ),
-        Step(
-            "Figure 2, pretrained",
-            "median ranks of log-probabilities",
-            ("logprobs", "nouns"),
-            spoken(PRETRAINED),
-            two(PRETRAINED, "figure_2_pretrained"),
-            language,
-        ),
-        Step(
-            "Table 1",
-            "tokens at both ends of MWLR",
-            ("logprobs",),
-            spoken(INSTRUCTED),
-            lambda at: [
-                "compare",
-                "name=table_1",
-                f"models=[{','.join(INSTRUCTED)}]",
-                "prompts=[greatest_ever_one]",
-                "top=15",
-                "analyses=[experiments.inherited_values.language_steps:analyse]",
-            ],
-            ("implicit_reward",),
-        ),
-        Step(
-            "Figure 3",
-            "MWLR of Freedom and Love over model pairs",
-            ("logprobs",),
-            spoken(FIGURE_3),
-            lambda at: [
-                "compare",
-                "name=figure_3",
-                f"models=[{','.join(FIGURE_3)}]",
-                "prompts=[greatest_ever_one]",
-                "words=[Freedom,Love]",
-                "analyses=[experiments.inherited_values.language_steps:analyse]",
-            ],
-            ("word_mwlr",),
-        ),
-        Step(
-            "Figure 4a, A5a",
-            "median ranks of the categories over training",
-            ("training", "expanded", "intersection"),
-            lambda at: [
-                [
-                    "import",
-                    "format=checkpoints",
-                    f"path={at['training']}",
-                    f"tokens={at['intersection']}",
-                ]
-            ],
-            lambda at: [
-                "compare",
-                "name=figure_4",
-                "sets=[vocabulary]",
-                f"models=[{','.join(checkpoints(at['training']))}]",
-                rank("big_two", at["expanded"], follow=True),
-            ],
-            ("checkpoint_categories",),
-        ),
-        Step(
-            "Figure 5, A6",
-            "words that moved furthest in training",
-            ("training", "nouns", "intersection"),
-            lambda at: [
-                [
-                    "import",
-                    "format=checkpoints",
-                    f"path={at['training']}",
-                    f"tokens={at['intersection']}",
-                ]
-            ],
-            lambda at: [
-                "compare",
-                "name=figure_5",
-                "sets=[vocabulary]",
-                f"models=[{','.join(checkpoints(at['training']))}]",
-                rank("big_two", at["nouns"], follow=True),
-            ],
-            ("checkpoint_category_words",),
-        ),
-    ]
+RANK, FOLLOW = "dictionaries.rank_categories", "checkpoint_categories.follow_categories"
+STEP = "analyses=[experiments.inherited_values.language_steps:analyse]"
+MEDIANS = ("dictionary_contrasts", "dictionary_means", "dictionary_mixed_model")
+LANGUAGE = ("language_model_contrasts", "language_dictionary_means", "language_median_ranks")
+CHECKPOINTS = [["format=checkpoints", "path=$training", "tokens=$intersection"]]
+TRAINED = ["sets=[vocabulary]", "models=[$checkpoints]"]
+NOUNS = dictionary(RANK, "big_two", "nouns")
+FIGURE_2, TABLE_1 = "median ranks of log-probabilities", ["prompts=[greatest_ever_one]", STEP]
+SPOKEN = {name: f"models=[{','.join(models)}]" for name, models in MODELS.items()}
+STEPS = [
+    Step(
+        "Figure 1a, A1a",
+        "median ranks of Big Two nouns by base, category and framing",
+        ("big_two", "nouns"),
+        scores("big_two", "big2"),
+        ["name=figure_1a", "sets=[big2]", NOUNS],
+        MEDIANS,
+        big_two_numbers,
+    ),
+    Step(
+        "Figure 1b, A1b",
+        "the same of the Moral Foundations Dictionary",
+        ("mfd", "foundations"),
+        scores("mfd", "mfd"),
+        ["name=figure_1b", "sets=[mfd]", dictionary(RANK, "mfd", "foundations")],
+        MEDIANS,
+    ),
+    Step(
+        "Figure 2, instruction-tuned",
+        FIGURE_2,
+        ("logprobs", "nouns"),
+        log_probabilities(MODELS["instructed"]),
+        ["name=figure_2_instructed", SPOKEN["instructed"], "paper=true", NOUNS],
+        LANGUAGE,
+    ),
+    Step(
+        "Figure 2, pretrained",
+        FIGURE_2,
+        ("logprobs", "nouns"),
+        log_probabilities(MODELS["pretrained"]),
+        ["name=figure_2_pretrained", SPOKEN["pretrained"], "paper=true", NOUNS],
+        LANGUAGE,
+    ),
+    Step(
+        "Table 1",
+        "tokens at both ends of MWLR",
+        ("logprobs",),
+        log_probabilities(MODELS["instructed"]),
+        ["name=table_1", SPOKEN["instructed"], "top=15", *TABLE_1],
+        ("implicit_reward",),
+    ),
+    Step(
+        "Figure 3",
+        "MWLR of Freedom and Love over model pairs",
+        ("logprobs",),
+        log_probabilities(MODELS["figure_3"]),
+        ["name=figure_3", SPOKEN["figure_3"], "words=[Freedom,Love]", *TABLE_1],
+        ("word_mwlr",),
+    ),
+    Step(
+        "Figure 4a, A5a",
+        "median ranks of the categories over training",
+        ("training", "expanded", "intersection"),
+        CHECKPOINTS,
+        ["name=figure_4", *TRAINED, dictionary(FOLLOW, "big_two", "expanded")],
+        ("checkpoint_categories",),
+    ),
+    Step(
+        "Figure 5, A6",
+        "words that moved furthest in training",
+        ("training", "nouns", "intersection"),
+        CHECKPOINTS,
+        ["name=figure_5", *TRAINED, dictionary(FOLLOW, "big_two", "nouns")],
+        ("checkpoint_category_words",),
+    ),
+]
+"""The paper's order."""
 
 
 def checkpoints(folder: Path) -> list[str]:
     """The models that a folder of checkpoint files holds, as they are called after import."""
-    found = []
-    for file in sorted(folder.glob("*_across_checkpoints_*.parquet")):
-        from pyarrow.parquet import read_schema
+    from pyarrow.parquet import read_schema
 
-        columns = [name for name in read_schema(file).names if name.startswith("step-")]
-        found += [
-            f"{file.stem.partition('_across_checkpoints_')[2]}@{column}" for column in columns
-        ]
-    return found
+    return [
+        f"{file.stem.partition('_across_checkpoints_')[2]}@{column}"
+        for file in sorted(folder.glob("*_across_checkpoints_*.parquet"))
+        for column in read_schema(file).names
+        if column.startswith("step-")
+    ]
 
 
 def pessimal(out: Path, *arguments: str) -> Path:
     """Run a command, which is printed; the path that it ends with."""
     line = [*arguments, f"paths.root={out / 'runs'}", "tracking=off"]
     print("pessimal", *line, flush=True)
-    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), EXPERIMENTS]))
-    done = subprocess.run(
-        [sys.executable, "-m", "pessimal", *line],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    if done.returncode:
-        sys.exit(f"this command ended with {done.returncode}")
-    return Path(done.stdout.strip().splitlines()[-1])
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), ROOT]))
+    command, environment = [sys.executable, "-m", "pessimal", *line], {"PYTHONPATH": path}
+    pipe = {"stdout": subprocess.PIPE, "text": True, "env": os.environ | environment}
+    process = subprocess.run(command, check=False, **pipe)
+    if process.returncode:
+        sys.exit(f"this command ended with {process.returncode}")
+    return Path(process.stdout.strip().splitlines()[-1])
 
 
 def section(step: Step, place: int, folder: Path, out: Path) -> list[str]:
     """A step's part of the index; its figures and tables are copied to OUT."""
     results = {r["name"]: r for r in json.loads((folder / "results.json").read_text())["results"]}
     lines, copied, tables = [f"## {step.number}: {step.what}", ""], [], {}
-    for name in step.results:
-        if name not in results:
-            continue
-        tables[name] = pd.read_parquet(folder / "tables" / f"{name}.parquet")
-        stems = [f"figures/{stem}.svg" for stem in results[name]["figures"].values()]
-        for file in [folder / stem for stem in stems] + [folder / "tables" / f"{name}.parquet"]:
-            if file.is_file():
-                copied.append(f"{place:02d}-{file.name}")
-                shutil.copyfile(file, out / copied[-1])
+    for name in filter(results.get, step.results):
+        table = folder / "tables" / f"{name}.parquet"
+        tables[name] = pd.read_parquet(table)
+        figures = [folder / f"figures/{stem}.svg" for stem in results[name]["figures"].values()]
+        for file in filter(Path.is_file, [*figures, table]):
+            copied.append(f"{place:02d}-{file.name}")
+            shutil.copyfile(file, out / copied[-1])
         if results[name]["headline"]:
             lines += [f"- {results[name]['headline']}"]
-    lines += [
-        "",
-        "Files: "
-        + (", ".join(f"[{name}]({name})" for name in copied) or "none: see what was skipped"),
-        "",
-    ]
+    links = ", ".join(f"[{name}]({name})" for name in copied)
+    lines += ["", f"Files: {links or 'none: see what was skipped'}", ""]
     if numbers := step.beside(tables):
         lines += ["| | published | here |", "|---|---|---|"]
-        lines += [f"| {what} | {published} | {ours} |" for what, published, ours in numbers]
-        for what, published, ours in numbers:
-            print(f"  {what:45} published {published:18} here {ours}")
+    for what, published, ours in numbers:
+        lines += [f"| {what} | {published} | {ours} |"]
+        print(f"  {what:45} published {published:18} here {ours}")
     return [*lines, ""]
 
 
@@ -423,26 +334,16 @@ def ablations(folder: Path, out: Path) -> list[str]:
     table = pd.concat(pieces, ignore_index=True)
     shutil.rmtree(out / "ablations", ignore_errors=True)
     (out / "ablations").mkdir()
-    shown = table.assign(panel=table["category"] + ", " + table["method"])
-    plot = Scatter(
-        x="pairs",
-        y="median_rank",
-        group="base",
-        panel="panel",
-        name="data",
-        xlabel="pairs (thousands)",
-        ylabel="median rank (1 = best)",
-        data=shown.dropna(subset="pairs").astype({"pairs": float}),
-    )
-    results = [Result("ablations", table, plot=plot)]
-    write_results(results, out / "ablations", progress=False)
+    shown = table.assign(panel=table["category"] + ", " + table["method"]).dropna(subset="pairs")
+    axes = {"x": "pairs", "y": "median_rank", "group": "base", "panel": "panel", "name": "data"}
+    labels = {"xlabel": "pairs (thousands)", "ylabel": "median rank (1 = best)"}
+    plot = Scatter(**axes, **labels, data=shown.astype({"pairs": float}))
+    write_results([Result("ablations", table, plot=plot)], out / "ablations", progress=False)
     head = ["| data | pairs, thousands | method | run | base | category | median rank |"]
     head.append("|---|---|---|---|---|---|---|")
-    rows = [
-        f"| {r.data} | {r.pairs} | {r.method} | {r.run} | {r.base} | {r.category} | "
-        f"{r.median_rank:.1f} |"
-        for r in table.itertuples()
-    ]
+    columns = ["data", "pairs", "method", "run", "base", "category", "median_rank"]
+    cells = table.assign(median_rank=table["median_rank"].map("{:.1f}".format))[columns]
+    rows = [f"| {' | '.join(map(str, row))} |" for row in cells.itertuples(index=False)]
     files = "Files: [ablations/](ablations/)"
     title = "## Figure 4b, A5b: ablations, the authors' own medians"
     return [title, "", files, "", *head, *rows, ""]
@@ -451,27 +352,27 @@ def ablations(folder: Path, out: Path) -> list[str]:
 def main(out: Path, at: dict[str, Path]) -> None:
     """Every step whose files are there."""
     out.mkdir(parents=True, exist_ok=True)
-    lines, imported = (
-        ["# Reward models inherit value biases from pretraining, in the paper's order", ""],
-        set(),
-    )
-    for place, step in enumerate(steps(out), start=1):
-        if missing := [key for key in step.needs if key not in at or not at[key].exists()]:
-            print(f"{step.number}: left out, no {', '.join(missing)}")
-            lines += [
-                f"## {step.number}: {step.what}",
-                "",
-                f"Left out: no {', '.join(missing)}.",
-                "",
-            ]
+    lines = ["# Reward models inherit value biases from pretraining, in the paper's order", ""]
+    at = {key: path for key, path in at.items() if path.exists()}
+    words: dict[str, object] = dict(at)
+    if "foundations" in at:
+        words["foundations"] = foundations(out, at["foundations"])
+    if "training" in at:
+        words["checkpoints"] = ",".join(checkpoints(at["training"]))
+    imported: list[list[str]] = []
+    for place, step in enumerate(STEPS, start=1):
+        if missing := ", ".join(key for key in step.needs if key not in at):
+            print(f"{step.number}: left out, no {missing}")
+            lines += [f"## {step.number}: {step.what}", "", f"Left out: no {missing}.", ""]
             continue
         print(f"{step.number}: {step.what}", flush=True)
-        for command in step.imports(at):
-            if tuple(command) not in imported:
-                pessimal(out, *command)
-                imported.add(tuple(command))
-        lines += section(step, place, pessimal(out, *step.compare(at)), out)
-    if "training" in at and at["training"].exists():
+        for options in step.imports:
+            if options not in imported:
+                pessimal(out, "import", *(Template(o).substitute(words) for o in options))
+                imported.append(options)
+        options = [Template(option).substitute(words) for option in step.compare]
+        lines += section(step, place, pessimal(out, "compare", *options), out)
+    if "training" in at:
         lines += ablations(at["training"], out)
     (out / "index.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(out / "index.md")
@@ -483,9 +384,8 @@ def inputs(arguments: list[str]) -> dict[str, Path]:
     for argument in arguments:
         key, equals, path = argument.partition("=")
         if not equals:
-            found |= {
-                name: Path(argument).expanduser().resolve() / part for name, part in LAYOUT.items()
-            }
+            authors = Path(argument).expanduser().resolve()
+            found |= {name: authors / part for name, part in LAYOUT.items()}
         elif key in LAYOUT:
             found[key] = Path(path).expanduser().resolve()
         else:
