@@ -71,7 +71,7 @@ from pessimal.rewards.last_states import StatesNetwork, load_base
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_base, fetch_files
 from pessimal.rewards.spec import EndpointSpec, Kind, Mode
-from pessimal.scoring.candidates import Candidates, listed, rows_of, vocabulary_of
+from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
 from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.identify import identify_all
 from pessimal.scoring.spec import TrainerSpec
@@ -207,8 +207,8 @@ def audit(
         store = auditor.store = replace(store, track=track)
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
     about = (evidence.by_name, evidence.left_out)
-    checks = verdicts(*about, reward=auditor.typed)
-    numbers = facts(*about, reward=auditor.typed)
+    checks = verdicts(*about, reward=auditor.model.typed)
+    numbers = facts(*about, reward=auditor.model.typed)
     metrics = changes.metrics(evidence.by_name, evidence.tables)
     since = None if baseline is None else baseline.changes(metrics, evidence.tables, checks)
     changed = [] if since is None else since.loc[since["verdict"] == FAIL, "kind"].tolist()
@@ -300,17 +300,6 @@ class Auditor:
         return {"cache": self.cache, "progress": self.progress}
 
     @property
-    def typed(self) -> str:
-        """The reward as one types it."""
-        spec = self.model.spec
-        if spec.callable:
-            return str(spec.callable["_target_"])
-        if spec.kind is Kind.endpoint:
-            return str(spec.endpoint.url)
-        folder = spec.path and not spec.package and spec.kind is Kind.head
-        return str(spec.path) if folder else spec.name
-
-    @property
     def is_pinned(self) -> bool:
         """Whether the digests say all that the rewards depend on: a result may be given again."""
         return self.url is None and self.model.is_pinned
@@ -368,7 +357,7 @@ class Auditor:
 
     def _ask_reward(self, scans: Sequence[int | None] | None) -> None:
         """All that is asked of a reward model, a judge, a function on texts or a server."""
-        evidence, typed = self.evidence, self.typed
+        evidence, typed = self.evidence, self.model.typed
         first = next(iter(self.prompts))
         scope = self._scope(scans)
         sizes = scope.sizes
@@ -443,7 +432,7 @@ class Auditor:
 
     def _ask_reading(self, network: NetworkReward, sample_size: int) -> None:
         """Whether scores are computed, served and fed to it right."""
-        evidence, typed = self.evidence, self.typed
+        evidence, typed = self.evidence, self.model.typed
         first, prompt = next(iter(self.prompts.items()))
         if sample_size:
             plan = CheckPlan(sample_size, 16, [], self.seed)
@@ -513,7 +502,7 @@ class Auditor:
         assert result.estimate is not None
         row = result.table[result.table["effect"] == result.estimate.value].iloc[0]
         if self.base is not None:
-            states_of = load_base(*self.base, dtype=network.spec.dtype, rows=rows_of(network))
+            states_of = load_base(*self.base, dtype=network.spec.dtype, rows=network.rows)
             whose = self.base[0].name
         else:
             states_of, whose = StatesNetwork(network.network()), "its own states"

@@ -29,7 +29,6 @@ from pessimal.rewards.tasks import prompts_of, read_tasks
 from pessimal.scoring.candidates import (
     Candidates,
     listed,
-    rows_of,
     tokens_for,
     vocabulary_of,
 )
@@ -235,7 +234,7 @@ def scan_all(
 def _report_rows_without_token(model: Reward) -> None:
     if not is_first_process():
         return
-    rows = rows_of(model)
+    rows = model.rows
     assert model.tokenizer is not None
     beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
     if beyond:

@@ -79,6 +79,27 @@ class Reward(ABC):
         """Where it comes from, as an artifact that was made with it says."""
 
     @property
+    def typed(self) -> str:
+        """What one types for it."""
+        return self.spec.name
+
+    @property
+    def rows(self) -> int:
+        """How many ids of its tokenizer's vocabulary can be asked: of texts, all."""
+        assert self.tokenizer is not None  # whoever scans a vocabulary has given it
+        return len(self.tokenizer)
+
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether it can be asked token ids, or a text that somebody else has templated."""
+        return False
+
+    @property
+    def says_yes_above(self) -> float | None:
+        """The reward above which a judge says yes; None where that says nothing."""
+        return None
+
+    @property
     def score(self) -> str:
         """What its numbers are: `reward`, or `log_probability`."""
         return REWARD
@@ -152,6 +173,11 @@ class NetworkReward(Reward):
         """Why candidates cannot stand in an answer."""
         steps = self.spec.step_token is not None
         return "model.step_token reads the steps of whole answers" if steps else None
+
+    @property
+    def rows(self) -> int:
+        """How many ids can be asked: the rows of its embedding."""
+        return self.embedding_rows
 
     @property
     def states_of(self) -> tuple[int, str, str]:

@@ -130,6 +130,11 @@ class CallableReward(TextReward):
     """Whether the digest covers the user's code (`sources_of`)."""
 
     @property
+    def typed(self) -> str:
+        """The function's file and name."""
+        return str(self.spec.callable["_target_"]) if self.spec.callable else self.spec.name
+
+    @property
     def origin(self) -> str:
         """`function:NAME@sha256:DIGEST` (of its source)."""
         return f"function:{self.name}@sha256:{self.weights_digest[:16]}"

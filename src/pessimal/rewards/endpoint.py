@@ -107,6 +107,11 @@ class EndpointReward(TextReward):
     """Of a judge; else of no question."""
 
     @property
+    def typed(self) -> str:
+        """Its address."""
+        return str(self.spec.endpoint.url)
+
+    @property
     def origin(self) -> str:
         """`server:NAME@ADDRESS`."""
         return f"server:{self.spec.endpoint.served or self.name}@{self.spec.endpoint.url}"

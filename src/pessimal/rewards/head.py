@@ -75,6 +75,16 @@ class RewardModel(NetworkReward):
     network."""
 
     @property
+    def typed(self) -> str:
+        """A folder or repository, or its name."""
+        return self.spec.path if self.spec.path and not self.spec.package else self.spec.name
+
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether it can be asked token ids, or a text that somebody else has templated."""
+        return True
+
+    @property
     def states_of(self) -> tuple[int, str, str]:
         """Its own, after training."""
         return self.parts[0].network, TRAINED, self.name

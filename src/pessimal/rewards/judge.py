@@ -122,11 +122,16 @@ class Judge(NetworkReward):
     encoder: bool
     """Whether an encoder reads the question, and a decoder answers."""
 
+    @property
+    def says_yes_above(self) -> float | None:
+        """As its answers say; None for a raw logit."""
+        return self.spec.judge.says_yes_above
+
     def describe_scan(self, values: Sequence[np.ndarray]) -> dict[str, Any]:
         """The reward above which it says yes; and of a judge of two how much it prefers the first,
         whichever it is: mean and standard deviation, over candidates, of half the sum of its
         log-odds in both orders (in nats). The reward is half their difference."""
-        measured: dict[str, Any] = {"says_yes_above": self.spec.judge.says_yes_above}
+        measured: dict[str, Any] = {"says_yes_above": self.says_yes_above}
         if self.spec.judge.opponent is not None:
             first = (values[0].astype(np.float64) + values[1]) / 2
             effect = {"mean": float(first.mean()), "standard_deviation": float(first.std())}

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.rewards.base import Conversations, NetworkReward, Reward
+from pessimal.rewards.base import Conversations, Reward
 from pessimal.rewards.frame import Frame, slot_ids
 from pessimal.rewards.positions import Unpadded
 from pessimal.rewards.spec import Mode
@@ -61,7 +61,7 @@ class Candidates:
 def vocabulary_of(model: Reward) -> Candidates:
     """Every token that a reward can be asked (see `vocabulary`)."""
     assert model.tokenizer is not None  # whoever scans a vocabulary has given it
-    return vocabulary(model.tokenizer, size=rows_of(model))
+    return vocabulary(model.tokenizer, size=model.rows)
 
 
 def vocabulary(tokenizer: "PreTrainedTokenizerBase", *, size: int) -> Candidates:
@@ -100,15 +100,6 @@ def tokens_for(model: Reward, tokens: Candidates, *, name: str) -> Candidates | 
         return None
     texts = dict.fromkeys(tokens.rows["text"].tolist())
     return listed([text for text in texts if text.strip()], name=name)
-
-
-def rows_of(model: Reward) -> int:
-    """How many ids of its tokenizer's vocabulary a reward can be asked: a network's rows; all of a
-    reward of texts."""
-    if isinstance(model, NetworkReward):
-        return model.embedding_rows
-    assert model.tokenizer is not None  # whoever scans a vocabulary has given it
-    return len(model.tokenizer)
 
 
 def items(path: Path, *, name: str) -> Candidates:

@@ -19,7 +19,6 @@ from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.frame import Encoded
 from pessimal.rewards.language import token_ids
-from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import NetworkTexts, TextScorer, overflow, text_scorer
 
 Asked: TypeAlias = str | list[int] | Conversation
@@ -71,7 +70,7 @@ class Served:
 
     def _whole(self, asked: Sequence[Any]) -> np.ndarray:
         reward, scorer = self.reward, self.scorer
-        if reward.spec.kind is not Kind.head or not isinstance(scorer, NetworkTexts):
+        if not reward.takes_inputs or not isinstance(scorer, NetworkTexts):
             raise ConfigError(
                 f"{reward.name!r} is of kind {reward.spec.kind}, which takes conversations: send "
                 "messages to /classify, a prompt and a response to /v1/score, or prompts beside "
@@ -91,7 +90,7 @@ def _get_reward(served: Served, body: dict[str, Any]) -> Any:
     conversations, the prompt is what `prompts` says."""
     queries, prompts = body["query"], body.get("prompts") or []
     asked: list[Asked] = list(queries)
-    if served.reward.spec.kind is not Kind.head:
+    if not served.reward.takes_inputs:
         pairs = list(zip(queries, prompts, strict=True))
         if any(not prompt or not query.startswith(prompt) for query, prompt in pairs):
             raise ConfigError("each query must begin with its prompt, in `prompts`")
