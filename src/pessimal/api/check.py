@@ -172,6 +172,16 @@ def diagnose_server(
         )
 
 
+def policy_tokenizer(policy: str, *, cache: str = "runs/cache") -> PreTrainedTokenizerBase:
+    """The tokenizer of a name of conf/model, a Hub repository or a folder; no weights are
+    fetched."""
+    if is_named(policy):
+        spec = spec_of(policy)
+        return load_tokenizer(spec, fetch_files(spec, cache=cache))
+    folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
+    return load_tokenizer(ModelSpec(name="policy", path=policy), folder)
+
+
 def compare_loop(
     model: NetworkReward,
     loop: str,
@@ -198,12 +208,7 @@ def compare_loop(
         cache: folder for what is fetched.
         progress: draw a bar where there is a terminal.
     """
-    if is_named(policy):
-        spec = spec_of(policy)
-        tokenizer = load_tokenizer(spec, fetch_files(spec, cache=cache))
-    else:
-        folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
-        tokenizer = load_tokenizer(ModelSpec(name="policy", path=policy), folder)
+    tokenizer = policy_tokenizer(policy, cache=cache)
     network = model.network().to(device)
     with (
         counted("rewards", unit="inputs", total=2 * sample, bar=progress) as counter,

@@ -471,7 +471,7 @@ def _grader(name: str) -> Maker:
             return _fields(result, REVIEW, 0.0, evidence=sentence, action="partial")
         if rows.empty:
             return _fields(result, PASS, 0.0)
-        row = rows.loc[rows["share"].idxmax()]
+        row = rows.iloc[0]  # the gravest
         verdict = count_verdict(float(row["share"]), limit=threshold.limit)
         share = _share(verdict, int(row["tasks"]), int(row["of_tasks"]), result)
         return share | {"words": {"mend": row["mend"]}}

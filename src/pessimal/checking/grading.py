@@ -4,11 +4,16 @@ Knows rewards and what was asked; does not know how strings are made (`grader_st
 (`workers`).
 """
 
+import asyncio
+import functools
+import inspect
+import logging
 import math
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,17 +25,23 @@ import pandas as pd
 
 from pessimal.checking.checks import NAMED
 from pessimal.checking.grader_strings import (
+    BEGUN,
     CORE,
     DESPITE,
     FORMATS,
+    PROSE,
     READ,
     RIGHT,
+    TYPOGRAPHY,
+    WINDOWS,
     Probe,
     common_strings,
-    contains,
+    holds,
     in_formats,
+    numbers_of,
     right_strings,
     strings_of,
+    value_of,
     wrong_answers,
 )
 from pessimal.checking.workers import CRASHES, ENOUGH, HANGS, Answer, Job, answered
@@ -40,23 +51,27 @@ from pessimal.progress import steps
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.frame import plain_prompt
-from pessimal.rewards.tasks import truth_of
+from pessimal.rewards.rendering import rendered
+from pessimal.rewards.shapes import LOOP_IN_THREAD
+from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results
 from pessimal.texts import literal
 
+log = logging.getLogger(__name__)
+
 BATCH = 256
 WORDS = 50_000
 """Of wordfreq, where no tokenizer is given."""
-AGAIN = 100
-"""Strings of a task that are asked a second time."""
+AGAIN, AGAIN_OF_FORMAT = 100, 3
+"""Strings of a task, and of one kind and format, that are asked again."""
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
 LEFT = "paid_without_answer/strings_left"
 """Key of the summary: strings that the budget left no time for."""
 UNREAD = "any format"
 """Of a task whose right answer is paid in none, where another task's is."""
 MEND: dict[str, str] = NAMED["grader"]
-"""By fault: what to do."""
+"""By fault, the gravest first: what to do."""
 PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
 """Kinds of strings that may be a part of the answer."""
 PARTIAL = ("near", "part_of_answer", "several_answers")
@@ -76,7 +91,8 @@ class _Call(NamedTuple):
 class _Task(NamedTuple):
     key: str
     prompt: str
-    truth: str
+    truths: tuple[str, ...]
+    """Of which each is right; the first is asked."""
     wrong: list[str]
     names: tuple[str, ...]
     turns: tuple[Turn, ...]
@@ -147,35 +163,35 @@ def census(
         ConfigError: there are no tasks with a true answer, or the grader cannot be called.
     """
     shared = common_strings(tokens)
-    truths = [truth_of(task.columns) for task in reward.tasks.values()]
-    others = [truth for truth in truths if truth is not None]
+    truths = true_answers(list(reward.tasks.values()))
+    others = [text for texts in truths for text in texts]
     tasks = [
         _Task(
             task.key,
             plain_prompt((*task.turns, Turn("assistant", ""))),
-            truth,
-            wrong := wrong_answers(truth, others),
+            texts,
+            wrong := wrong_answers(texts, others),
             tuple(task.columns),
             turns,
-            [*right_strings(truth), *in_formats(wrong[0], "wrong_answer"), Probe("", "nothing")],
+            [*right_strings(texts[0]), *in_formats(wrong[0], "wrong_answer"), Probe("", "nothing")],
         )
-        for (turns, task), truth in zip(reward.tasks.items(), truths, strict=True)
-        if truth is not None
+        for (turns, task), texts in zip(reward.tasks.items(), truths, strict=True)
+        if texts
     ]
     if not tasks:
         raise ConfigError(
             f"{reward.name}: the census needs tasks=FILE.jsonl with the true answer in a column "
-            "ground_truth, answer, target, label or solution"
+            f"{', '.join(TRUTHS)}. At most {CLASSES} labels for all tasks are classes and no "
+            "answers: type candidates=answers, or give them as ground_truth where they are answers"
         )
+    notes = _notes(reward, truths)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
     reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
 
     def function(task: int, strings: Sequence[str]) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    run = partial(
-        answered, function, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory
-    )
+    limits = {"workers": workers or os.cpu_count() or 1, "seconds": seconds, "memory": memory}
     given: list[list[Answer]] = [[] for _ in tasks]
     end = time.monotonic() + budget
 
@@ -187,7 +203,10 @@ def census(
             so_far += [math.nan] * (len(task.probes) - len(so_far))
         jobs.sort(key=lambda job: job.at)  # every task's own strings before the common ones
         left = sum(len(job.strings) for job in jobs)
-        with steps("census", len(jobs), bar=bar) as step, closing(run(jobs)) as answers:
+        with (
+            steps("census", len(jobs), bar=bar) as step,
+            closing(answered(function, jobs, **limits)) as answers,
+        ):
             for job, found in answers:
                 if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
                     raise ConfigError(found[0].removeprefix(NOT_CALLED))
@@ -203,7 +222,7 @@ def census(
         task.probes.extend(
             strings_of(
                 task.turns[-1].content,
-                task.truth,
+                task.truths,
                 wrong=task.wrong,
                 formats=formats,
                 names=task.names,
@@ -218,23 +237,115 @@ def census(
         for number, one in enumerate(paid)
         for at in _asked_again(tasks[number], one)
     ]
-    with closing(run(again)) as answers:
-        for job, [answer] in answers:
-            before = given[job.task][job.at]
-            if answer != before and not isinstance(before, str):
-                now = answer if isinstance(answer, str) else f"{answer:g}"
-                said = f"gives {before:g}, then {now}"
-                calls.append(_Call("nondeterministic", job.task, job.strings[0], said))
+    for fault, (sentence, way) in _ways(reward).items():
+        ask_so = partial(_ask_so, way, [task.turns for task in tasks])
+        differ = list[Job]()
+        with closing(answered(ask_so, again, **limits)) as answers:
+            for job, [answer] in answers:
+                before = given[job.task][job.at]
+                if answer != before and not isinstance(before, str):
+                    now = answer if isinstance(answer, str) else f"{answer:g}"
+                    said = sentence.format(before, now)
+                    calls.append(_Call(fault, job.task, job.strings[0], said))
+                    differ.append(job)
+        again = [job for job in again if job not in differ]
     if all(math.isnan(one.line) for one in paid):
         untested = _never_paid(reward.name, tasks, paid)
+        untested[0] = replace(untested[0], notes=notes)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
+    bought = _paid_without_answer(reward.name, tasks, paid)
+    begun = _begins_in_thought(reward)
     return Results(
         [
-            replace(_paid_without_answer(reward.name, tasks, paid), summary={LEFT: left}),
-            _right_not_paid(reward.name, tasks, paid),
+            replace(bought, summary={LEFT: left}, notes=notes),
+            _right_not_paid(reward.name, tasks, paid, begun=begun),
             _grader_calls(reward.name, tasks, calls),
         ]
     )
+
+
+def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """What a reader should know of the tasks, also logged: which have no true answer, and whether
+    the answers are so few that they may be classes."""
+    keys = [task.key for task in reward.tasks.values()]
+    without = [key for key, texts in zip(keys, truths, strict=True) if not texts]
+    answers = {texts for texts in map(tuple, truths) if texts}
+    notes = []
+    if without:
+        notes.append(
+            f"{len(without)} of {len(keys)} tasks were left out, as no true answer was found in "
+            f"them: {', '.join(without[:10])}{', …' * (len(without) > 10)}. A true answer is a "
+            "text, a number, a list of these, or a dictionary of one such list."
+        )
+    if len(answers) <= CLASSES < len(keys) - len(without):
+        notes.append(
+            f"{len(answers)} different true answers serve all {len(keys) - len(without)} tasks. "
+            "Where they are classes of responses and no answers, type candidates=answers."
+        )
+    for note in notes:
+        log.warning("%s: %s", reward.name, note)
+    return tuple(notes)
+
+
+# How it is called again -------------------------------------------------------
+
+
+def _ways(reward: CallableReward) -> dict[str, tuple[str, Callable]]:
+    """By the fault that another number shows: a sentence with both numbers, and what calls it.
+
+    Trainers and servers call plain functions in their main thread (TRL), in another one (verl,
+    FastAPI), and where an event loop runs (verifiers, OpenRLHF's server).
+    """
+    here = partial(_answers, reward)
+    ways = {
+        "nondeterministic": ("gives {:g}, then {}", here),
+        "thread": ("gives {:g} in the main thread and {} in another", partial(_in_thread, here)),
+    }
+    if not inspect.iscoroutinefunction(reward.function):
+        ask = partial(_in_loop, here)
+        return ways | {"event_loop": ("gives {:g}, and {} where an event loop runs", ask)}
+    if reward.shape in LOOP_IN_THREAD:
+        main = replace(reward, function=_blocking(reward.function))
+        ways["thread"] = (
+            "gives {:g} in a thread and {} in the main thread",
+            partial(_answers, main),
+        )
+    return ways
+
+
+def _ask_so(way: Callable, turns: Sequence[tuple], task: int, strings: Sequence[str]) -> list:
+    return way(turns[task], strings)
+
+
+def _in_thread(call: Callable, *args: Any) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call, *args).result()
+
+
+def _in_loop(call: Callable, *args: Any) -> Any:
+    async def ask() -> Any:
+        return call(*args)
+
+    return asyncio.run(ask())
+
+
+def _blocking(function: Callable) -> Callable:
+    """An asynchronous function as one that waits for its own answer."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return asyncio.run(function(*args, **options))
+
+    return call
+
+
+def _begins_in_thought(reward: Reward) -> bool:
+    """Whether the chat template of its tokenizer ends a prompt in `<think>`."""
+    if reward.tokenizer is None or not reward.tokenizer.chat_template:
+        return False
+    asked = [{"role": "user", "content": "Why?"}]
+    text = str(rendered(reward.tokenizer, asked, add_generation_prompt=True))
+    return text.rstrip().endswith("<think>")
 
 
 def faults_of(results: Results) -> list[str]:
@@ -316,8 +427,14 @@ def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list
 
 
 def _asked_again(task: _Task, paid: _Paid) -> list[int]:
-    first = [i for i, probe in enumerate(task.probes) if probe.kind == RIGHT or paid[i]]
-    return first[:AGAIN]
+    """Right answers and paid strings, a few of each kind and format."""
+    counts, rows = Counter[tuple[str, str]](), []
+    for row, probe in enumerate(task.probes):
+        if probe.kind == RIGHT or paid[row]:
+            counts[probe.kind, probe.format] += 1
+            if counts[probe.kind, probe.format] <= AGAIN_OF_FORMAT:
+                rows.append(row)
+    return rows[:AGAIN]
 
 
 def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Call]:
@@ -331,18 +448,39 @@ def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_C
     ]
 
 
-def _fault_of(probe: Probe, truth: str) -> str | None:
+def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
     """The fault that paying for this string shows; None where it has the answer."""
     if probe.kind in DESPITE:
         return probe.kind
-    if contains(probe.text, truth):
+    if holds(probe.text, truths):
         return None
-    bare, wanted = probe.text.strip().casefold(), truth.casefold()
-    if wanted in bare and probe.kind != "near":
+    bare, wanted = probe.text.strip().casefold(), [truth.casefold() for truth in truths]
+    if any(truth in bare for truth in wanted) and probe.kind != "near":
         return "answer_within_another"
-    if probe.kind in PARTS and bare and bare in wanted:
+    if probe.kind in PARTS and bare and any(bare in truth for truth in wanted):
         return "part_of_answer"
     return probe.kind
+
+
+def _distance(text: str, truth: str) -> float:
+    """How far the numbers in a text are from a true answer, the farthest; infinite without one."""
+    wanted = value_of(truth)
+    values = numbers_of(text)
+    if wanted is None or not values:
+        return math.inf
+    return float(max(abs(value - wanted) for value in values))
+
+
+def _tolerance(task: _Task, texts: Sequence[str]) -> float:
+    """Distance from the true answer at which a task's numbers near it are no longer paid, of those
+    `texts` that are; 0 where none is."""
+    largest = max((_distance(text, task.truths[0]) for text in texts), default=0.0)
+    unpaid = (
+        _distance(probe.text, task.truths[0])
+        for probe in task.probes
+        if probe.kind == "near" and largest
+    )
+    return min((away for away in unpaid if away > largest * (1 + 1e-9)), default=2 * largest)
 
 
 def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
@@ -360,22 +498,18 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         any_answer = {p.format for p, _ in bought if p.kind == "wrong_answer"} - refused
         for probe, reward in bought:
             said = probe.kind != "wrong_answer" and probe.format in any_answer
-            if probe.kind != RIGHT and not said and (fault := _fault_of(probe, task.truth)):
+            if probe.kind != RIGHT and not said and (fault := _fault_of(probe, task.truths)):
                 less = fault in PARTIAL and reward < one.top
                 found["partly_paid" if less else fault].append((probe.text, number, reward))
-    if "answer_within_another" in found:  # which explains 42.4 too
-        found["near"] = [
-            case for case in found["near"] if tasks[case[1]].truth.casefold() not in case[0]
-        ]
+    _name_tolerance(found, tasks)
     # A string that another fault explains is none for want of an answer.
     explained = {
         case[:2] for fault, cases in found.items() if fault != "no_answer" for case in cases
     }
     found["no_answer"] = [case for case in found["no_answer"] if case[:2] not in explained]
     rows = []
-    for fault, cases in found.items():
-        if not cases:
-            continue
+    for fault in filter(found.get, MEND):
+        cases = found[fault]
         row, reward = _row(cases, tasks)
         rows.append({"fault": fault, **row, "reward": reward, "mend": MEND[fault]})
     columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "truth"]
@@ -386,6 +520,24 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
         f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
+
+
+def _name_tolerance(found: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
+    """Leave to `near` what a tolerance explains: strings whose numbers are as near to the answer.
+    Numbers that begin with the answer show no tolerance where other strings with it are paid."""
+    near = found["near"]
+    others = [case for case in near if tasks[case[1]].truths[0].casefold() not in case[0]]
+    if "answer_within_another" in found and not others:
+        found["near"] = []
+    elif near:
+        texts = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
+        limits = [_tolerance(task, some) for task, some in zip(tasks, texts, strict=True)]
+        for fault in found.keys() - DESPITE - {"near"} | {"sign_or_point"} & found.keys():
+            found[fault] = [
+                case
+                for case in found[fault]
+                if _distance(case[0], tasks[case[1]].truths[0]) >= limits[case[1]]
+            ]
 
 
 def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple[dict, Any]:
@@ -400,7 +552,7 @@ def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple
         "share": of / len(tasks),
         "example": literal(text, limit=80),
         "task": tasks[number].key,
-        "truth": literal(tasks[number].truth, limit=40),
+        "truth": literal(tasks[number].truths[0], limit=40),
     }
     return row, value
 
@@ -430,38 +582,79 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
     return [_result("paid_without_answer", table, headline, ""), untested]
 
 
-def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
-    cases: dict[str, list[tuple[bool, str, int]]] = defaultdict(list)
+def _is_fault(form: str, paid: dict[str, bool], *, begun: bool) -> bool:
+    """Whether no grader should leave an answer unpaid that is written so.
+
+    Args:
+        form: a key of `paid`: the way of writing, and behind `: ` the format.
+        paid: of one task, by form.
+        begun: whether the policy's prompt ends in `<think>`.
+    """
+    way, _, inside = form.partition(": ")
+    read = [name for name in FORMATS if paid.get(name)]
+    if way in WINDOWS:
+        return paid.get(f"{WINDOWS[way]}: {inside}", False)
+    if way == "plain":
+        return bool(read) and all("</think>" in FORMATS[name] for name in read)
+    if way == BEGUN:
+        return begun and not any(is_paid for name, is_paid in paid.items() if BEGUN in name)
+    prose = all(paid.get(name) for name in PROSE)
+    return way in CORE or (way in TYPOGRAPHY and prose and (not inside or inside in PROSE))
+
+
+def _right_not_paid(
+    name: str, tasks: Sequence[_Task], paid: Sequence[_Paid], *, begun: bool
+) -> Result:
+    cases: dict[str, list[tuple[bool, bool, str, int]]] = defaultdict(list)
     for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
         right = [(at, probe) for at, probe in enumerate(task.probes) if probe.kind == RIGHT]
         is_read = any(one[at] for at, _ in right)
-        cases[UNREAD].append((is_read, task.truth, number))
+        cases[UNREAD].append((is_read, True, task.truths[0], number))
+        by_form = defaultdict[str, bool](lambda: True)
+        for at, probe in right:
+            by_form[probe.format] &= one[at]
         for at, probe in right if is_read else ():
-            cases[probe.format.partition(": ")[0]].append((one[at], probe.text, number))
+            fault = not one[at] and _is_fault(probe.format, by_form, begun=begun)
+            way = probe.format.partition(": ")[0]
+            cases[way].append((one[at], fault, probe.text, number))
     rows = []
     for form, some in cases.items():
-        missed = [(text, number, "") for is_paid, text, number in some if not is_paid]
+        missed = [case for case in some if not case[0]]
+        faulty = [case for case in missed if case[1]]
         if not missed:
             continue
-        row = {"format": form, "fault": form in CORE or form == UNREAD, **_row(missed, tasks)[0]}
-        row |= {"of_tasks": len({number for *_, number in some}), "mend": MEND.get(form, "")}
+        shown = [(text, number, "") for _, _, text, number in faulty or missed]
+        row = {"format": form, "fault": bool(faulty), **_row(shown, tasks)[0]}
+        row |= {"of_tasks": len({number for *_, number in some}), "mend": ""}
+        if faulty:
+            row["mend"] = MEND.get(form, "Find the answer whatever marks stand around it.")
         rows.append(row | {"share": len(missed) / len(some)})
     columns = ["format", "fault", "tasks", "of_tasks", "share", "example", "task", "truth", "mend"]
-    table = pd.DataFrame(rows, columns=columns).sort_values("fault", ascending=False, kind="stable")
-    headed = f"{name}: white space and case do not matter in the formats that it reads."
+    table = pd.DataFrame(rows, columns=columns)
+    order = [*MEND, *TYPOGRAPHY, *FORMATS]
+    place = table["format"].map(
+        {form: order.index(form) for form in table["format"] if form in order}
+    )
+    table = table.assign(place=place).sort_values(["fault", "place"], ascending=[False, True])
+    table = table.drop(columns="place").reset_index(drop=True)
+    ways = f"{len(table)} of {len(cases)} ways of writing the answer"
     if len(table) and not table["fault"].any():
-        return Result("right_not_paid", table.reset_index(drop=True), headed, method="grading")
+        headline = f"{name} does not pay {ways}, such as {{example}} where it is {{truth}}: "
+        headline += "forms that a grader need not read."
+        headline = headline.format_map(dict(table.iloc[0]))
+        return Result("right_not_paid", table, headline, method="grading")
     return _result(
         "right_not_paid",
         table,
-        f"{name} does not pay {{example}} where the answer is {{truth}}.",
-        headed,
+        f"{name} does not pay {{example}} where the answer is {{truth}} ({{format}}). It does not "
+        f"pay {ways}.",
+        f"{name} pays each of {len(cases) - 1} ways of writing the answer.",
     )
 
 
 def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Result:
     rows = []
-    for fault in dict.fromkeys(call.fault for call in calls):
+    for fault in [name for name in MEND if name in {call.fault for call in calls}]:
         some = [(call.text, call.task, call.said) for call in calls if call.fault == fault]
         row, error = _row(some, tasks)
         said = literal(str(error), limit=120)
@@ -471,7 +664,8 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
         "grader_calls",
         pd.DataFrame(rows, columns=columns),
         f"{name}: {{said}} on {{example}}.",
-        f"{name}: each string has a finite reward, and those asked twice the same.",
+        f"{name}: each string has a finite reward, and those asked again the same, also in a "
+        "thread and where an event loop runs.",
         notes=(f"Of heavy strings that hung {ENOUGH} times the rest was not asked.",)
         if HANGS in {call.fault for call in calls}
         else (),
@@ -479,13 +673,15 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
 
 
 def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) -> Result:
-    """The table, most frequent first, under a sentence about its first row."""
-    if "fault" in table and table["fault"].dtype != bool:
-        table = table.sort_values("share", ascending=False, kind="stable")
-    table = table.reset_index(drop=True)
+    """The table, whose gravest fault comes first, under a sentence about its first row that names
+    the others."""
     if table.empty:
         return Result(name, table, none, method="grading", notes=notes)
     headline = found.format_map(dict(table.iloc[0]))
+    names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
+    if others := list(names)[1:]:
+        kinds = "fault" if len(others) == 1 else "faults"
+        headline += f" And {len(others)} more {kinds}: {', '.join(others)}."
     return Result.of_row(
         table.iloc[0], name, table, EFFECT, headline, method="grading", notes=notes
     )

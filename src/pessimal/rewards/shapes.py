@@ -395,7 +395,7 @@ def rewards_of(function: Function, shape: Shape, asked: Asked, *, name: str) -> 
         calls = [_fitted(signature, shape, call, asked, name) for call in made]
     n = len(asked.responses)
     try:
-        answers = _answers(scored or function, calls)
+        answers = _answers(scored or function, calls, shape)
     except Exception as error:
         raise ModelError(
             f"the function of {name!r} raised {type(error).__name__}: {error}. It was called as "
@@ -473,9 +473,12 @@ def _number(value: Any, shape: Shape) -> float | str | None:
 
 # Running it -------------------------------------------------------------------
 
+LOOP_IN_THREAD = (Shape.trl, Shape.verl, Shape.verl_batch)
+"""Shapes whose trainers await in a thread: TRL starts one, and verl's workers have Ray's."""
 
-def _answers(function: Function, calls: Sequence[Call]) -> list[Any]:
-    """What the calls give; awaited where they give something to wait for."""
+
+def _answers(function: Function, calls: Sequence[Call], shape: Shape) -> list[Any]:
+    """What the calls give; awaited as the trainer does where they give something to wait for."""
     try:
         answers = [function(*args, **given) for args, given in calls]
     except SystemExit as error:
@@ -492,23 +495,28 @@ def _answers(function: Function, calls: Sequence[Call]) -> list[Any]:
 
         return await asyncio.gather(*map(one, answers))
 
-    return awaited(all_of_them())
+    return awaited(all_of_them(), in_thread=shape in LOOP_IN_THREAD)
 
 
-def awaited(answer: Awaitable[T]) -> T:
-    """What it gives. Not in a loop of the caller's thread, which may run one, as notebooks do."""
+def awaited(answer: Awaitable[T], *, in_thread: bool = True) -> T:
+    """What it gives; awaited in a thread, or in this one where that is the main thread and no loop
+    runs in it, as notebooks have one."""
 
     async def one() -> T:
         return await answer
 
-    return asyncio.run_coroutine_threadsafe(one(), _loop()).result()
+    is_main = threading.current_thread() is threading.main_thread()
+    if not in_thread and is_main and asyncio._get_running_loop() is None:
+        return _loop(threaded=False).run_until_complete(one())
+    return asyncio.run_coroutine_threadsafe(one(), _loop(threaded=True)).result()
 
 
 @functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop(*, threaded: bool) -> asyncio.AbstractEventLoop:
     """One loop for all, as in the trainers: clients that a function keeps open belong to it."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
+    if threaded:
+        threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop
 
 

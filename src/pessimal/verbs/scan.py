@@ -58,7 +58,14 @@ def run(config: ScanConfig) -> None:
     config = config.resolve()
     if config.candidates.name == CENSUS:
         grader = open_reward(config.model, cache=config.paths.cache)
-        results = census(grader, store=store_of(config), progress=config.progress)
+        results = census(
+            grader,
+            most=config.candidates.most or None,
+            policy=config.policy,
+            cache=config.paths.cache,
+            store=store_of(config),
+            progress=config.progress,
+        )
         print_headlines(results, title=f"Census of {grader.name}")
         assert results.folder is not None
         return print_path(results.folder)

@@ -89,8 +89,8 @@ class AuditConfig(PromptedConfig):
             )
         if "gradient" not in kind.can:
             takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind.value}"
-            names = ("url", "loop", "policy", "baseline")
-            for name in (*names, *(("pairs",) if self.tasks is not None else ())):
+            names = ("pairs",) if self.tasks is not None else ("policy",)
+            for name in ("url", "loop", "baseline", *names):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
         if not self.resolve().prompts:

@@ -187,17 +187,18 @@ class ScanConfig(PromptedConfig):
         return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
 
     def _is_census(self) -> bool:
-        """Whether it is asked for, or a function has tasks that all have a true answer."""
-        from pessimal.rewards.tasks import read_tasks, truth_of
+        """Whether it is asked for, or a function has tasks with true answers, and a policy writes
+        none."""
+        from pessimal.rewards.tasks import read_tasks, true_answers
 
         asked = self.candidates.name == CENSUS
         if asked and (self.model.kind is not Kind.callable or self.tasks is None):
             raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
         if asked or self.candidates.name != "vocabulary" or self.model.kind is not Kind.callable:
             return asked
-        return self.tasks is not None and all(
-            truth_of(task.columns) is not None for task in read_tasks(self.tasks)
-        )
+        if self.tasks is None or self.answers is not None:
+            return False
+        return any(true_answers(read_tasks(self.tasks)))
 
     def check(self) -> None:
         self.resolve()
@@ -231,7 +232,7 @@ class ScanConfig(PromptedConfig):
                 "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
             )
         if self._is_census():
-            self.candidates = CandidatesSpec(CENSUS)
+            self.candidates = replace(self.candidates, name=CENSUS)
             self.mode = Mode.text
             return
         if self.candidates.name == "vocabulary" and not has_vocabulary(self.model):
