@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing

@@ -191,7 +191,11 @@ def census(
     def function(task: int, strings: Sequence[str]) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    limits = {"workers": workers or os.cpu_count() or 1, "seconds": seconds, "memory": memory}
+    limits: dict[str, Any] = {
+        "workers": workers or os.cpu_count() or 1,
+        "seconds": seconds,
+        "memory": memory,
+    }
     given: list[list[Answer]] = [[] for _ in tasks]
     end = time.monotonic() + budget
 
@@ -297,7 +301,7 @@ def _ways(reward: CallableReward) -> dict[str, tuple[str, Callable]]:
     FastAPI), and where an event loop runs (verifiers, OpenRLHF's server).
     """
     here = partial(_answers, reward)
-    ways = {
+    ways: dict[str, tuple[str, Callable]] = {
         "nondeterministic": ("gives {:g}, then {}", here),
         "thread": ("gives {:g} in the main thread and {} in another", partial(_in_thread, here)),
     }
