@@ -49,6 +49,7 @@ DESPITE = frozenset(
         "sign_or_point",
         "operator",
         "several_answers",
+        "first_of_several",
         "contradiction",
         "prompt",
         "answer_ahead",
@@ -193,7 +194,6 @@ def strings_of(
     truth = truths[0]
     found = [Probe(prompt, "prompt", "prompt")]
     several = [f"{wrong[0]} or {truth} or {wrong[0]}", f"{wrong[0]}, {truth}, {wrong[-1]}"]
-    several += [f"{truth} or {wrong[0]}", f"{truth}, {wrong[0]}"]
     if "," in truth and value_of(truth) is None:  # a list, and one part more
         bare, end = (truth[:-1], truth[-1]) if truth[0] in _BRACKETS else (truth, "")
         several.append(f"{bare}, {wrong[0]}{end}")
@@ -210,6 +210,7 @@ def strings_of(
     inner += [Probe(text, RIGHT, "another true answer: ") for text in truths[1:]]
     inner += [Probe(text, "wrong_answer") for text in wrong]
     inner += [Probe(text, "several_answers") for text in several]
+    inner.append(Probe(f"{truth} or {wrong[0]}", "first_of_several"))
     inner += [
         Probe(text, kind) for kind, text in faulty if kind in DESPITE or not holds(text, truths)
     ]
@@ -229,7 +230,9 @@ def strings_of(
         }
         found += [Probe(text, RIGHT, f"{way}: {name}") for way, text in written.items()]
         found += [
-            Probe(right.rstrip(".") + mark, RIGHT, f"punctuation behind: {name}") for mark in "!?:;"
+            Probe(right.rstrip(".") + mark, RIGHT, f"punctuation behind: {name}")
+            for mark in "!?:;"
+            if mark not in truth  # as in a time
         ]
         found += [
             Probe(f"{right}\n{FORMATS[last].format(wrong[0])}", "contradiction", last)

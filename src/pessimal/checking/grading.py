@@ -70,11 +70,13 @@ LEFT = "paid_without_answer/strings_left"
 """Key of the summary: strings that the budget left no time for."""
 UNREAD = "any format"
 """Of a task whose right answer is paid in none, where another task's is."""
+MAY_BE_MEANT: list[str] = NAMED["may_be_meant"]
+"""Faults that are for a person to decide."""
 MEND: dict[str, str] = NAMED["grader"]
 """By fault, the gravest first: what to do."""
 PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
 """Kinds of strings that may be a part of the answer."""
-PARTIAL = ("near", "part_of_answer", "several_answers")
+PARTIAL = ("near", "part_of_answer", "several_answers", "first_of_several")
 """Faults that are none where they are paid less than the answer."""
 EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
 
@@ -303,7 +305,7 @@ def _ways(reward: CallableReward) -> dict[str, tuple[str, Callable]]:
     here = partial(_answers, reward)
     ways: dict[str, tuple[str, Callable]] = {
         "nondeterministic": ("gives {:g}, then {}", here),
-        "thread": ("gives {:g} in the main thread and {} in another", partial(_in_thread, here)),
+        "thread": ("gives {:g} in the main thread and {} in another", partial(in_thread, here)),
     }
     if not inspect.iscoroutinefunction(reward.function):
         ask = partial(_in_loop, here)
@@ -321,7 +323,8 @@ def _ask_so(way: Callable, turns: Sequence[tuple], task: int, strings: Sequence[
     return way(turns[task], strings)
 
 
-def _in_thread(call: Callable, *args: Any) -> Any:
+def in_thread(call: Callable, *args: Any) -> Any:
+    """What a call gives in another thread than this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call, *args).result()
 
@@ -515,8 +518,19 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
     for fault in filter(found.get, MEND):
         cases = found[fault]
         row, reward = _row(cases, tasks)
-        rows.append({"fault": fault, **row, "reward": reward, "mend": MEND[fault]})
-    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "truth"]
+        row |= {"may_be_meant": fault in MAY_BE_MEANT, "reward": reward, "mend": MEND[fault]}
+        rows.append({"fault": fault} | row)
+    columns = [
+        "fault",
+        "may_be_meant",
+        "strings",
+        "tasks",
+        "of_tasks",
+        "share",
+        "example",
+        "task",
+        "truth",
+    ]
     asked = len({probe.text for task in tasks for probe in task.probes})
     return _result(
         "paid_without_answer",
@@ -576,7 +590,12 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
         return [replace(untested, name="paid_without_answer"), untested]
     fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
     n = len({probe.text for task in tasks for probe in task.probes})
-    row = {"fault": fault, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0], "strings": n}
+    row = {
+        "fault": fault,
+        "may_be_meant": False,
+        **_row([(tasks[0].wrong[0], 0, "")], tasks)[0],
+        "strings": n,
+    }
     row |= {"tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
     constant = f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
     never = f"{name} pays no right answer more than a wrong one or nothing, in any of the "

@@ -40,7 +40,7 @@ HOW = {
     Shape.verifiers: "f(task=…, trace=…)",
     Shape.verifiers_rubric: "f(prompt=…, completion=…, answer=…, state=…, info=…, task=…)",
     Shape.inspect: "f(state, target)",
-    Shape.plain: "f(prompt, response)",
+    Shape.plain: "f(prompt, response), or f(completion) with columns",
     Shape.plain_group: "f(prompt, responses)",
     Shape.plain_lists: "f(prompts, responses)",
 }
@@ -107,7 +107,8 @@ def shape_of(function: Function, *, name: str) -> Shape:
         Shape.verifiers: "trace" in names,
         Shape.verifiers_rubric: "completion" in names and names & rubric,
         Shape.inspect: names >= {"state", "target"},
-        Shape.plain: "response" in names and "prompts" not in names,
+        Shape.plain: ("response" in names and "prompts" not in names)
+        or ("completion" in names and not names & rubric),
         Shape.plain_group: names >= {"prompt", "responses"},
         Shape.plain_lists: "responses" in names and "prompt" not in names,
     }
@@ -288,7 +289,10 @@ def _package(name: str) -> Any:
 
 
 def _plain(asked: Asked) -> list[Call]:
-    return [((p, r), {"prompt": p, "response": r}) for p, r in asked.shown(usually=None)]
+    return [
+        ((p, r), {"prompt": p, "response": r, "completion": r})
+        for p, r in asked.shown(usually=None)
+    ]
 
 
 def _group(asked: Asked) -> list[Call]:
@@ -341,7 +345,12 @@ def _fitted(
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     if shape in _PLAIN:
         if set(given) & set(parameters):  # by name, in whichever order they stand
-            args, given = (), dict(asked.columns) | given
+            named = {
+                key: value
+                for key, value in given.items()
+                if key in parameters or key != "completion"
+            }
+            args, given = (), dict(asked.columns) | named
         else:
             kinds = [one.kind for one in parameters.values() if one.default is one.empty]
             single = len([1 for kind in kinds if "VAR" not in kind.name]) == 1
@@ -357,7 +366,7 @@ def _fitted(
         except TypeError as error:
             raise ConfigError(
                 f"{name} cannot be called as model.shape={shape.value} calls it, {HOW[shape]}: "
-                f"{error}. What stands in a dataset's columns is given by tasks=FILE.jsonl"
+                f"{error}. {_remedy(shape, given, parameters, asked)}"
             ) from error
         for one, value in bound.arguments.items():
             needed = args or parameters[one].default is inspect.Parameter.empty
@@ -370,6 +379,22 @@ def _fitted(
                     f"give {how}"
                 )
     return args, {one: value for one, value in given.items() if value is not ABSENT}
+
+
+def _remedy(
+    shape: Shape, given: Mapping[str, Any], parameters: Mapping[str, Any], asked: Asked
+) -> str:
+    """What makes a function fit a call that passes other names than it takes."""
+    if missing := [name for name in given if name not in parameters]:
+        more = "**kwargs" if shape is Shape.trl else ", ".join(f"{name}=None" for name in missing)
+        return (
+            f"The trainer passes {', '.join(missing)} too, and would fail as well: add {more} to "
+            "the function's parameters"
+        )
+    columns = (
+        "tasks=FILE.jsonl" if not asked.columns else f"tasks=, here {', '.join(asked.columns)}"
+    )
+    return f"What stands in a dataset's columns is given by {columns}"
 
 
 # What it answers --------------------------------------------------------------

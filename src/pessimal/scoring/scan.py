@@ -20,6 +20,7 @@ from pessimal.errors import InputError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.ceiling import read_bounds, weighted_sum
+from pessimal.rewards.endpoint import EndpointReward
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
 from pessimal.rewards.judge import HARDLY
 from pessimal.rewards.last_states import StatesNetwork, load_base
@@ -506,11 +507,17 @@ class Scanner:
         sample = _sampled(known)
         once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
         noise = numerical_noise(once, twice)
+        result = certify(rewards[known], noise=noise)
+        if isinstance(model, EndpointReward) and (share := model.answer_shares(conversations)):
+            measured |= share
+            if share["answers"]["mean"] < HARDLY:
+                log.warning("%s: so no rank is certified", label)
+                result = uncertified(result.rewards)
         return score_table(
             model,
             provenance,
             candidates,
-            certify(rewards[known], noise=noise),
+            result,
             trust=judge(once, once, twice, once, rounding=0.0, dtype=Dtype.float32),
             noise=noise,
             attention="texts",
