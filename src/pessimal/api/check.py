@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing
@@ -17,7 +17,7 @@ from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
 from pessimal.checking.served import Diagnosis, diagnose, served_result
 from pessimal.checking.suite import conformance_results, counts_of
 from pessimal.conversation import Prompt
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
@@ -25,7 +25,7 @@ from pessimal.rewards.frame import messages_of
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
-from pessimal.rewards.spec import EndpointSpec, ModelSpec
+from pessimal.rewards.spec import EndpointSpec
 from pessimal.rewards.wires import Wire, forms_of, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
@@ -180,7 +180,10 @@ def policy_tokenizer(policy: str, *, cache: str = "runs/cache") -> PreTrainedTok
         spec = spec_of(policy)
         return load_tokenizer(spec, fetch_files(spec, cache=cache))
     folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
-    return load_tokenizer(ModelSpec(name="policy", path=policy), folder)
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except Exception as error:
+        raise ModelError(f"policy={policy} has no tokenizer that can be loaded: {error}") from error
 
 
 def compare_loop(

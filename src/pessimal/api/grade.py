@@ -38,7 +38,7 @@ def census(
         tasks: JSONL file of prompts with their columns, the true answer among them; of a grader
             that has them already None.
         tokens: texts; by default of `tokenizer=…`, or the 50,000 most frequent English words.
-        most: of these tokens how many, the first; numbers are asked to as many, at most 10,000.
+        most: of these tokens how many, the first; numbers are asked to as many, 1,000 to 10,000.
         policy: a language model, as typed for a model, of which the tokenizer is taken where the
             function has none: its tokens, and whether its prompts end in `<think>`.
         seconds: wall time of a call.

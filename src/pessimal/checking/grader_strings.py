@@ -149,8 +149,9 @@ def _normalised(text: str) -> str:
 
 
 def common_strings(tokens: Sequence[str]) -> list[Probe]:
-    """What every task is asked: tokens, the first of them with a capital too, numbers to 10,000 or
-    as many as tokens, negative ones, decimals, white space, and formats without an answer."""
+    """What every task is asked: tokens, the first of them with a capital too, numbers to 10,000 (of
+    fewer tokens to as many, at least 1,000), negative ones, decimals, white space, and formats
+    without an answer."""
     blank = ["", " ", "\n", "\t", "   ", "\n\n", "\u00a0", "\u200b", "."]
     found = [Probe(text, "nothing", "nothing" if not text else "white space") for text in blank]
     shells = [form.format(inner) for form in FORMATS.values() for inner in ("", " ", "?")]
@@ -159,7 +160,7 @@ def common_strings(tokens: Sequence[str]) -> list[Probe]:
     found += [Probe(text, "format_without_answer", "shell") for text in shells]
     words = ["I don't know.", "None", "null", "Sorry, I cannot answer.", "True", "Yes", "No"]
     found += [Probe(text, "no_answer", "words") for text in words]
-    top = min(10_000, max(100, len(tokens)))
+    top = min(10_000, max(1000, len(tokens)))
     numbers = [str(n) for n in range(top + 1)]
     numbers += [str(-n) for n in range(1, top // 10 + 1)]
     numbers += [f"{n / 100:g}" for n in range(1, top // 10) if n % 100]
@@ -317,7 +318,7 @@ def _number_forms(value: Fraction, truth: str) -> dict[str, str]:
         "leading zeros": re.sub(r"^(?=\d)", "00", truth),
         "currency": f"${truth}",
         "currency in LaTeX": f"\\${truth}",
-        "unit": f"{truth} apples",
+        "with a unit": f"{truth} apples",
         "percent": f"{float(value if abs(value) > 1 else value * 100):.10g}%",
         "Arabic digits": truth.translate({ord("0") + n: 0x660 + n for n in range(10)}),
     }

@@ -52,7 +52,8 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.frame import plain_prompt
 from pessimal.rewards.rendering import rendered
-from pessimal.rewards.shapes import LOOP_IN_THREAD
+from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD
+from pessimal.rewards.spec import Shape
 from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results
@@ -88,6 +89,9 @@ class _Call(NamedTuple):
     task: int
     text: str
     said: str
+    """What happened there."""
+    may_be_meant: bool = False
+    """Whether the trainer of this function does not call it so."""
 
 
 class _Task(NamedTuple):
@@ -252,7 +256,8 @@ def census(
                 if answer != before and not isinstance(before, str):
                     now = answer if isinstance(answer, str) else f"{answer:g}"
                     said = sentence.format(before, now)
-                    calls.append(_Call(fault, job.task, job.strings[0], said))
+                    alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
+                    calls.append(_Call(fault, job.task, job.strings[0], said, alien))
                     differ.append(job)
         again = [job for job in again if job not in differ]
     if all(math.isnan(one.line) for one in paid):
@@ -299,8 +304,8 @@ def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str
 def _ways(reward: CallableReward) -> dict[str, tuple[str, Callable]]:
     """By the fault that another number shows: a sentence with both numbers, and what calls it.
 
-    Trainers and servers call plain functions in their main thread (TRL), in another one (verl,
-    FastAPI), and where an event loop runs (verifiers, OpenRLHF's server).
+    Trainers and servers call plain functions in the main thread (TRL), in another one (verl,
+    FastAPI), and where an event loop runs (verifiers).
     """
     here = partial(_answers, reward)
     ways: dict[str, tuple[str, Callable]] = {
@@ -660,7 +665,8 @@ def _right_not_paid(
     )
     table = table.assign(place=place).sort_values(["fault", "place"], ascending=[False, True])
     table = table.drop(columns="place").reset_index(drop=True)
-    ways = f"{len(table)} of {len(cases)} ways of writing the answer"
+    unpaid = int((table["format"] != UNREAD).sum())
+    ways = f"{unpaid} of {len(cases) - 1} ways of writing the answer"
     if len(table) and not table["fault"].any():
         headline = f"{name} does not pay {ways}, such as {{example}} where it is {{truth}}: "
         headline += "forms that a grader need not read."
@@ -680,9 +686,11 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
     for fault in [name for name in MEND if name in {call.fault for call in calls}]:
         some = [(call.text, call.task, call.said) for call in calls if call.fault == fault]
         row, error = _row(some, tasks)
+        row["may_be_meant"] = all(call.may_be_meant for call in calls if call.fault == fault)
         said = literal(str(error), limit=120)
         rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
-    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "said", "task", "mend"]
+    columns = ["fault", "may_be_meant", "strings", "tasks", "of_tasks", "share", "example"]
+    columns += ["said", "task", "mend"]
     return _result(
         "grader_calls",
         pd.DataFrame(rows, columns=columns),

@@ -500,6 +500,11 @@ def _number(value: Any, shape: Shape) -> float | str | None:
 
 LOOP_IN_THREAD = (Shape.trl, Shape.verl, Shape.verl_batch)
 """Shapes whose trainers await in a thread: TRL starts one, and verl's workers have Ray's."""
+CALLED_SO = {
+    "thread": (Shape.verl, Shape.verl_batch),
+    "event_loop": (Shape.verifiers, Shape.verifiers_rubric),
+}
+"""Shapes whose trainers call plain functions in a thread, and where an event loop runs."""
 
 
 def _answers(function: Function, calls: Sequence[Call], shape: Shape) -> list[Any]:

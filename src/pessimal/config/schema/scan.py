@@ -222,7 +222,8 @@ class ScanConfig(PromptedConfig):
                 self.model = replace(self.model, tasks=self.model.tasks or self.tasks)
         if self.in_answers:
             self._check_answers()
-        if self.policy is not None:
+        census = self._is_census()
+        if self.policy is not None and not census:
             self.policy_spec()
         if self.answers is not None:
             self._check_written()
@@ -231,7 +232,7 @@ class ScanConfig(PromptedConfig):
             raise ConfigError(
                 "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
             )
-        if self._is_census():
+        if census:
             self.candidates = replace(self.candidates, name=CENSUS)
             self.mode = Mode.text
             return
