@@ -100,9 +100,14 @@ def _unreadable(override: str) -> str:
             "its folder is typed without quotes, after the verb"
         )
     special = re.search(r"[^\w./~@%:+-]", value, re.ASCII)
-    character = f": {special[0]!r} needs quotes" if special else ""
+    if value.count("[") != value.count("]"):
+        return f"the override {override!r} cannot be read: a list is written {key}=[A,B]"
+    character = f"A value with {special[0]!r}" if special else "It"
     bare_value = value.strip("'\"").replace('"', '\\"')
-    return f"the override {override!r} cannot be read{character}. Type '{key}=\"{bare_value}\"'"
+    return (
+        f"the override {override!r} cannot be read. {character} goes in quotes of its own: type "
+        f"'{key}=\"{bare_value}\"'"
+    )
 
 
 def disk_full_message(error: Exception) -> str | None:
@@ -139,7 +144,7 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
     known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
-    folder = " There is no folder of this name either." if "/" in name else ""
+    folder = ". There is no folder of this name either" if "/" in name else ""
     return unknown_option(name, key, known) + folder
 
 

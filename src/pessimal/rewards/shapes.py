@@ -108,7 +108,7 @@ def shape_of(function: Function, *, name: str) -> Shape:
         Shape.verifiers_rubric: "completion" in names and names & rubric,
         Shape.inspect: names >= {"state", "target"},
         Shape.plain: ("response" in names and "prompts" not in names)
-        or ("completion" in names and not names & rubric),
+        or ("completion" in names and not names & {"prompt", *rubric}),
         Shape.plain_group: names >= {"prompt", "responses"},
         Shape.plain_lists: "responses" in names and "prompt" not in names,
     }
