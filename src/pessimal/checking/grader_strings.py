@@ -429,6 +429,6 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
         yield "near", "0"
     if value.denominator == 1:
         whole = int(value)
-        yield "near", str(whole + 1 if abs(whole) > 2**53 else whole + Fraction(1, 2))
+        yield "near", str(whole + 1 if abs(whole) > 2**51 else whole + 0.5)
         yield "code", f"sum([{whole - 17},17])"
         yield "code", f"int('{whole:x}',16)"

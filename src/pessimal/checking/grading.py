@@ -329,9 +329,10 @@ def _ask_so(way: Callable, turns: Sequence[tuple], task: int, strings: Sequence[
 
 
 def in_thread(call: Callable, *args: Any) -> Any:
-    """What a call gives in another thread than this one."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call, *args).result()
+    """What a call gives in a second thread, while a first one lives that was called in before."""
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        first.submit(call, *args).result()
+        return second.submit(call, *args).result()
 
 
 def _in_loop(call: Callable, *args: Any) -> Any:
@@ -659,7 +660,7 @@ def _right_not_paid(
         rows.append(row | {"share": len(missed) / len(some)})
     columns = ["format", "fault", "tasks", "of_tasks", "share", "example", "task", "truth", "mend"]
     table = pd.DataFrame(rows, columns=columns)
-    order = [*MEND, *TYPOGRAPHY, *FORMATS]
+    order = [*MEND, *TYPOGRAPHY, *FORMATS] if table["fault"].any() else list(FORMATS)
     place = table["format"].map(
         {form: order.index(form) for form in table["format"] if form in order}
     )
