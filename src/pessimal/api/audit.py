@@ -361,8 +361,8 @@ class Auditor:
 
     def _ask_grader(self, grader: CallableReward) -> None:
         evidence = self.evidence
-        asked: dict[str, Any] = {"budget": self.budget, "policy": self.policy} | self.cached
-        results = census(grader, **asked)
+        options: dict[str, Any] = {"budget": self.budget, "policy": self.policy} | self.cached
+        results = census(grader, **options)
         evidence.results += results
         evidence.scope["census"] = " ".join((f"{len(grader.tasks)} tasks.", *results[0].notes))
         why = "no right answer is paid more than nothing or a wrong one"

@@ -20,42 +20,17 @@ FORMATS: dict[str, str] = NAMED["formats"]
 """Formats in which graders look for an answer."""
 READ = 8
 """Formats of those that a grader pays in which every other string is sent."""
-CORE = frozenset(
-    {
-        "white space around",
-        "line break behind",
-        "lower case",
-        "upper case",
-        "set reversed",
-        "another true answer",
-    }
-)
+CORE: list[str] = NAMED["core"]
 """Ways of writing an answer that no grader should mind, in a format that it pays."""
-TYPOGRAPHY = (
-    *("parentheses", "punctuation behind", "decimals", "percent", "currency", "thousands"),
-    *("bold", "bold sentence", "quotes", "brackets", "inline code", "dollars", "full stop"),
-)
+TYPOGRAPHY: list[str] = NAMED["typography"]
 """Ways of writing an answer that a grader should not mind which finds it in a sentence."""
-PROSE = frozenset(["plain", "sentence", "reasoning ahead", "lines ahead"])
+PROSE = ("plain", "sentence", "reasoning ahead", "lines ahead")
 """Formats that are all paid by a grader which finds an answer in a sentence."""
 BEGUN = "begun thought"
 """A response to a prompt that ends in `<think>`."""
 WINDOWS = {"page behind": "sentence behind", "page ahead": "sentence ahead"}
 """By what only a grader minds that reads a part of the response: what it pays for all the same."""
-DESPITE = frozenset(
-    {
-        "order",
-        "unit",
-        "sign_or_point",
-        "operator",
-        "several_answers",
-        "first_of_several",
-        "contradiction",
-        "prompt",
-        "answer_ahead",
-        "answer_behind",
-    }
-)
+DESPITE: list[str] = NAMED["despite"]
 """Faults that a string shows though the answer stands in it."""
 _NUMBER = re.compile(r"[-+]?\d[\d,_ ]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+(?:\.\d+)?)?|[-+]?\.\d+")
 # Between groups of three digits, or of two before one of three; and behind a sign.
@@ -65,7 +40,7 @@ _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _OPERATORS = dict(zip("+-−±*×·/^<>≤≥", "-++++++**><<>", strict=True))
 _OPERATORS |= {"\\pm": "+", "\\cdot": "+", "\\times": "+"}
 _OPERATORS |= {"\\leq": ">", "\\geq": "<", "\\le": ">", "\\ge": "<", "\\lt": ">", "\\gt": "<"}
-"""What stands in an operator's place where it is changed."""
+"""By operator: another one, which changes the answer."""
 _OPERATOR = re.compile(r"\\(?:pm|cdot|times|leq?|geq?|lt|gt)(?![a-z])|[-+−±*×·/^<>≤≥]")
 _LINE = "Each step was checked again with care, and they all hold."
 _PAGE = "\n".join([_LINE] * 52)
@@ -236,9 +211,9 @@ def strings_of(
             if mark not in truth  # as in a time
         ]
         found += [
-            Probe(f"{right}\n{FORMATS[last].format(wrong[0])}", "contradiction", last)
-            for last in formats
-            if last != name
+            Probe(f"{right}\n{FORMATS[second].format(wrong[0])}", "contradiction", second)
+            for second in formats
+            if second != name
         ]
         for kind, text in (
             ("answer_ahead", f"{truth} is wrong. {other}"),
@@ -363,23 +338,22 @@ def _operators(truth: str) -> Iterator[str]:
     """The answer with one operator, bracket of an interval or grouping, or fraction changed; dates
     and words with a hyphen have none."""
     for sign in () if re.match(r"\d+([-/.])\d+\1\d", truth) else _OPERATOR.finditer(truth):
-        ahead, behind = truth[: sign.start()], truth[sign.end() :]
-        word = re.search(r"[^\W\d_]{2}$", ahead) and re.match(r"[^\W\d_]{2}", behind)
-        equal = sign[0] in "*^" and (ahead[-1:], behind[:1]) == ("2", "2")
-        signed = not ahead and value_of(truth) is not None  # as `sign_or_point` has it
-        if behind and not (word or equal or signed):
-            yield ahead + _OPERATORS[sign[0]] + behind
-    swapped = dict(zip("([)]", "[(])", strict=True))
+        before, after = truth[: sign.start()], truth[sign.end() :]
+        word = re.search(r"[^\W\d_]{2}$", before) and re.match(r"[^\W\d_]{2}", after)
+        equal = sign[0] in "*^" and (before[-1:], after[:1]) == ("2", "2")
+        signed = not before and value_of(truth) is not None  # as `sign_or_point` has it
+        if after and not (word or equal or signed):
+            yield before + _OPERATORS[sign[0]] + after
     for pair in re.finditer(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]", truth):
         for at in (pair.start(), pair.end() - 1):
-            yield truth[:at] + swapped[truth[at]] + truth[at + 1 :]
+            yield truth[:at] + "[(])"["([)]".index(truth[at])] + truth[at + 1 :]
     for group in re.finditer(r"\(([^(),]*[^(),\s]\s*[-+−][^(),]*)\)", truth):
-        ahead, behind = truth[: group.start()].rstrip(), truth[group.end() :].lstrip()
-        if re.search(r"[-−*/^\w)]$", ahead) or re.match(r"[*/^\w(]", behind):
-            yield truth[: group.start()] + group[1] + truth[group.end() :]
-    for part in re.finditer(r"frac\{([^{}]+)\}\{([^{}]+)\}", truth):
-        if part[1] != part[2]:
-            yield f"{truth[: part.start()]}frac{{{part[2]}}}{{{part[1]}}}{truth[part.end() :]}"
+        before, after = truth[: group.start()], truth[group.end() :]
+        if re.search(r"[-−*/^\w)]\s*$", before) or re.match(r"\s*[*/^\w(]", after):
+            yield before + group[1] + after
+    swapped = re.sub(r"frac\{([^{}]+)\}\{([^{}]+)\}", r"frac{\2}{\1}", truth)
+    if swapped != truth:
+        yield swapped
 
 
 def _faulty(truth: str) -> Iterator[tuple[str, str]]:

@@ -75,6 +75,8 @@ MAY_BE_MEANT: list[str] = NAMED["may_be_meant"]
 """Faults that are for a person to decide."""
 MEND: dict[str, str] = NAMED["grader"]
 """By fault, the gravest first: what to do."""
+MARKS = "Find the answer whatever marks stand around it."
+"""What to do where a way of writing is not paid."""
 PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
 """Kinds of strings that may be a part of the answer."""
 PARTIAL = ("near", "part_of_answer", "several_answers", "first_of_several")
@@ -89,7 +91,7 @@ class _Call(NamedTuple):
     task: int
     text: str
     said: str
-    """What happened there."""
+    """The exception, or both numbers."""
     may_be_meant: bool = False
     """Whether the trainer of this function does not call it so."""
 
@@ -98,7 +100,7 @@ class _Task(NamedTuple):
     key: str
     prompt: str
     truths: tuple[str, ...]
-    """Of which each is right; the first is asked."""
+    """Each is right; the first is asked."""
     wrong: list[str]
     names: tuple[str, ...]
     turns: tuple[Turn, ...]
@@ -194,14 +196,12 @@ def census(
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
     reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
 
-    def function(task: int, strings: Sequence[str]) -> list[Answer]:
+    def function(
+        task: int, strings: Sequence[str], reward: CallableReward = reward
+    ) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    limits: dict[str, Any] = {
-        "workers": workers or os.cpu_count() or 1,
-        "seconds": seconds,
-        "memory": memory,
-    }
+    run = partial(answered, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory)
     given: list[list[Answer]] = [[] for _ in tasks]
     end = time.monotonic() + budget
 
@@ -213,10 +213,7 @@ def census(
             so_far += [math.nan] * (len(task.probes) - len(so_far))
         jobs.sort(key=lambda job: job.at)  # every task's own strings before the common ones
         left = sum(len(job.strings) for job in jobs)
-        with (
-            steps("census", len(jobs), bar=bar) as step,
-            closing(answered(function, jobs, **limits)) as answers,
-        ):
+        with steps("census", len(jobs), bar=bar) as step, closing(run(function, jobs)) as answers:
             for job, found in answers:
                 if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
                     raise ConfigError(found[0].removeprefix(NOT_CALLED))
@@ -246,20 +243,21 @@ def census(
         Job(number, [tasks[number].probes[at].text], at)
         for number, one in enumerate(paid)
         for at in _asked_again(tasks[number], one)
+        if not isinstance(given[number][at], str)
     ]
-    for fault, (sentence, way) in _ways(reward).items():
-        ask_so = partial(_ask_so, way, [task.turns for task in tasks])
-        differ = list[Job]()
-        with closing(answered(ask_so, again, **limits)) as answers:
+    for fault, (sentence, way) in _ways(reward, function).items():
+        alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
+        same = list[Job]()
+        with closing(run(way, again)) as answers:
             for job, [answer] in answers:
                 before = given[job.task][job.at]
-                if answer != before and not isinstance(before, str):
-                    now = answer if isinstance(answer, str) else f"{answer:g}"
-                    said = sentence.format(before, now)
-                    alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
-                    calls.append(_Call(fault, job.task, job.strings[0], said, alien))
-                    differ.append(job)
-        again = [job for job in again if job not in differ]
+                if answer == before:
+                    same.append(job)
+                    continue
+                now = answer if isinstance(answer, str) else f"{answer:g}"
+                said = sentence.format(before, now)
+                calls.append(_Call(fault, job.task, job.strings[0], said, alien))
+        again = same
     if all(math.isnan(one.line) for one in paid):
         untested = _never_paid(reward.name, tasks, paid)
         untested[0] = replace(untested[0], notes=notes)
@@ -276,8 +274,8 @@ def census(
 
 
 def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """What a reader should know of the tasks, also logged: which have no true answer, and whether
-    the answers are so few that they may be classes."""
+    """Sentences on the tasks, also logged: which have no true answer, and whether the answers are
+    so few that they may be classes."""
     keys = [task.key for task in reward.tasks.values()]
     without = [key for key, texts in zip(keys, truths, strict=True) if not texts]
     answers = {texts for texts in map(tuple, truths) if texts}
@@ -301,41 +299,37 @@ def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str
 # How it is called again -------------------------------------------------------
 
 
-def _ways(reward: CallableReward) -> dict[str, tuple[str, Callable]]:
+def _ways(reward: CallableReward, function: Callable) -> dict[str, tuple[str, Callable]]:
     """By the fault that another number shows: a sentence with both numbers, and what calls it.
 
     Trainers and servers call plain functions in the main thread (TRL), in another one (verl,
     FastAPI), and where an event loop runs (verifiers).
     """
-    here = partial(_answers, reward)
     ways: dict[str, tuple[str, Callable]] = {
-        "nondeterministic": ("gives {:g}, then {}", here),
-        "thread": ("gives {:g} in the main thread and {} in another", partial(in_thread, here)),
+        "nondeterministic": ("gives {:g}, then {}", function),
+        "thread": (
+            "gives {:g} in the main thread and {} in another",
+            partial(ask_thread, function),
+        ),
     }
     if not inspect.iscoroutinefunction(reward.function):
-        ask = partial(_in_loop, here)
-        return ways | {"event_loop": ("gives {:g}, and {} where an event loop runs", ask)}
-    if reward.shape in LOOP_IN_THREAD:
-        main = replace(reward, function=_blocking(reward.function))
-        ways["thread"] = (
-            "gives {:g} in a thread and {} in the main thread",
-            partial(_answers, main),
-        )
+        call = partial(_ask_loop, function)
+        ways["event_loop"] = ("gives {:g}, and {} where an event loop runs", call)
+    elif reward.shape in LOOP_IN_THREAD:
+        call = partial(function, reward=replace(reward, function=_blocking(reward.function)))
+        ways["thread"] = ("gives {:g} in a thread and {} in the main thread", call)
     return ways
 
 
-def _ask_so(way: Callable, turns: Sequence[tuple], task: int, strings: Sequence[str]) -> list:
-    return way(turns[task], strings)
-
-
-def in_thread(call: Callable, *args: Any) -> Any:
-    """What a call gives in a second thread, while a first one lives that was called in before."""
+def ask_thread(call: Callable, *args: Any) -> Any:
+    """The result of a call in a second thread, while a first one lives that was called in
+    before."""
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
         first.submit(call, *args).result()
         return second.submit(call, *args).result()
 
 
-def _in_loop(call: Callable, *args: Any) -> Any:
+def _ask_loop(call: Callable, *args: Any) -> Any:
     async def ask() -> Any:
         return call(*args)
 
@@ -352,12 +346,33 @@ def _blocking(function: Callable) -> Callable:
     return call
 
 
+def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Answer, Answer]]]:
+    """How many right answers of its tasks, or plain ones, a function was asked here and in a
+    thread, and those to which it gave another reward, with both. ConfigError where it cannot be
+    called."""
+    tasks = list(reward.tasks.values())
+    questions = [
+        (task.turns, truths[0])
+        for task, truths in zip(tasks, true_answers(tasks), strict=True)
+        if truths
+    ]
+    questions = questions or [((Turn("user", "Why?"),), "So.")]
+    rows = list[tuple[str, Answer, Answer]]()
+    for turns, truth in questions[:AGAIN_OF_FORMAT]:
+        texts = [probe.text for probe in right_strings(truth)]
+        here = _answers(reward, turns, texts)
+        if str(here[0]).startswith(NOT_CALLED):
+            raise ConfigError(str(here[0]).removeprefix(NOT_CALLED))
+        rows += zip(texts, here, ask_thread(_answers, reward, turns, texts), strict=True)
+    return len(rows), [row for row in rows if row[1] != row[2]]
+
+
 def _begins_in_thought(reward: Reward) -> bool:
     """Whether the chat template of its tokenizer ends a prompt in `<think>`."""
     if reward.tokenizer is None or not reward.tokenizer.chat_template:
         return False
-    asked = [{"role": "user", "content": "Why?"}]
-    text = str(rendered(reward.tokenizer, asked, add_generation_prompt=True))
+    messages = [{"role": "user", "content": "Why?"}]
+    text = str(rendered(reward.tokenizer, messages, add_generation_prompt=True))
     return text.rstrip().endswith("<think>")
 
 
@@ -476,7 +491,7 @@ def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
 
 
 def _distance(text: str, truth: str) -> float:
-    """How far the numbers in a text are from a true answer, the farthest; infinite without one."""
+    """Distance of the farthest number in a text from a true answer; infinite without one."""
     wanted = value_of(truth)
     values = numbers_of(text)
     if wanted is None or not values:
@@ -526,21 +541,11 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         row, reward = _row(cases, tasks)
         row |= {"may_be_meant": fault in MAY_BE_MEANT, "reward": reward, "mend": MEND[fault]}
         rows.append({"fault": fault} | row)
-    columns = [
-        "fault",
-        "may_be_meant",
-        "strings",
-        "tasks",
-        "of_tasks",
-        "share",
-        "example",
-        "task",
-        "truth",
-    ]
+    columns = "fault may_be_meant strings tasks of_tasks share example task truth reward mend"
     asked = len({probe.text for task in tasks for probe in task.probes})
     return _result(
         "paid_without_answer",
-        pd.DataFrame(rows, columns=[*columns, "reward", "mend"]),
+        pd.DataFrame(rows, columns=columns.split()),
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
         f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
@@ -550,13 +555,13 @@ def _name_tolerance(found: dict[str, list[tuple[str, int, float]]], tasks: Seque
     """Leave to `near` what a tolerance explains: strings whose numbers are as near to the answer.
     Numbers that begin with the answer show no tolerance where other strings with it are paid."""
     near = found["near"]
-    others = [case for case in near if tasks[case[1]].truths[0].casefold() not in case[0]]
-    if "answer_within_another" in found and not others:
+    values = [case for case in near if tasks[case[1]].truths[0].casefold() not in case[0]]
+    if "answer_within_another" in found and not values:
         found["near"] = []
     elif near:
         texts = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
         limits = [_tolerance(task, some) for task, some in zip(tasks, texts, strict=True)]
-        for fault in found.keys() - DESPITE - {"near"} | {"sign_or_point"} & found.keys():
+        for fault in found.keys() - set(DESPITE) - {"near"} | {"sign_or_point"} & found.keys():
             found[fault] = [
                 case
                 for case in found[fault]
@@ -596,13 +601,8 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
         return [replace(untested, name="paid_without_answer"), untested]
     fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
     n = len({probe.text for task in tasks for probe in task.probes})
-    row = {
-        "fault": fault,
-        "may_be_meant": False,
-        **_row([(tasks[0].wrong[0], 0, "")], tasks)[0],
-        "strings": n,
-    }
-    row |= {"tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
+    row = {"fault": fault, "may_be_meant": False, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0]}
+    row |= {"strings": n, "tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
     constant = f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
     never = f"{name} pays no right answer more than a wrong one or nothing, in any of the "
     never += f"{len(FORMATS)} formats that were tried."
@@ -652,20 +652,15 @@ def _right_not_paid(
         faulty = [case for case in missed if case[1]]
         if not missed:
             continue
-        shown = [(text, number, "") for _, _, text, number in faulty or missed]
-        row = {"format": form, "fault": bool(faulty), **_row(shown, tasks)[0]}
-        row |= {"of_tasks": len({number for *_, number in some}), "mend": ""}
-        if faulty:
-            row["mend"] = MEND.get(form, "Find the answer whatever marks stand around it.")
-        rows.append(row | {"share": len(missed) / len(some)})
-    columns = ["format", "fault", "tasks", "of_tasks", "share", "example", "task", "truth", "mend"]
-    table = pd.DataFrame(rows, columns=columns)
-    order = [*MEND, *TYPOGRAPHY, *FORMATS] if table["fault"].any() else list(FORMATS)
-    place = table["format"].map(
-        {form: order.index(form) for form in table["format"] if form in order}
-    )
-    table = table.assign(place=place).sort_values(["fault", "place"], ascending=[False, True])
-    table = table.drop(columns="place").reset_index(drop=True)
+        texts = [(text, number, "") for _, _, text, number in faulty or missed]
+        row = {"format": form, "fault": bool(faulty), **_row(texts, tasks)[0]}
+        row |= {"of_tasks": len({number for *_, number in some}), "share": len(missed) / len(some)}
+        rows.append(row | {"mend": MEND.get(form, MARKS) if faulty else ""})
+    order = [*MEND, *TYPOGRAPHY] if any(row["fault"] for row in rows) else []
+    places = {form: place for place, form in enumerate([*order, *FORMATS][::-1])}
+    rows.sort(key=lambda row: (row["fault"], places.get(row["format"], -1)), reverse=True)
+    columns = "format fault tasks of_tasks share example task truth mend"
+    table = pd.DataFrame(rows, columns=columns.split())
     unpaid = int((table["format"] != UNREAD).sum())
     ways = f"{unpaid} of {len(cases) - 1} ways of writing the answer"
     if len(table) and not table["fault"].any():
@@ -690,11 +685,11 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
         row["may_be_meant"] = all(call.may_be_meant for call in calls if call.fault == fault)
         said = literal(str(error), limit=120)
         rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
-    columns = ["fault", "may_be_meant", "strings", "tasks", "of_tasks", "share", "example"]
-    columns += ["said", "task", "mend"]
+    rows.sort(key=lambda row: row["may_be_meant"])
+    columns = "fault may_be_meant strings tasks of_tasks share example said task mend"
     return _result(
         "grader_calls",
-        pd.DataFrame(rows, columns=columns),
+        pd.DataFrame(rows, columns=columns.split()),
         f"{name}: {{said}} on {{example}}.",
         f"{name}: each string has a finite reward, and those asked again the same, also in a "
         "thread and where an event loop runs.",
@@ -711,9 +706,8 @@ def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) 
         return Result(name, table, none, method="grading", notes=notes)
     headline = found.format_map(dict(table.iloc[0]))
     names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
-    if others := list(names)[1:]:
-        kinds = "fault" if len(others) == 1 else "faults"
-        headline += f" And {len(others)} more {kinds}: {', '.join(others)}."
+    if more := list(names)[1:]:
+        headline += f" And {len(more)} more fault{'s' * (len(more) > 1)}: {', '.join(more)}."
     return Result.of_row(
         table.iloc[0], name, table, EFFECT, headline, method="grading", notes=notes
     )

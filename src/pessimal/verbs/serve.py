@@ -8,25 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from pessimal.checking.grader_strings import right_strings
-from pessimal.checking.grading import MEND, in_thread
+from pessimal.checking.grading import MEND, thread_differences
 from pessimal.config.schema import ServeConfig
-from pessimal.conversation import Turn
-from pessimal.errors import ModelError, UserError, WorkError, require
+from pessimal.errors import UserError, WorkError, require
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.sum import SumReward
-from pessimal.rewards.tasks import true_answers
 from pessimal.scoring.contexts import of_row
-from pessimal.scoring.serving import SAMPLE, WIRES, Served
+from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
 
 log = logging.getLogger(__name__)
-
-ASKED = 100
-"""Most answers that a function is asked before it is served."""
 
 
 def run(config: ServeConfig) -> None:
@@ -70,37 +64,16 @@ def functions_of(reward: Reward) -> list[CallableReward]:
 
 
 def report_threads(reward: CallableReward) -> None:
-    """Ask a function right answers of its tasks, or plain ones, here and in a thread, as requests
-    do, and log whether the numbers are the same.
-
-    Raises ConfigError where it cannot be called.
-    """
-    responses = [
-        (*task.turns, Turn("assistant", probe.text))
-        for task, truths in zip(
-            reward.tasks.values(), true_answers(list(reward.tasks.values())), strict=True
-        )
-        for probe in right_strings((truths or ("",))[0])
-    ][:ASKED] or list(SAMPLE)
-    numbers = []
-    for ask in (reward.rewards, partial(in_thread, reward.rewards)):
-        try:
-            numbers.append(ask(responses))
-        except ModelError as error:
-            numbers.append(np.full(len(responses), np.nan))
-            log.warning("%s: %s", reward.name, error)
-    here, there = numbers
-    differ = np.flatnonzero(~np.isclose(here, there, rtol=1e-9, atol=0, equal_nan=True))
-    if not len(differ):
-        log.info("%s gives %d answers the same reward in a thread", reward.name, len(responses))
+    """Log whether a function gives the same rewards in a thread, where requests are answered."""
+    n, differences = thread_differences(reward)
+    if not differences:
+        log.info("%s gives %d answers the same reward in a thread as outside", reward.name, n)
         return
-    row = differ[0]
-    log.warning(
-        "%s gives another reward in a thread, where requests are answered, to %d of %d answers: %g "
-        "in the main thread and %g in another, to %r. %s",
-        *(reward.name, len(differ), len(responses), here[row], there[row]),
-        *(responses[row][-1].content[:60], MEND["thread"]),
+    sentence = (
+        "%s gives another reward in a thread, where requests are answered, to %d of %d answers: to "
+        "%r it gives %s, in a thread %s. %s"
     )
+    log.warning(sentence, reward.name, len(differences), n, *differences[0], MEND["thread"])
 
 
 def in_contexts(served: Served, body: dict[str, Any]) -> dict[str, Any]:
