@@ -20,7 +20,7 @@ def census(
     tasks: str | Path | None = None,
     *,
     tokens: Sequence[str] | None = None,
-    most: int | None = None,
+    token_limit: int | None = None,
     policy: str | None = None,
     seconds: float = 5.0,
     memory: int = 4 * 1024**3,
@@ -38,7 +38,8 @@ def census(
         tasks: JSONL file of prompts with their columns, the true answer among them; of a grader
             that has them already None.
         tokens: texts; by default of `tokenizer=…`, or the 50,000 most frequent English words.
-        most: of these tokens how many, the first; numbers are asked to as many, 1,000 to 10,000.
+        token_limit: how many of these tokens are asked, the first; numbers are asked to as many,
+            1,000 to 10,000.
         policy: a language model, as typed for a model, of which the tokenizer is taken where the
             function has none: its tokens, and whether its prompts end in `<think>`.
         seconds: wall time of a call.
@@ -66,7 +67,7 @@ def census(
     with publishing(store, name=name, inputs=inputs, progress=progress) as publish:
         results = grading.census(
             grader,
-            tokens=(grading.tokens_of(grader) if tokens is None else tokens)[:most],
+            tokens=(grading.tokens_of(grader) if tokens is None else tokens)[:token_limit],
             seconds=seconds,
             memory=memory,
             workers=workers,

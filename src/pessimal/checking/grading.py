@@ -76,7 +76,7 @@ MAY_BE_MEANT: list[str] = NAMED["may_be_meant"]
 MEND: dict[str, str] = NAMED["grader"]
 """By fault, the gravest first: what to do."""
 MARKS = "Find the answer whatever marks stand around it."
-"""What to do where a way of writing is not paid."""
+"""A remedy where a way of writing is not paid."""
 PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
 """Kinds of strings that may be a part of the answer."""
 PARTIAL = ("near", "part_of_answer", "several_answers", "first_of_several")
@@ -347,9 +347,9 @@ def _blocking(function: Callable) -> Callable:
 
 
 def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Answer, Answer]]]:
-    """How many right answers of its tasks, or plain ones, a function was asked here and in a
-    thread, and those to which it gave another reward, with both. ConfigError where it cannot be
-    called."""
+    """The number of right answers of its tasks, or plain ones, that a function is asked in this
+    thread and in another, and those to which it gives another reward there, with both. ConfigError
+    where it cannot be called."""
     tasks = list(reward.tasks.values())
     questions = [
         (task.turns, truths[0])
@@ -360,10 +360,10 @@ def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Ans
     rows = list[tuple[str, Answer, Answer]]()
     for turns, truth in questions[:AGAIN_OF_FORMAT]:
         texts = [probe.text for probe in right_strings(truth)]
-        here = _answers(reward, turns, texts)
-        if str(here[0]).startswith(NOT_CALLED):
-            raise ConfigError(str(here[0]).removeprefix(NOT_CALLED))
-        rows += zip(texts, here, ask_thread(_answers, reward, turns, texts), strict=True)
+        answers = _answers(reward, turns, texts)
+        if str(answers[0]).startswith(NOT_CALLED):
+            raise ConfigError(str(answers[0]).removeprefix(NOT_CALLED))
+        rows += zip(texts, answers, ask_thread(_answers, reward, turns, texts), strict=True)
     return len(rows), [row for row in rows if row[1] != row[2]]
 
 
@@ -551,21 +551,21 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
     )
 
 
-def _name_tolerance(found: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
+def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
     """Leave to `near` what a tolerance explains: strings whose numbers are as near to the answer.
     Numbers that begin with the answer show no tolerance where other strings with it are paid."""
-    near = found["near"]
-    values = [case for case in near if tasks[case[1]].truths[0].casefold() not in case[0]]
-    if "answer_within_another" in found and not values:
-        found["near"] = []
+    truths = [task.truths[0] for task in tasks]
+    near = cases["near"]
+    if "answer_within_another" in cases and all(
+        truths[n].casefold() in text for text, n, _ in near
+    ):
+        cases["near"] = []
     elif near:
-        texts = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
-        limits = [_tolerance(task, some) for task, some in zip(tasks, texts, strict=True)]
-        for fault in found.keys() - set(DESPITE) - {"near"} | {"sign_or_point"} & found.keys():
-            found[fault] = [
-                case
-                for case in found[fault]
-                if _distance(case[0], tasks[case[1]].truths[0]) >= limits[case[1]]
+        paid = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
+        limits = [_tolerance(task, texts) for task, texts in zip(tasks, paid, strict=True)]
+        for fault in cases.keys() - (set(DESPITE) - {"sign_or_point"}) - {"near"}:
+            cases[fault] = [
+                c for c in cases[fault] if _distance(c[0], truths[c[1]]) >= limits[c[1]]
             ]
 
 

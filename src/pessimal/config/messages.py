@@ -91,7 +91,7 @@ def composition_message(error: Exception) -> str | None:
 
 
 def _unreadable(override: str) -> str:
-    """What to type for an override that Hydra cannot read."""
+    """The remedy for an override that Hydra cannot read."""
     key, _, value = override.partition("=")
     bare = re.search(r"[^\w.-]", key.lstrip("+~"), re.ASCII)
     if bare and bare[0] not in "/@":

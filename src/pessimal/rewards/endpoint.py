@@ -80,9 +80,8 @@ class AnswerShare:
         self.questions.append(shares)
 
     def measured(self) -> dict[str, Any]:
-        """What a table records, as of a judge on this machine: the most that the answers may have,
-        all together."""
-        sums = [known + more for known, more in self.questions]
+        """The most that the answers may have together, as a table records it of a local judge."""
+        sums = [sum(shares) for shares in self.questions]
         if not sums:
             return {}
         instead = storable(self.instead)
@@ -219,8 +218,8 @@ class EndpointReward(TextReward):
         return rewards
 
     def answer_shares(self, conversations: Sequence[Conversation]) -> dict[str, Any]:
-        """What a table records of how likely a judge's answers were since this was last asked, or
-        are on a few of these conversations; empty for a classifier."""
+        """The probabilities of a judge's answers, as a table records them, on what was asked since
+        this was called before, else on a few of these conversations; empty for a classifier."""
         if self.wire.api != "chat":
             return {}
         if not self.answers.questions:  # all was kept of an earlier start

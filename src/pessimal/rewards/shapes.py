@@ -345,12 +345,9 @@ def _fitted(
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     if shape in _PLAIN:
         if set(given) & set(parameters):  # by name, in whichever order they stand
-            named = {
-                key: value
-                for key, value in given.items()
-                if key in parameters or key != "completion"
-            }
-            args, given = (), dict(asked.columns) | named
+            if "completion" not in parameters:
+                given.pop("completion", None)
+            args, given = (), dict(asked.columns) | given
         else:
             kinds = [one.kind for one in parameters.values() if one.default is one.empty]
             single = len([1 for kind in kinds if "VAR" not in kind.name]) == 1
@@ -366,7 +363,7 @@ def _fitted(
         except TypeError as error:
             raise ConfigError(
                 f"{name} cannot be called as model.shape={shape.value} calls it, {HOW[shape]}: "
-                f"{error}. {_remedy(shape, given, parameters, asked)}"
+                f"{error}. {_remedy(shape, given, parameters, list(asked.columns))}"
             ) from error
         for one, value in bound.arguments.items():
             needed = args or parameters[one].default is inspect.Parameter.empty
@@ -382,19 +379,20 @@ def _fitted(
 
 
 def _remedy(
-    shape: Shape, given: Mapping[str, Any], parameters: Mapping[str, Any], asked: Asked
+    shape: Shape,
+    arguments: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    columns: Sequence[str],
 ) -> str:
-    """What makes a function fit a call that passes other names than it takes."""
-    if missing := [name for name in given if name not in parameters]:
+    """The remedy for a function that does not take what its trainer passes."""
+    if missing := [name for name in arguments if name not in parameters]:
         more = "**kwargs" if shape is Shape.trl else ", ".join(f"{name}=None" for name in missing)
         return (
             f"The trainer passes {', '.join(missing)} too, and would fail as well: add {more} to "
             "the function's parameters"
         )
-    columns = (
-        "tasks=FILE.jsonl" if not asked.columns else f"tasks=, here {', '.join(asked.columns)}"
-    )
-    return f"What stands in a dataset's columns is given by {columns}"
+    place = f"tasks=, here {', '.join(columns)}" if columns else "tasks=FILE.jsonl"
+    return f"What stands in a dataset's columns is given by {place}"
 
 
 # What it answers --------------------------------------------------------------
@@ -508,7 +506,7 @@ CALLED_SO = {
 
 
 def _answers(function: Function, calls: Sequence[Call], shape: Shape) -> list[Any]:
-    """What the calls give; awaited as the trainer does where they give something to wait for."""
+    """The results of calls, awaited as the trainer does where they are to be waited for."""
     try:
         answers = [function(*args, **given) for args, given in calls]
     except SystemExit as error:
@@ -529,7 +527,7 @@ def _answers(function: Function, calls: Sequence[Call], shape: Shape) -> list[An
 
 
 def awaited(answer: Awaitable[T], *, in_thread: bool = True) -> T:
-    """What it gives; awaited in a thread, or in this one where that is the main thread and no loop
+    """The result, awaited in a thread, or in this one where that is the main thread and no loop
     runs in it, as notebooks have one."""
 
     async def one() -> T:

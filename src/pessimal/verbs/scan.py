@@ -60,7 +60,7 @@ def run(config: ScanConfig) -> None:
         grader = open_reward(config.model, cache=config.paths.cache)
         results = census(
             grader,
-            most=config.candidates.most or None,
+            token_limit=config.candidates.most or None,
             policy=config.policy,
             cache=config.paths.cache,
             store=store_of(config),
