@@ -39,9 +39,9 @@ _QUANTITY = re.compile(r"([-+]?[\d.,]+)\s+(\S*[^\W\d]\S*)")
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _OPERATORS = dict(zip("+-−±*×·/^<>≤≥", "-++++++**><<>", strict=True))
 _OPERATORS |= {"\\pm": "+", "\\cdot": "+", "\\times": "+"}
-_OPERATORS |= {"\\leq": ">", "\\geq": "<", "\\le": ">", "\\ge": "<", "\\lt": ">", "\\gt": "<"}
+_OPERATORS |= {"\\leq": "\\geq", "\\geq": "\\leq", "\\le": "\\ge", "\\ge": "\\le"}
 """By operator: another one, which changes the answer."""
-_OPERATOR = re.compile(r"\\(?:pm|cdot|times|leq?|geq?|lt|gt)(?![a-z])|[-+−±*×·/^<>≤≥]")
+_OPERATOR = re.compile(r"\\(?:pm|cdot|times|leq?|geq?)(?![a-z])|[-+−±*×·/^<>≤≥]")
 _LINE = "Each step was checked again with care, and they all hold."
 _PAGE = "\n".join([_LINE] * 52)
 """3,015 characters without a number, a letter by itself, or a yes or no."""

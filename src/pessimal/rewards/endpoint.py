@@ -391,12 +391,6 @@ class _OutputReader:
 def _questions(spec: ModelSpec) -> Inputs:
     """What a chat is asked about a conversation."""
     judge = spec.judge
-    if judge == JudgeSpec():
-        raise ConfigError(
-            "model.endpoint.api=chat is asked to judge, and model.judge does not say how. Type for "
-            "example model.judge.template='{prompt} {response} Good? Yes or No.' "
-            "'model.judge.positive=[Yes]' 'model.judge.negative=[No]'"
-        )
     judge.check()
     wrong = {
         "model.judge.template=null": judge.template is None,
