@@ -16,6 +16,7 @@ from fastapi import Response
 from scoring_server import Served, serving
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+import pessimal
 from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
@@ -460,6 +461,25 @@ def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
     probabilities["kind"] = 0.5
     share = opened.answer_shares(PAIRS)["answers"]  # all was kept: some are asked
     np.testing.assert_allclose(share["mean"], 0.500001)
+
+
+@pytest.mark.parametrize(("probability", "certified"), [(1e-6, False), (0.2, True)])
+def test_a_chat_that_hardly_answers_has_no_certified_rank(
+    monkeypatch, tmp_path, probability, certified
+):
+    def top(wire, messages):
+        share = probability * (1 + len(messages[-1]["content"]) / 1000)
+        return [("so", -0.5), ("kind", math.log(share)), ("cruel", math.log(probability))]
+
+    monkeypatch.setattr(Wire, "top", top)
+    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+    endpoint = EndpointSpec(url="http://localhost:1", api="chat", served="m")
+    opened = open_endpoint(ModelSpec(kind=Kind.endpoint, judge=judge, endpoint=endpoint))
+    table = pessimal.scan(
+        opened, candidates=["a", "good", "kindness"], cache=str(tmp_path), progress=False
+    )
+    assert (table.rows["certified"] == certified).all()
+    assert table.measured["answers"]["mean"] == pytest.approx(2 * probability, rel=0.1)
 
 
 def test_a_server_that_is_late_and_one_that_is_not_there(server):
