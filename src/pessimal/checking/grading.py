@@ -54,7 +54,7 @@ from pessimal.rewards.frame import plain_prompt
 from pessimal.rewards.rendering import rendered
 from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD
 from pessimal.rewards.spec import Shape
-from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers
+from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers, truths_of
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results
 from pessimal.texts import literal
@@ -156,7 +156,7 @@ def census(
     answer where `contains` says so.
 
     Args:
-        reward: a function opened with tasks that have a true answer (`truth_of`).
+        reward: a function opened with tasks that have a true answer (`truths_of`).
         tokens: texts of a vocabulary.
         seconds: wall time of a call, or of 256 that take less.
         memory: bytes that a process may have on top of what it begins with.
@@ -169,6 +169,7 @@ def census(
 
     Raises:
         ConfigError: there are no tasks with a true answer, or the grader cannot be called.
+        FrameError: the chat template of its tokenizer fails.
     """
     shared = common_strings(tokens)
     truths = true_answers(list(reward.tasks.values()))
@@ -187,12 +188,17 @@ def census(
         if texts
     ]
     if not tasks:
+        if any(truths_of(task.columns) for task in reward.tasks.values()):
+            raise ConfigError(
+                f"{reward.name}: the labels of these tasks are at most {CLASSES} classes, and no "
+                "true answers: type pessimal scan … candidates=answers. Where they are answers, "
+                "write them into a column ground_truth"
+            )
         raise ConfigError(
             f"{reward.name}: the census needs tasks=FILE.jsonl with the true answer in a column "
-            f"{', '.join(TRUTHS)}. At most {CLASSES} labels for all tasks are classes and no "
-            "answers: type candidates=answers, or give them as ground_truth where they are answers"
+            f"{', '.join(TRUTHS)}: a text, a number, or a list of these"
         )
-    notes = _notes(reward, truths)
+    notes, begun = _notes(reward, truths), _begins_in_thought(reward)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
     reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
 
@@ -263,7 +269,6 @@ def census(
         untested[0] = replace(untested[0], notes=notes)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
     bought = _paid_without_answer(reward.name, tasks, paid)
-    begun = _begins_in_thought(reward)
     return Results(
         [
             replace(bought, summary={LEFT: left}, notes=notes),
