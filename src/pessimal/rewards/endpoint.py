@@ -68,24 +68,25 @@ class AnswerShare:
 
     questions: list[tuple[float, float]] = field(default_factory=list)
     """Probability of those that the server gives, and the most of the others."""
-    instead: str = ""
-    """The likeliest other token of the question with the least."""
+    least: tuple[float, str] = (math.inf, "")
+    """Of the question on which they are least likely: their probability, and the likeliest other
+    token."""
     reported: bool = False
 
     def add(self, top: list[tuple[str, float]], answers: Sequence[str]) -> None:
         """Count a question with the likeliest tokens that the server gave."""
         shares = _total(top, answers)
-        if sum(shares) <= min(map(sum, self.questions), default=math.inf):
-            self.instead = next((token for token, _ in top if token not in answers), "")
+        instead = next((token for token, _ in top if token not in answers), "")
+        self.least = min(self.least, (sum(shares), instead))
         self.questions.append(shares)
 
-    def measured(self) -> dict[str, Any]:
-        """The most that the answers may have together, as a table records it of a local judge."""
-        sums = [sum(shares) for shares in self.questions]
-        if not sums:
-            return {}
-        instead = storable(self.instead)
-        return {"answers": {"mean": sum(sums) / len(sums), "least": min(sums), "instead": instead}}
+    def take(self) -> dict[str, Any]:
+        """The most that the answers may have together, as a table records it of a local judge; it
+        begins anew then."""
+        mean, (least, instead) = float(np.sum(self.questions) / len(self.questions)), self.least
+        self.questions.clear()
+        self.least = (math.inf, "")
+        return {"answers": {"mean": mean, "least": least, "instead": storable(instead)}}
 
     def report(self, address: str) -> None:
         """Log the mean, once; warned of below .5, or where it is unknown."""
@@ -225,9 +226,7 @@ class EndpointReward(TextReward):
         if not self.answers.questions:  # all was kept of an earlier start
             for start in self._starts(conversations[:SAMPLE]):
                 self._score(self._batch(conversations, start))
-        measured = self.answers.measured()
-        self.answers.questions.clear()
-        return measured
+        return self.answers.take()
 
     def _starts(self, conversations: Sequence[Conversation]) -> range:
         return range(0, len(conversations), self.batch_size)

@@ -43,8 +43,8 @@ class AuditConfig(PromptedConfig):
     loop: TrainerLoop | None = None
     """A trainer whose loop should have the model read what its template says; with `policy`."""
     policy: str | None = None
-    """A language model: optimising the reward is forecast for it, and its tokenizer is the
-    loop's."""
+    """A language model: optimising the reward is forecast for it, and its tokenizer is the loop's,
+    and that of a grader's census."""
     baseline: str | None = None
     """An earlier audit of the registry, audit/NAME or audit/NAME:vN: what changed since by more
     than another seed of one training changes it."""

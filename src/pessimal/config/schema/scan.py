@@ -51,9 +51,9 @@ class CandidatesSpec(Options):
     texts: list[str] = field(default_factory=list)
     """The items themselves, in place of a file."""
     most: Annotated[int, Ge(0)] | None = None
-    """Of a vocabulary: how many of its most frequent tokens, and the special ones besides; 0 for
-    all. null takes all, but in real answers on a CPU 5,000, and before real answers on one device
-    the 1,000 that the gradient says to add most."""
+    """Of a vocabulary or a census: how many of the most frequent tokens, and of a vocabulary the
+    special ones besides; 0 for all. null takes all, but in real answers on a CPU 5,000, and before
+    real answers on one device the 1,000 that the gradient says to add most."""
     ids: list[int] = field(default_factory=list)
     """Of a vocabulary with `most`: ids of tokens that are scored besides."""
 
@@ -102,7 +102,9 @@ class ScanConfig(PromptedConfig):
     them."""
     policy: str | None = None
     """A language model, as typed for a model: its log-probabilities are scanned first, and then its
-    tokens, as texts where the reward has other ones; `compare policy=NAME` forecasts from both."""
+    tokens, as texts where the reward has other ones; `compare policy=NAME` forecasts from both. The
+    census of a grader takes its tokenizer alone: tokens, and whether its prompts end in
+    `<think>`."""
     answers: Count | None = None
     """Of policy: how many answers it writes that are scored in place of its tokens, drawn by
     `seed`."""
