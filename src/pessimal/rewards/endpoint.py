@@ -68,8 +68,8 @@ class AnswerShare:
 
     questions: list[tuple[float, float]] = field(default_factory=list)
     """Probability of those that the server gives, and the most of the others."""
-    least: tuple[float, str] = (math.inf, "")
-    """Of the question on which they are least likely: their probability, and the likeliest other
+    minimum: tuple[float, str] = (math.inf, "")
+    """Smallest probability on any question, and the likeliest other
     token."""
     reported: bool = False
 
@@ -77,16 +77,17 @@ class AnswerShare:
         """Count a question with the likeliest tokens that the server gave."""
         shares = _total(top, answers)
         instead = next((token for token, _ in top if token not in answers), "")
-        self.least = min(self.least, (sum(shares), instead))
+        self.minimum = min(self.minimum, (sum(shares), instead))
         self.questions.append(shares)
 
     def take(self) -> dict[str, Any]:
         """The most that the answers may have together, as a table records it of a local judge; it
         begins anew then."""
-        mean, (least, instead) = float(np.sum(self.questions) / len(self.questions)), self.least
+        mean = float(np.sum(self.questions) / len(self.questions))
+        minimum, instead = self.minimum
         self.questions.clear()
-        self.least = (math.inf, "")
-        return {"answers": {"mean": mean, "least": least, "instead": storable(instead)}}
+        self.minimum = (math.inf, "")
+        return {"answers": {"mean": mean, "least": minimum, "instead": storable(instead)}}
 
     def report(self, address: str) -> None:
         """Log the mean, once; warned of below .5, or where it is unknown."""

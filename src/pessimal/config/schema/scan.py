@@ -51,7 +51,7 @@ class CandidatesSpec(Options):
     texts: list[str] = field(default_factory=list)
     """The items themselves, in place of a file."""
     most: Annotated[int, Ge(0)] | None = None
-    """Of a vocabulary or a census: how many of the most frequent tokens, and of a vocabulary the
+    """The number of most frequent tokens of a vocabulary or a census, and of a vocabulary the
     special ones besides; 0 for all. null takes all, but in real answers on a CPU 5,000, and before
     real answers on one device the 1,000 that the gradient says to add most."""
     ids: list[int] = field(default_factory=list)
