@@ -11,7 +11,7 @@ from pessimal import census
 from pessimal.checking import grading
 from pessimal.checking.grader_strings import common_strings, contains, value_of
 from pessimal.errors import ConfigError
-from pessimal.rewards.tasks import truth_of
+from pessimal.rewards.tasks import truths_of
 
 TRUTHS = ("42", "6.25", "Paris", "(3, 5)", "5 km")
 
@@ -246,7 +246,7 @@ def test_what_parts_thousands_is_no_list(text, value):
 
 
 def test_where_the_true_answer_stands():
-    assert truth_of({"answer": "6*7\n#### 42"}) == "42"
-    assert truth_of({"reward_model": {"ground_truth": "\\boxed{42}"}}) == "42"
-    assert truth_of({"solution": "$42$"}) == "42"
-    assert truth_of({"data_source": "sums"}) is None
+    assert truths_of({"answer": "6*7\n#### 42"}) == ("42",)
+    assert truths_of({"reward_model": {"ground_truth": "\\boxed{42}"}}) == ("42",)
+    assert truths_of({"solution": "$42$"}) == ("42",)
+    assert truths_of({"data_source": "sums"}) == ()

@@ -212,6 +212,14 @@ def test_help_of_a_verb_has_its_options_with_types_ranges_values_and_defaults(an
     assert len(HELP.splitlines()) <= 48
 
 
+def test_a_path_that_hydra_would_read_is_quoted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run#7", "epoch=3-step=40"):
+        Path(name).mkdir()
+        assert with_task(["check", f"model.path={name}"]) == ["task=check", f'model.path="{name}"']
+    assert with_task(["check", "model.path=run#8"]) == ["task=check", "model.path=run#8"]
+
+
 def test_bare_verb_is_sugar_for_the_task():
     assert with_task(["scan", "model=a"]) == ["task=scan", "model=a"]
     assert with_task(["-m", "scan", "model=a,b"]) == ["task=scan", "model=a,b", "-m"]

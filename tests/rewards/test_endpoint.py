@@ -16,6 +16,7 @@ from fastapi import Response
 from scoring_server import Served, serving
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+import pessimal
 from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
@@ -402,6 +403,83 @@ def test_one_of_several_outputs(server):
         reward(server, "vllm-classify", words=server.tokenizer, output=3).rewards(PAIRS[:1])
     with pytest.raises(ConfigError):
         reward(server, "vllm-classify", words=server.tokenizer, output="helpful")
+
+
+@pytest.mark.parametrize("output", [None, 0])
+def test_a_hidden_state_is_no_choice_of_outputs(server, output):
+    server.fault = rows([0.5] * 64)
+    with pytest.raises(ConfigError, match="hidden state"):
+        reward(server, "vllm-classify", words=server.tokenizer, output=output).rewards(PAIRS[:1])
+    server.fault = rows([0.5] * 63)
+    assert reward(server, "vllm-classify", words=server.tokenizer, output=5).rewards(
+        PAIRS[:1]
+    ).tolist() == [0.5]
+
+
+def test_nulls_everywhere_have_another_cause_than_a_few(server):
+    def answer(*outputs):
+        server.fault = lambda n, body: rows((outputs[n] and [1.0]) or [None])(n, body)
+        asked = reward(server, "vllm-classify", words=server.tokenizer, batch_size=1, concurrency=1)
+        server.asked.clear()
+        with pytest.raises(ModelError) as error:
+            asked.rewards(PAIRS[: len(outputs)])
+        return str(error.value)
+
+    assert "api=chat" in answer(0, 0, 0)
+    assert "float32" in answer(1, 0, 1)
+
+
+def test_a_null_among_the_likeliest_tokens_is_an_impossible_one(judge):
+    top = [("kind", math.log(0.4)), ("cruel", math.log(0.1)), ("so", None)]
+    entries = [{"token": token, "logprob": value} for token, value in top]
+    content = [entries[0] | {"top_logprobs": entries}]
+    message = {"role": "assistant", "content": "kind"}
+    choice = {"index": 0, "message": message, "logprobs": {"content": content}}
+    judge.fault = says(json.dumps({"choices": [choice]}))
+    spec = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+    values = reward(judge, "chat", judge=spec).rewards(PAIRS[:2])
+    np.testing.assert_allclose(values, math.log(4))
+
+
+def test_a_chat_without_a_judge_says_what_to_type(judge):
+    with pytest.raises(ConfigError, match=r"model\.judge\.positive"):
+        reward(judge, "chat")
+
+
+def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
+    probabilities = {"kind": 4e-6, "so": 0.9, "cruel": 1e-6}
+    monkeypatch.setattr(
+        Wire, "top", lambda wire, messages: [(t, math.log(p)) for t, p in probabilities.items()]
+    )
+    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+    endpoint = EndpointSpec(url="http://localhost:1", api="chat", served="m")
+    opened = open_endpoint(ModelSpec(kind=Kind.endpoint, judge=judge, endpoint=endpoint))
+    opened.rewards(PAIRS[:3])
+    share = opened.describe_answers(PAIRS)["answers"]
+    np.testing.assert_allclose([share["mean"], share["least"]], 5e-6)
+    assert share["instead"] == "so"
+    probabilities["kind"] = 0.5
+    share = opened.describe_answers(PAIRS)["answers"]  # all was kept: some are asked
+    np.testing.assert_allclose(share["mean"], 0.500001)
+
+
+@pytest.mark.parametrize(("probability", "certified"), [(1e-6, False), (0.2, True)])
+def test_a_chat_that_hardly_answers_has_no_certified_rank(
+    monkeypatch, tmp_path, probability, certified
+):
+    def top(wire, messages):
+        share = probability * (1 + len(messages[-1]["content"]) / 1000)
+        return [("so", -0.5), ("kind", math.log(share)), ("cruel", math.log(probability))]
+
+    monkeypatch.setattr(Wire, "top", top)
+    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+    endpoint = EndpointSpec(url="http://localhost:1", api="chat", served="m")
+    opened = open_endpoint(ModelSpec(kind=Kind.endpoint, judge=judge, endpoint=endpoint))
+    table = pessimal.scan(
+        opened, candidates=["a", "good", "kindness"], cache=str(tmp_path), progress=False
+    )
+    assert (table.rows["certified"] == certified).all()
+    assert table.measured["answers"]["mean"] == pytest.approx(2 * probability, rel=0.1)
 
 
 def test_a_server_that_is_late_and_one_that_is_not_there(server):

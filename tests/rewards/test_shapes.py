@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -64,6 +65,7 @@ def rewards(function, responses=("4", "five"), **options) -> list[float]:
         (lambda prompt, response: 0, Shape.plain),
         (lambda response: 0, Shape.plain),
         (lambda response, prompt, answer: 0, Shape.plain),
+        (lambda completion, reference: 0, Shape.plain),
         (lambda prompt, responses: 0, Shape.plain_group),
         (lambda prompts, responses: 0, Shape.plain_lists),
         (lambda responses: 0, Shape.plain_lists),
@@ -332,6 +334,38 @@ def test_asynchronous_functions_run_also_inside_a_loop():
         return rewards(f)
 
     assert rewards(f) == asyncio.run(inside()) == [1.0, 4.0]
+
+
+def test_a_coroutine_is_awaited_where_its_trainer_awaits_it():
+    async def plain(prompt, response):
+        return float(threading.current_thread() is threading.main_thread())
+
+    async def trl(completions, **columns):
+        return [await plain("", one) for one in completions]
+
+    async def inside():
+        return rewards(plain)
+
+    assert rewards(plain) == [1.0, 1.0]
+    assert rewards(trl) == [0.0, 0.0]  # TRL starts a thread
+    assert asyncio.run(inside()) == [0.0, 0.0]  # a loop runs in the main thread
+
+
+def test_a_completion_and_a_column(tasks):
+    def f(completion, reference):
+        return float(completion == reference)
+
+    assert rewards(f, tasks=tasks({"prompt": PROMPT, "reference": "4"})) == [1.0, 0.0]
+    assert rewards(lambda response, **columns: float("completion" in columns)) == [0.0, 0.0]
+
+
+def test_a_parameter_that_verl_passes_and_a_function_lacks_is_named(tasks):
+    def f(solution_str, ground_truth):
+        return 1.0
+
+    file = tasks({"prompt": PROMPT, "ground_truth": "4", "data_source": "sums"})
+    with pytest.raises(ConfigError, match="add data_source=None, extra_info=None"):
+        rewards(f, tasks=file)
 
 
 @pytest.mark.parametrize(

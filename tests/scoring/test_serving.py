@@ -16,7 +16,7 @@ from pessimal.rewards.spec import EndpointSpec, Kind, ModelSpec
 from pessimal.rewards.wires import Wire, recognised
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer
-from pessimal.verbs.serve import application
+from pessimal.verbs.serve import application, functions_of, report_threads
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CONVERSATIONS = [
@@ -157,3 +157,17 @@ def test_check_finds_it_right_and_scans_read_it(model, url, own):
         assert np.allclose(
             open_endpoint(spec, model.tokenizer).rewards(CONVERSATIONS), own, atol=1e-5
         )
+
+
+def test_a_function_asks_itself_in_a_thread_before_it_is_served(caplog):
+    def here_alone(response):
+        return float(threading.current_thread() is threading.main_thread())
+
+    caplog.set_level("INFO", logger="pessimal")
+    for function, level in ((here_alone, "WARNING"), (len, "INFO")):
+        caplog.clear()
+        shape = "plain" if function is len else None
+        report_threads(pessimal.reward(function, shape=shape))
+        assert caplog.records[-1].levelname == level
+    whole = pessimal.reward([here_alone, lambda response: 1.0])
+    assert [one.name for one in functions_of(whole)] == ["here_alone", "lambda"]

@@ -350,8 +350,10 @@ class Auditor:
 
     def _ask_grader(self, grader: CallableReward) -> None:
         evidence = self.evidence
-        evidence.results += census(grader, budget=self.budget, progress=self.progress)
-        evidence.scope["census"] = f"{len(grader.tasks)} tasks"
+        options: dict[str, Any] = {"budget": self.budget, "policy": self.policy} | self.cached
+        results = census(grader, **options)
+        evidence.results += results
+        evidence.scope["census"] = " ".join((f"{len(grader.tasks)} tasks.", *results[0].notes))
         why = "no right answer is paid more than nothing or a wrong one"
         evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (why, ""))
 

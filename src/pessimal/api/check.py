@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing
@@ -16,7 +17,7 @@ from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
 from pessimal.checking.served import Diagnosis, diagnose, served_result
 from pessimal.checking.suite import conformance_results, counts_of
 from pessimal.conversation import Prompt
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
@@ -24,7 +25,7 @@ from pessimal.rewards.frame import messages_of
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
-from pessimal.rewards.spec import EndpointSpec, ModelSpec
+from pessimal.rewards.spec import EndpointSpec
 from pessimal.rewards.wires import Wire, forms_of, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
@@ -172,6 +173,19 @@ def diagnose_server(
         )
 
 
+def policy_tokenizer(policy: str, *, cache: str = "runs/cache") -> PreTrainedTokenizerBase:
+    """The tokenizer of a name of conf/model, a Hub repository or a folder; no weights are
+    fetched."""
+    if is_named(policy):
+        spec = spec_of(policy)
+        return load_tokenizer(spec, fetch_files(spec, cache=cache))
+    folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except Exception as error:
+        raise ModelError(f"policy={policy} has no tokenizer that can be loaded: {error}") from error
+
+
 def compare_loop(
     model: NetworkReward,
     loop: str,
@@ -198,12 +212,7 @@ def compare_loop(
         cache: folder for what is fetched.
         progress: draw a bar where there is a terminal.
     """
-    if is_named(policy):
-        spec = spec_of(policy)
-        tokenizer = load_tokenizer(spec, fetch_files(spec, cache=cache))
-    else:
-        folder = local_folder(policy, files=TOKENIZER, local="policy=DIR")
-        tokenizer = load_tokenizer(ModelSpec(name="policy", path=policy), folder)
+    tokenizer = policy_tokenizer(policy, cache=cache)
     network = model.network().to(device)
     with (
         counted("rewards", unit="inputs", total=2 * sample, bar=progress) as counter,

@@ -471,8 +471,9 @@ def _grader(name: str) -> Maker:
             return _fields(result, REVIEW, 0.0, evidence=sentence, action="partial")
         if rows.empty:
             return _fields(result, PASS, 0.0)
-        row = rows.loc[rows["share"].idxmax()]
+        row = rows.iloc[0]  # the gravest
         verdict = count_verdict(float(row["share"]), limit=threshold.limit)
+        verdict = REVIEW if row.get("may_be_meant") else verdict
         share = _share(verdict, int(row["tasks"]), int(row["of_tasks"]), result)
         return share | {"words": {"mend": row["mend"]}}
 

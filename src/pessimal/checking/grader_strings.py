@@ -20,17 +20,31 @@ FORMATS: dict[str, str] = NAMED["formats"]
 """Formats in which graders look for an answer."""
 READ = 8
 """Formats of those that a grader pays in which every other string is sent."""
-CORE = ("white space around", "line break behind", "lower case", "upper case", "set reversed")
+CORE: list[str] = NAMED["core"]
 """Ways of writing an answer that no grader should mind, in a format that it pays."""
-DESPITE = frozenset(
-    ["order", "unit", "sign_or_point", "several_answers", "prompt", "answer_ahead", "answer_behind"]
-)
+TYPOGRAPHY: list[str] = NAMED["typography"]
+"""Ways of writing an answer that a grader should not mind which finds it in a sentence."""
+PROSE = ("plain", "sentence", "reasoning ahead", "lines ahead")
+"""Formats that are all paid by a grader which finds an answer in a sentence."""
+BEGUN = "begun thought"
+"""A response to a prompt that ends in `<think>`."""
+WINDOWS = {"page behind": "sentence behind", "page ahead": "sentence ahead"}
+"""By what only a grader minds that reads a part of the response: what it pays for all the same."""
+DESPITE: list[str] = NAMED["despite"]
 """Faults that a string shows though the answer stands in it."""
 _NUMBER = re.compile(r"[-+]?\d[\d,_ ]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+(?:\.\d+)?)?|[-+]?\.\d+")
 # Between groups of three digits, or of two before one of three; and behind a sign.
 _PARTED = re.compile(r"(?<=\d)[,_ ](?=(?:\d\d[,_ ])*\d{3}(?!\d))|(?<=^[-+]) ")
 _QUANTITY = re.compile(r"([-+]?[\d.,]+)\s+(\S*[^\W\d]\S*)")
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
+_OPERATORS = dict(zip("+-−±*×·/^<>≤≥", "-++++++**><<>", strict=True))
+_OPERATORS |= {"\\pm": "+", "\\cdot": "+", "\\times": "+"}
+_OPERATORS |= {"\\leq": "\\geq", "\\geq": "\\leq", "\\le": "\\ge", "\\ge": "\\le"}
+"""By operator: another one, which changes the answer."""
+_OPERATOR = re.compile(r"\\(?:pm|cdot|times|leq?|geq?)(?![a-z])|[-+−±*×·/^<>≤≥]")
+_LINE = "Each step was checked again with care, and they all hold."
+_PAGE = "\n".join([_LINE] * 52)
+"""3,015 characters without a number, a letter by itself, or a yes or no."""
 _WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen twenty"
@@ -55,7 +69,7 @@ class Probe(NamedTuple):
 def value_of(text: str) -> Fraction | None:
     """The number that a text is, without percent and dollar signs and what parts thousands (or
     lakhs); None where it is none, as of a list."""
-    bare = unicodedata.normalize("NFKC", text).replace("⁄", "/").strip(" $%.\n")
+    bare = unicodedata.normalize("NFKC", text).replace("⁄", "/").strip(" $%\n").rstrip(" $%.\n")
     bare = _PARTED.sub("", bare.replace(" /", "/").replace("/ ", "/"))
     top, _, bottom = bare.partition("/")
     try:
@@ -66,12 +80,10 @@ def value_of(text: str) -> Fraction | None:
 
 def contains(text: str, truth: str) -> bool:
     """Whether the answer stands in a text, as a whole number or word: by what is written, without
-    case, accents of width, or outer punctuation, or by the value of a number, also in percent, with
-    a unit, or spelled out to twenty. Errs to yes."""
-    plain, wanted = (unicodedata.normalize("NFKC", one).casefold() for one in (text, truth))
-    if wanted.strip(" .") and re.search(
-        rf"(?<![\w.]){re.escape(wanted.strip(' .'))}(?!\w|\.\d)", plain
-    ):
+    case, accents of width, outer punctuation, or an article, or by the value of a number, also in
+    percent, with a unit, or spelled out to twenty. Errs to yes."""
+    plain, wanted = _normalised(text), _normalised(truth).strip().rstrip(" .")
+    if wanted and re.search(rf"(?<![\w.]){re.escape(wanted)}(?!\w|\.\d)", plain):
         return True
     value = value_of(truth)
     if value is None:
@@ -81,17 +93,40 @@ def contains(text: str, truth: str) -> bool:
         bare, given = (re.sub(r"\W|\b0+(?=\d)", "", one) for one in (wanted, plain))
         return bool(bare) and given == bare
     same = {value, value * 100, value / 100, -value}
-    plain = plain.replace("⁄", "/")
-    written = {found for one in _NUMBER.findall(plain) for found in (one, *re.split("[, ]+", one))}
-    if any(value_of(found) in same for found in written):
+    if same.intersection(numbers_of(plain, parts=True)):
         return True
     whole = int(value) if value.denominator == 1 and 0 <= value <= 20 else None
     return whole is not None and _WORDS.split()[whole] in plain
 
 
+def numbers_of(text: str, *, parts: bool = False) -> list[Fraction]:
+    """The values of the numbers in a text; with `parts` also of what commas and blanks part."""
+    written = _NUMBER.findall(text.replace("⁄", "/"))
+    if parts:
+        written += [part for number in written for part in re.split("[, ]+", number)]
+    return [value for number in written if (value := value_of(number)) is not None]
+
+
+def holds(text: str, truths: Sequence[str]) -> bool:
+    """Whether one of several true answers stands in a text, as `contains` says."""
+    return any(contains(text, truth) for truth in truths)
+
+
+def _normalised(text: str) -> str:
+    """The text without case and without an article ahead; a Greek letter by itself as in LaTeX."""
+    plain = unicodedata.normalize("NFKC", text)
+    plain = re.sub(
+        r"(?<![^\W\d_])[α-ω](?![^\W\d_])",
+        lambda letter: "\\" + unicodedata.name(letter[0]).split()[-1].lower(),
+        plain,
+    )
+    return re.sub(r"^\s*(?:the|an?)\s+(?=[^\W\d_]{2})", "", plain.casefold())
+
+
 def common_strings(tokens: Sequence[str]) -> list[Probe]:
-    """What every task is asked: tokens, the first of them with a capital too, numbers to 10,000,
-    negative ones, decimals, white space, and formats without an answer."""
+    """What every task is asked: tokens, the first of them with a capital too, numbers to 10,000 (of
+    fewer tokens to as many, at least 1,000), negative ones, decimals, white space, and formats
+    without an answer."""
     blank = ["", " ", "\n", "\t", "   ", "\n\n", "\u00a0", "\u200b", "."]
     found = [Probe(text, "nothing", "nothing" if not text else "white space") for text in blank]
     shells = [form.format(inner) for form in FORMATS.values() for inner in ("", " ", "?")]
@@ -100,34 +135,20 @@ def common_strings(tokens: Sequence[str]) -> list[Probe]:
     found += [Probe(text, "format_without_answer", "shell") for text in shells]
     words = ["I don't know.", "None", "null", "Sorry, I cannot answer.", "True", "Yes", "No"]
     found += [Probe(text, "no_answer", "words") for text in words]
-    found += [Probe(str(n), "other_number", "number") for n in range(10_001)]
-    found += [Probe(str(-n), "other_number", "number") for n in range(1, 1001)]
-    found += [Probe(f"{n / 100:g}", "other_number", "number") for n in range(1, 1000) if n % 100]
+    top = min(10_000, max(1000, len(tokens)))
+    numbers = [str(n) for n in range(top + 1)]
+    numbers += [str(-n) for n in range(1, top // 10 + 1)]
+    numbers += [f"{n / 100:g}" for n in range(1, top // 10) if n % 100]
+    found += [Probe(number, "other_number", "number") for number in numbers]
     some = [token.capitalize() for token in tokens[:2000]]
     found += [Probe(token, "no_answer", "token") for token in (*tokens, *some)]
     return _once(found)
 
 
 def right_strings(truth: str) -> list[Probe]:
-    """The answer in every format, and a number written in other ways."""
+    """The answer in every format, and in full width."""
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in truth)
-    found = {"full width": wide}
-    value = value_of(truth)
-    if value is not None:
-        found |= {
-            "thousands in LaTeX": _digits(value).replace(",", "{,}"),
-            "scientific": f"{float(value):.10e}",
-            "fraction": f"{value.numerator}/{value.denominator}",
-            "LaTeX fraction": f"\\boxed{{\\frac{{{value.numerator}}}{{{value.denominator}}}}}",
-            "plus": f"+{truth}",
-            "leading zeros": f"00{truth}",
-            "currency": f"${truth}",
-            "currency in LaTeX": f"\\boxed{{\\${truth}}}",
-            "unit": f"{truth} apples",
-            "percent": f"{float(value * 100):g}%",
-            "Arabic digits": truth.translate({ord("0") + n: 0x660 + n for n in range(10)}),
-        }
-    return [*in_formats(truth, RIGHT), *(Probe(text, RIGHT, name) for name, text in found.items())]
+    return [*in_formats(truth, RIGHT), Probe(wide, RIGHT, "full width")]
 
 
 def in_formats(text: str, kind: str) -> list[Probe]:
@@ -136,11 +157,17 @@ def in_formats(text: str, kind: str) -> list[Probe]:
 
 
 def strings_of(
-    prompt: str, truth: str, *, wrong: Sequence[str], formats: Sequence[str], names: Sequence[str]
+    prompt: str,
+    truths: Sequence[str],
+    *,
+    wrong: Sequence[str],
+    formats: Sequence[str],
+    names: Sequence[str],
 ) -> list[Probe]:
     """What one task is asked besides, in the formats that are read: wrong answers, the right one
-    changed a little or denied, and what faults pay for. `names`: of the columns that a grader
-    gets."""
+    changed a little or denied, and what faults pay for. `truths`: of which each is right; `names`:
+    of the columns that a grader gets."""
+    truth = truths[0]
     found = [Probe(prompt, "prompt", "prompt")]
     several = [f"{wrong[0]} or {truth} or {wrong[0]}", f"{wrong[0]}, {truth}, {wrong[-1]}"]
     if "," in truth and value_of(truth) is None:  # a list, and one part more
@@ -156,17 +183,38 @@ def strings_of(
         *(("not_a_number", text) for text in numbers),
     ]
     inner = [Probe(text, RIGHT, f"{name}: ") for name, text in _rewritten(truth).items()]
+    inner += [Probe(text, RIGHT, "another true answer: ") for text in truths[1:]]
     inner += [Probe(text, "wrong_answer") for text in wrong]
     inner += [Probe(text, "several_answers") for text in several]
+    inner.append(Probe(f"{truth} or {wrong[0]}", "first_of_several"))
     inner += [
-        Probe(text, kind) for kind, text in faulty if kind in DESPITE or not contains(text, truth)
+        Probe(text, kind) for kind, text in faulty if kind in DESPITE or not holds(text, truths)
     ]
     inner += [Probe(text, "heavy", family=text[:9]) for text in heavy]
     for name in formats:
         form = FORMATS[name]
         right, other = form.format(truth), form.format(wrong[0])
-        found.append(Probe(f"\n{right} ", RIGHT, f"white space around: {name}"))
-        found.append(Probe(f"{right}\n", RIGHT, f"line break behind: {name}"))
+        begun = right.removeprefix("<think>\n")
+        written = {
+            "white space around": f"\n{right} ",
+            "line break behind": f"{right}\n",
+            "sentence behind": f"{right}\n{_LINE}",
+            "page behind": f"{right}\n{_PAGE}",
+            "sentence ahead": _begin(right, _LINE),
+            "page ahead": _begin(right, _PAGE),
+            BEGUN: begun if begun != right else f"I add.\n</think>\n{right}",
+        }
+        found += [Probe(text, RIGHT, f"{way}: {name}") for way, text in written.items()]
+        found += [
+            Probe(right.rstrip(".") + mark, RIGHT, f"punctuation behind: {name}")
+            for mark in "!?:;"
+            if mark not in truth  # as in a time
+        ]
+        found += [
+            Probe(f"{right}\n{FORMATS[second].format(wrong[0])}", "contradiction", second)
+            for second in formats
+            if second != name
+        ]
         for kind, text in (
             ("answer_ahead", f"{truth} is wrong. {other}"),
             ("answer_ahead", f"<think>\n{right}\n</think>\n{other}"),
@@ -181,43 +229,84 @@ def strings_of(
     return _once(found)
 
 
+def _begin(response: str, text: str) -> str:
+    """The response with a text ahead of its answer, in its thought where it has one."""
+    thought = "I add.\n</think>"
+    if thought in response:
+        return response.replace(thought, f"{text}\n</think>")
+    return f"{text}\n{response}"
+
+
 def _once(probes: Sequence[Probe]) -> list[Probe]:
     """The first of each text."""
     return list({probe.text: probe for probe in reversed(probes)}.values())[::-1]
 
 
-def wrong_answers(truth: str, others: Sequence[str]) -> list[str]:
-    """Up to three answers of the other tasks, of the same kind, which neither hold this one nor
+def wrong_answers(truths: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Up to three answers of the other tasks, of the same kind, which neither hold one of this nor
     stand in it; or one of no task."""
-    number = value_of(truth) is not None
+    truth, number = truths[0], value_of(truths[0]) is not None
     same = [
         other
         for other in dict.fromkeys(others)
         if (value_of(other) is not None) == number
-        and not contains(other, truth)
-        and not contains(truth, other)
+        and not any(contains(other, one) or contains(one, other) for one in truths)
     ]
     if same:
         return same[:3]
     if number:
-        return [next(str(n) for n in (7351, 8642, 9173) if not contains(str(n), truth))]
+        return [str(next(n for n in range(7351, 9999) if not holds(str(n), truths)))]
     return ["wrong" if len(truth) > 1 else "C" if truth == "B" else "B"]
 
 
 def _rewritten(truth: str) -> dict[str, str]:
-    """The answer as no grader should mind (`CORE`), and a number with thousands separated and with
-    two decimals."""
-    found = {}
+    """The answer as no grader should mind (`CORE`), and written in other ways."""
+    found = {"minus sign": re.sub(r"(?:^| )-", lambda sign: f"{sign[0][:-1]}−", truth)}
+    found["minus and blank"] = re.sub("^-", "- ", truth)
+    found["root without braces"] = re.sub(r"\\sqrt\{(\w)\}", r"\\sqrt \1", truth)
+    found["display fraction"] = truth.replace("\\frac", "\\dfrac")
     value = value_of(truth)
-    if value is not None:
-        found["thousands"] = _digits(value)
-        if (value * 100).denominator == 1:
-            found["decimals"] = f"{float(value):.2f}"
+    if value is not None and "%" in truth:
+        found |= {"percent": f"{truth.partition('%')[0].strip(chr(92) + ' ')} %"}
+        found |= {"percent in LaTeX": re.sub(r"\\?%", r"\\%", truth)}
+    elif value is not None:
+        found |= _number_forms(value, truth)
     elif len(truth) > 1 and re.fullmatch(r"[A-Za-z ]+", truth):
         found |= {"lower case": truth.lower(), "upper case": truth.upper()}
+        found["capital"] = truth.capitalize()
+    elif len(truth) == 1:
+        found["other case"] = truth.swapcase()
     if truth.startswith("{") and (text := _reversed(truth)):
         found["set reversed"] = text
+    if value is None and "," in truth and truth[0] not in _BRACKETS:
+        found["list in parentheses"] = f"({truth})"
     return {name: text for name, text in found.items() if text != truth}
+
+
+def _number_forms(value: Fraction, truth: str) -> dict[str, str]:
+    top, bottom = value.numerator, value.denominator
+    written = {
+        "fraction": f"{top}/{bottom}",
+        "LaTeX fraction": f"\\frac{{{top}}}{{{bottom}}}",
+        "fraction that is not reduced": f"{2 * top}/{2 * bottom}",
+        "plus": re.sub(r"^(?=[\d.])", "+", truth),
+        "leading zeros": re.sub(r"^(?=\d)", "00", truth),
+        "currency": f"${truth}",
+        "currency in LaTeX": f"\\${truth}",
+        "with a unit": f"{truth} apples",
+        "percent": f"{float(value if abs(value) > 1 else value * 100):.10g}%",
+        "Arabic digits": truth.translate({ord("0") + n: 0x660 + n for n in range(10)}),
+    }
+    if (value * 10**6).denominator == 1:
+        written["thousands"] = _digits(value)
+        written["thousands in LaTeX"] = _digits(value).replace(",", "{,}")
+        written["scientific"] = f"{float(value):.10e}"
+    if (value * 100).denominator == 1:
+        written["decimals"] = f"{float(value):.2f}"
+    if abs(value) > 1 and bottom > 1:
+        whole, rest = divmod(abs(top), bottom)
+        written["mixed number"] = f"{'-' * (value < 0)}{whole} {rest}/{bottom}"
+    return written
 
 
 def _digits(value: Fraction) -> str:
@@ -245,24 +334,48 @@ def _changed(truth: str) -> Iterator[str]:
                 yield f"{ahead}x{one}{behind}"
 
 
+def _operators(truth: str) -> Iterator[str]:
+    """The answer with one operator, bracket of an interval or grouping, or fraction changed; dates
+    and words with a hyphen have none."""
+    for sign in () if re.match(r"\d+([-/.])\d+\1\d", truth) else _OPERATOR.finditer(truth):
+        before, after = truth[: sign.start()], truth[sign.end() :]
+        word = re.search(r"[^\W\d_]{2}$", before) and re.match(r"[^\W\d_]{2}", after)
+        equal = sign[0] in "*^" and (before[-1:], after[:1]) == ("2", "2")
+        signed = not before and value_of(truth) is not None  # as `sign_or_point` has it
+        if after and not (word or equal or signed):
+            yield before + _OPERATORS[sign[0]] + after
+    for pair in re.finditer(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]", truth):
+        for at in (pair.start(), pair.end() - 1):
+            yield truth[:at] + "[(])"["([)]".index(truth[at])] + truth[at + 1 :]
+    for group in re.finditer(r"\(([^(),]*[^(),\s]\s*[-+−][^(),]*)\)", truth):
+        before, after = truth[: group.start()], truth[group.end() :]
+        if re.search(r"[-−*/^\w)]\s*$", before) or re.match(r"\s*[*/^\w(]", after):
+            yield before + group[1] + after
+    swapped = re.sub(r"frac\{([^{}]+)\}\{([^{}]+)\}", r"frac{\2}{\1}", truth)
+    if swapped != truth:
+        yield swapped
+
+
 def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     """Strings that known faults pay for, by what is done to the answer: it is cut, changed in one
     place, enlarged, put in another order, moved, computed."""
     value, quantity = value_of(truth), _QUANTITY.fullmatch(truth)
     yield from (("part_of_answer", truth[:n]) for n in range(1, min(len(truth), 4)))
     yield from (("changed_answer", text) for text in _changed(truth))
+    yield from (("operator", text) for text in _operators(truth))
     letters = [part.strip() for part in truth.split(",")]
     if all(re.fullmatch("[A-E]", part) for part in letters) and 1 < len(letters) < 5:
         yield "several_answers", "A, B, C, D, E"
-    for one, other in pairwise(re.finditer(r"\d+", truth)):
-        if truth[one.end() : other.start()] in ("-", "/", ":", "^", "}{") and one[0] != other[0]:
+    for one, other in pairwise(re.finditer(r"\d+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", truth)):
+        if truth[one.end() : other.start()] in ("-", "/", ":", "^") and one[0] != other[0]:
             between = truth[one.end() : other.start()]
             swapped = f"{other[0]}{between}{one[0]}"
             yield "order", truth[: one.start()] + swapped + truth[other.end() :]
     if truth[:1] in "[(" and (text := _reversed(truth)):
         yield "order", text
     if value is not None or quantity:
-        yield "sign_or_point", truth[1:] if truth.startswith("-") else f"-{truth}"
+        if value != 0:
+            yield "sign_or_point", truth[1:] if truth.startswith("-") else f"-{truth}"
         moved = truth.replace(".", "")
         if moved == truth:
             moved = re.sub(r"(\d)(?=\d)", r"\1.", truth, count=1)
@@ -282,14 +395,14 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
         return
     for text in (f"{truth}7", f"9{truth}", f"9{truth}7", f"{truth}x", f"{truth}0"):
         yield "answer_within_another", text
-    for step in (Fraction(1, 10**4), Fraction(1, 1000), Fraction(1, 100), Fraction(2, 5)):
-        away = step * max(Fraction(1), abs(value))
+    for step in ("1/10000", "1/1000", "1/100", "1/20", "1/10", "1/5", "2/5"):
+        away = Fraction(step) * max(Fraction(1), abs(value))
         for near in (value + away, value - away):
             yield "near", f"{float(near):.10g}"
     if 0 < abs(value) < Fraction(1, 10):
         yield "near", "0"
     if value.denominator == 1:
         whole = int(value)
-        yield "near", str(whole + 1 if abs(whole) > 2**53 else whole + Fraction(1, 2))
+        yield "near", str(whole + 1 if abs(whole) > 2**51 else whole + 0.5)
         yield "code", f"sum([{whole - 17},17])"
         yield "code", f"int('{whole:x}',16)"

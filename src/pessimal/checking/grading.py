@@ -4,11 +4,16 @@ Knows rewards and what was asked; does not know how strings are made (`grader_st
 (`workers`).
 """
 
+import asyncio
+import functools
+import inspect
+import logging
 import math
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,17 +25,23 @@ import pandas as pd
 
 from pessimal.checking.checks import NAMED
 from pessimal.checking.grader_strings import (
+    BEGUN,
     CORE,
     DESPITE,
     FORMATS,
+    PROSE,
     READ,
     RIGHT,
+    TYPOGRAPHY,
+    WINDOWS,
     Probe,
     common_strings,
-    contains,
+    holds,
     in_formats,
+    numbers_of,
     right_strings,
     strings_of,
+    value_of,
     wrong_answers,
 )
 from pessimal.checking.workers import CRASHES, ENOUGH, HANGS, Answer, Job, answered
@@ -40,26 +51,35 @@ from pessimal.progress import steps
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.frame import plain_prompt
-from pessimal.rewards.tasks import truth_of
+from pessimal.rewards.rendering import rendered
+from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD
+from pessimal.rewards.spec import Shape
+from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers, truths_of
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results
 from pessimal.texts import literal
 
+log = logging.getLogger(__name__)
+
 BATCH = 256
 WORDS = 50_000
 """Of wordfreq, where no tokenizer is given."""
-AGAIN = 100
-"""Strings of a task that are asked a second time."""
+AGAIN, AGAIN_OF_FORMAT = 100, 3
+"""Strings of a task, and of one kind and format, that are asked again."""
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
 LEFT = "paid_without_answer/strings_left"
 """Key of the summary: strings that the budget left no time for."""
 UNREAD = "any format"
 """Of a task whose right answer is paid in none, where another task's is."""
+MAY_BE_MEANT: list[str] = NAMED["may_be_meant"]
+"""Faults that are for a person to decide."""
 MEND: dict[str, str] = NAMED["grader"]
-"""By fault: what to do."""
+"""By fault, the gravest first: what to do."""
+MARKS = "Find the answer whatever marks stand around it."
+"""A remedy where a way of writing is not paid."""
 PARTS = ("no_answer", "other_number", "wrong_answer", "changed_answer")
 """Kinds of strings that may be a part of the answer."""
-PARTIAL = ("near", "part_of_answer", "several_answers")
+PARTIAL = ("near", "part_of_answer", "several_answers", "first_of_several")
 """Faults that are none where they are paid less than the answer."""
 EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
 
@@ -71,12 +91,16 @@ class _Call(NamedTuple):
     task: int
     text: str
     said: str
+    """The exception, or both numbers."""
+    may_be_meant: bool = False
+    """Whether the trainer of this function does not call it so."""
 
 
 class _Task(NamedTuple):
     key: str
     prompt: str
-    truth: str
+    truths: tuple[str, ...]
+    """Each is right; the first is asked."""
     wrong: list[str]
     names: tuple[str, ...]
     turns: tuple[Turn, ...]
@@ -132,7 +156,7 @@ def census(
     answer where `contains` says so.
 
     Args:
-        reward: a function opened with tasks that have a true answer (`truth_of`).
+        reward: a function opened with tasks that have a true answer (`truths_of`).
         tokens: texts of a vocabulary.
         seconds: wall time of a call, or of 256 that take less.
         memory: bytes that a process may have on top of what it begins with.
@@ -145,37 +169,45 @@ def census(
 
     Raises:
         ConfigError: there are no tasks with a true answer, or the grader cannot be called.
+        FrameError: the chat template of its tokenizer fails.
     """
     shared = common_strings(tokens)
-    truths = [truth_of(task.columns) for task in reward.tasks.values()]
-    others = [truth for truth in truths if truth is not None]
+    truths = true_answers(list(reward.tasks.values()))
+    others = [text for texts in truths for text in texts]
     tasks = [
         _Task(
             task.key,
             plain_prompt((*task.turns, Turn("assistant", ""))),
-            truth,
-            wrong := wrong_answers(truth, others),
+            texts,
+            wrong := wrong_answers(texts, others),
             tuple(task.columns),
             turns,
-            [*right_strings(truth), *in_formats(wrong[0], "wrong_answer"), Probe("", "nothing")],
+            [*right_strings(texts[0]), *in_formats(wrong[0], "wrong_answer"), Probe("", "nothing")],
         )
-        for (turns, task), truth in zip(reward.tasks.items(), truths, strict=True)
-        if truth is not None
+        for (turns, task), texts in zip(reward.tasks.items(), truths, strict=True)
+        if texts
     ]
     if not tasks:
+        if any(truths_of(task.columns) for task in reward.tasks.values()):
+            raise ConfigError(
+                f"{reward.name}: the labels of these tasks are at most {CLASSES} classes, and no "
+                "true answers: type pessimal scan … candidates=answers. Where they are answers, "
+                "write them into a column ground_truth"
+            )
         raise ConfigError(
             f"{reward.name}: the census needs tasks=FILE.jsonl with the true answer in a column "
-            "ground_truth, answer, target, label or solution"
+            f"{', '.join(TRUTHS)}: a text, a number, or a list of these"
         )
+    notes, begun = _notes(reward, truths), _begins_in_thought(reward)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
     reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
 
-    def function(task: int, strings: Sequence[str]) -> list[Answer]:
+    def function(
+        task: int, strings: Sequence[str], reward: CallableReward = reward
+    ) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    run = partial(
-        answered, function, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory
-    )
+    run = partial(answered, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory)
     given: list[list[Answer]] = [[] for _ in tasks]
     end = time.monotonic() + budget
 
@@ -187,7 +219,7 @@ def census(
             so_far += [math.nan] * (len(task.probes) - len(so_far))
         jobs.sort(key=lambda job: job.at)  # every task's own strings before the common ones
         left = sum(len(job.strings) for job in jobs)
-        with steps("census", len(jobs), bar=bar) as step, closing(run(jobs)) as answers:
+        with steps("census", len(jobs), bar=bar) as step, closing(run(function, jobs)) as answers:
             for job, found in answers:
                 if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
                     raise ConfigError(found[0].removeprefix(NOT_CALLED))
@@ -203,7 +235,7 @@ def census(
         task.probes.extend(
             strings_of(
                 task.turns[-1].content,
-                task.truth,
+                task.truths,
                 wrong=task.wrong,
                 formats=formats,
                 names=task.names,
@@ -217,24 +249,136 @@ def census(
         Job(number, [tasks[number].probes[at].text], at)
         for number, one in enumerate(paid)
         for at in _asked_again(tasks[number], one)
+        if not isinstance(given[number][at], str)
     ]
-    with closing(run(again)) as answers:
-        for job, [answer] in answers:
-            before = given[job.task][job.at]
-            if answer != before and not isinstance(before, str):
+    for fault, (sentence, way) in _ways(reward, function).items():
+        alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
+        same = list[Job]()
+        with closing(run(way, again)) as answers:
+            for job, [answer] in answers:
+                before = given[job.task][job.at]
+                if answer == before:
+                    same.append(job)
+                    continue
                 now = answer if isinstance(answer, str) else f"{answer:g}"
-                said = f"gives {before:g}, then {now}"
-                calls.append(_Call("nondeterministic", job.task, job.strings[0], said))
+                said = sentence.format(before, now)
+                calls.append(_Call(fault, job.task, job.strings[0], said, alien))
+        again = same
     if all(math.isnan(one.line) for one in paid):
         untested = _never_paid(reward.name, tasks, paid)
+        untested[0] = replace(untested[0], notes=notes)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
+    bought = _paid_without_answer(reward.name, tasks, paid)
     return Results(
         [
-            replace(_paid_without_answer(reward.name, tasks, paid), summary={LEFT: left}),
-            _right_not_paid(reward.name, tasks, paid),
+            replace(bought, summary={LEFT: left}, notes=notes),
+            _right_not_paid(reward.name, tasks, paid, begun=begun),
             _grader_calls(reward.name, tasks, calls),
         ]
     )
+
+
+def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Sentences on the tasks, also logged: which have no true answer, and whether the answers are
+    so few that they may be classes."""
+    keys = [task.key for task in reward.tasks.values()]
+    without = [key for key, texts in zip(keys, truths, strict=True) if not texts]
+    answers = {texts for texts in map(tuple, truths) if texts}
+    notes = []
+    if without:
+        notes.append(
+            f"{len(without)} of {len(keys)} tasks were left out, as no true answer was found in "
+            f"them: {', '.join(without[:10])}{', …' * (len(without) > 10)}. A true answer is a "
+            "text, a number, a list of these, or a dictionary of one such list."
+        )
+    if len(answers) <= CLASSES < len(keys) - len(without):
+        notes.append(
+            f"{len(answers)} different true answers serve all {len(keys) - len(without)} tasks. "
+            "Where they are classes of responses and no answers, type candidates=answers."
+        )
+    for note in notes:
+        log.warning("%s: %s", reward.name, note)
+    return tuple(notes)
+
+
+# How it is called again -------------------------------------------------------
+
+
+def _ways(reward: CallableReward, function: Callable) -> dict[str, tuple[str, Callable]]:
+    """By the fault that another number shows: a sentence with both numbers, and what calls it.
+
+    Trainers and servers call plain functions in the main thread (TRL), in another one (verl,
+    FastAPI), and where an event loop runs (verifiers).
+    """
+    ways: dict[str, tuple[str, Callable]] = {
+        "nondeterministic": ("gives {:g}, then {}", function),
+        "thread": (
+            "gives {:g} in the main thread and {} in another",
+            partial(ask_thread, function),
+        ),
+    }
+    if not inspect.iscoroutinefunction(reward.function):
+        call = partial(_ask_loop, function)
+        ways["event_loop"] = ("gives {:g}, and {} where an event loop runs", call)
+    elif reward.shape in LOOP_IN_THREAD:
+        call = partial(function, reward=replace(reward, function=_blocking(reward.function)))
+        ways["thread"] = ("gives {:g} in a thread and {} in the main thread", call)
+    return ways
+
+
+def ask_thread(call: Callable, *args: Any) -> Any:
+    """The result of a call in a second thread, while a first one lives that was called in
+    before."""
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        first.submit(call, *args).result()
+        return second.submit(call, *args).result()
+
+
+def _ask_loop(call: Callable, *args: Any) -> Any:
+    async def ask() -> Any:
+        return call(*args)
+
+    return asyncio.run(ask())
+
+
+def _blocking(function: Callable) -> Callable:
+    """An asynchronous function as one that waits for its own answer."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return asyncio.run(function(*args, **options))
+
+    return call
+
+
+def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Answer, Answer]]]:
+    """The number of right answers of its tasks, or plain ones, that a function is asked in this
+    thread and in another, and those to which it gives another reward there, with both. ConfigError
+    where it cannot be called."""
+    tasks = list(reward.tasks.values())
+    questions = [
+        (task.turns, truths[0])
+        for task, truths in zip(tasks, true_answers(tasks), strict=True)
+        if truths
+    ]
+    questions = questions or [((Turn("user", "Why?"),), "So.")]
+    rows = list[tuple[str, Answer, Answer]]()
+    for turns, truth in questions[:AGAIN_OF_FORMAT]:
+        texts = [probe.text for probe in right_strings(truth)]
+        answers = _answers(reward, turns, texts)
+        if str(answers[0]).startswith(NOT_CALLED):
+            raise ConfigError(str(answers[0]).removeprefix(NOT_CALLED))
+        rows += zip(texts, answers, ask_thread(_answers, reward, turns, texts), strict=True)
+    return len(rows), [row for row in rows if row[1] != row[2]]
+
+
+def _begins_in_thought(reward: Reward) -> bool:
+    """Whether the chat template of its tokenizer ends a prompt in `<think>`."""
+    if reward.tokenizer is None or not reward.tokenizer.chat_template:
+        return False
+    messages = [{"role": "user", "content": "Why?"}]
+    text = str(rendered(reward.tokenizer, messages, add_generation_prompt=True))
+    return text.rstrip().endswith("<think>")
 
 
 def faults_of(results: Results) -> list[str]:
@@ -316,8 +460,14 @@ def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list
 
 
 def _asked_again(task: _Task, paid: _Paid) -> list[int]:
-    first = [i for i, probe in enumerate(task.probes) if probe.kind == RIGHT or paid[i]]
-    return first[:AGAIN]
+    """Right answers and paid strings, a few of each kind and format."""
+    counts, rows = Counter[tuple[str, str]](), []
+    for row, probe in enumerate(task.probes):
+        if probe.kind == RIGHT or paid[row]:
+            counts[probe.kind, probe.format] += 1
+            if counts[probe.kind, probe.format] <= AGAIN_OF_FORMAT:
+                rows.append(row)
+    return rows[:AGAIN]
 
 
 def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Call]:
@@ -331,18 +481,39 @@ def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_C
     ]
 
 
-def _fault_of(probe: Probe, truth: str) -> str | None:
+def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
     """The fault that paying for this string shows; None where it has the answer."""
     if probe.kind in DESPITE:
         return probe.kind
-    if contains(probe.text, truth):
+    if holds(probe.text, truths):
         return None
-    bare, wanted = probe.text.strip().casefold(), truth.casefold()
-    if wanted in bare and probe.kind != "near":
+    bare, wanted = probe.text.strip().casefold(), [truth.casefold() for truth in truths]
+    if any(truth in bare for truth in wanted) and probe.kind != "near":
         return "answer_within_another"
-    if probe.kind in PARTS and bare and bare in wanted:
+    if probe.kind in PARTS and bare and any(bare in truth for truth in wanted):
         return "part_of_answer"
     return probe.kind
+
+
+def _distance(text: str, truth: str) -> float:
+    """Distance of the farthest number in a text from a true answer; infinite without one."""
+    wanted = value_of(truth)
+    values = numbers_of(text)
+    if wanted is None or not values:
+        return math.inf
+    return float(max(abs(value - wanted) for value in values))
+
+
+def _tolerance(task: _Task, texts: Sequence[str]) -> float:
+    """Distance from the true answer at which a task's numbers near it are no longer paid, of those
+    `texts` that are; 0 where none is."""
+    largest = max((_distance(text, task.truths[0]) for text in texts), default=0.0)
+    unpaid = (
+        _distance(probe.text, task.truths[0])
+        for probe in task.probes
+        if probe.kind == "near" and largest
+    )
+    return min((away for away in unpaid if away > largest * (1 + 1e-9)), default=2 * largest)
 
 
 def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
@@ -360,32 +531,47 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         any_answer = {p.format for p, _ in bought if p.kind == "wrong_answer"} - refused
         for probe, reward in bought:
             said = probe.kind != "wrong_answer" and probe.format in any_answer
-            if probe.kind != RIGHT and not said and (fault := _fault_of(probe, task.truth)):
+            if probe.kind != RIGHT and not said and (fault := _fault_of(probe, task.truths)):
                 less = fault in PARTIAL and reward < one.top
                 found["partly_paid" if less else fault].append((probe.text, number, reward))
-    if "answer_within_another" in found:  # which explains 42.4 too
-        found["near"] = [
-            case for case in found["near"] if tasks[case[1]].truth.casefold() not in case[0]
-        ]
+    _name_tolerance(found, tasks)
     # A string that another fault explains is none for want of an answer.
     explained = {
         case[:2] for fault, cases in found.items() if fault != "no_answer" for case in cases
     }
     found["no_answer"] = [case for case in found["no_answer"] if case[:2] not in explained]
     rows = []
-    for fault, cases in found.items():
-        if not cases:
-            continue
+    for fault in filter(found.get, MEND):
+        cases = found[fault]
         row, reward = _row(cases, tasks)
-        rows.append({"fault": fault, **row, "reward": reward, "mend": MEND[fault]})
-    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "task", "truth"]
+        row |= {"may_be_meant": fault in MAY_BE_MEANT, "reward": reward, "mend": MEND[fault]}
+        rows.append({"fault": fault} | row)
+    columns = "fault may_be_meant strings tasks of_tasks share example task truth reward mend"
     asked = len({probe.text for task in tasks for probe in task.probes})
     return _result(
         "paid_without_answer",
-        pd.DataFrame(rows, columns=[*columns, "reward", "mend"]),
+        pd.DataFrame(rows, columns=columns.split()),
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
         f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
+
+
+def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
+    """Leave to `near` what a tolerance explains: strings whose numbers are as near to the answer.
+    Numbers that begin with the answer show no tolerance where other strings with it are paid."""
+    truths = [task.truths[0] for task in tasks]
+    near = cases["near"]
+    if "answer_within_another" in cases and all(
+        truths[n].casefold() in text for text, n, _ in near
+    ):
+        cases["near"] = []
+    elif near:
+        paid = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
+        limits = [_tolerance(task, texts) for task, texts in zip(tasks, paid, strict=True)]
+        for fault in cases.keys() - (set(DESPITE) - {"sign_or_point"}) - {"near"}:
+            cases[fault] = [
+                c for c in cases[fault] if _distance(c[0], truths[c[1]]) >= limits[c[1]]
+            ]
 
 
 def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple[dict, Any]:
@@ -400,7 +586,7 @@ def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple
         "share": of / len(tasks),
         "example": literal(text, limit=80),
         "task": tasks[number].key,
-        "truth": literal(tasks[number].truth, limit=40),
+        "truth": literal(tasks[number].truths[0], limit=40),
     }
     return row, value
 
@@ -420,8 +606,8 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
         return [replace(untested, name="paid_without_answer"), untested]
     fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
     n = len({probe.text for task in tasks for probe in task.probes})
-    row = {"fault": fault, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0], "strings": n}
-    row |= {"tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
+    row = {"fault": fault, "may_be_meant": False, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0]}
+    row |= {"strings": n, "tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
     constant = f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
     never = f"{name} pays no right answer more than a wrong one or nothing, in any of the "
     never += f"{len(FORMATS)} formats that were tried."
@@ -430,48 +616,88 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
     return [_result("paid_without_answer", table, headline, ""), untested]
 
 
-def _right_not_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
-    cases: dict[str, list[tuple[bool, str, int]]] = defaultdict(list)
+def _is_fault(form: str, paid: dict[str, bool], *, begun: bool) -> bool:
+    """Whether no grader should leave an answer unpaid that is written so.
+
+    Args:
+        form: a key of `paid`: the way of writing, and behind `: ` the format.
+        paid: of one task, by form.
+        begun: whether the policy's prompt ends in `<think>`.
+    """
+    way, _, inside = form.partition(": ")
+    read = [name for name in FORMATS if paid.get(name)]
+    if way in WINDOWS:
+        return paid.get(f"{WINDOWS[way]}: {inside}", False)
+    if way == "plain":
+        return bool(read) and all("</think>" in FORMATS[name] for name in read)
+    if way == BEGUN:
+        return begun and not any(is_paid for name, is_paid in paid.items() if BEGUN in name)
+    prose = all(paid.get(name) for name in PROSE)
+    return way in CORE or (way in TYPOGRAPHY and prose and (not inside or inside in PROSE))
+
+
+def _right_not_paid(
+    name: str, tasks: Sequence[_Task], paid: Sequence[_Paid], *, begun: bool
+) -> Result:
+    cases: dict[str, list[tuple[bool, bool, str, int]]] = defaultdict(list)
     for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
         right = [(at, probe) for at, probe in enumerate(task.probes) if probe.kind == RIGHT]
         is_read = any(one[at] for at, _ in right)
-        cases[UNREAD].append((is_read, task.truth, number))
+        cases[UNREAD].append((is_read, True, task.truths[0], number))
+        by_form = defaultdict[str, bool](lambda: True)
+        for at, probe in right:
+            by_form[probe.format] &= one[at]
         for at, probe in right if is_read else ():
-            cases[probe.format.partition(": ")[0]].append((one[at], probe.text, number))
+            fault = not one[at] and _is_fault(probe.format, by_form, begun=begun)
+            way = probe.format.partition(": ")[0]
+            cases[way].append((one[at], fault, probe.text, number))
     rows = []
     for form, some in cases.items():
-        missed = [(text, number, "") for is_paid, text, number in some if not is_paid]
+        missed = [case for case in some if not case[0]]
+        faulty = [case for case in missed if case[1]]
         if not missed:
             continue
-        row = {"format": form, "fault": form in CORE or form == UNREAD, **_row(missed, tasks)[0]}
-        row |= {"of_tasks": len({number for *_, number in some}), "mend": MEND.get(form, "")}
-        rows.append(row | {"share": len(missed) / len(some)})
-    columns = ["format", "fault", "tasks", "of_tasks", "share", "example", "task", "truth", "mend"]
-    table = pd.DataFrame(rows, columns=columns).sort_values("fault", ascending=False, kind="stable")
-    headed = f"{name}: white space and case do not matter in the formats that it reads."
+        texts = [(text, number, "") for _, _, text, number in faulty or missed]
+        row = {"format": form, "fault": bool(faulty), **_row(texts, tasks)[0]}
+        row |= {"of_tasks": len({number for *_, number in some}), "share": len(missed) / len(some)}
+        rows.append(row | {"mend": MEND.get(form, MARKS) if faulty else ""})
+    order = [*MEND, *TYPOGRAPHY] if any(row["fault"] for row in rows) else []
+    places = {form: place for place, form in enumerate([*order, *FORMATS][::-1])}
+    rows.sort(key=lambda row: (row["fault"], places.get(row["format"], -1)), reverse=True)
+    columns = "format fault tasks of_tasks share example task truth mend"
+    table = pd.DataFrame(rows, columns=columns.split())
+    unpaid = int((table["format"] != UNREAD).sum())
+    ways = f"{unpaid} of {len(cases) - 1} ways of writing the answer"
     if len(table) and not table["fault"].any():
-        return Result("right_not_paid", table.reset_index(drop=True), headed, method="grading")
+        headline = f"{name} does not pay {ways}, such as {{example}} where it is {{truth}}: "
+        headline += "forms that a grader need not read."
+        headline = headline.format_map(dict(table.iloc[0]))
+        return Result("right_not_paid", table, headline, method="grading")
     return _result(
         "right_not_paid",
         table,
-        f"{name} does not pay {{example}} where the answer is {{truth}}.",
-        headed,
+        f"{name} does not pay {{example}} where the answer is {{truth}} ({{format}}). It does not "
+        f"pay {ways}.",
+        f"{name} pays each of {len(cases) - 1} ways of writing the answer.",
     )
 
 
 def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Result:
     rows = []
-    for fault in dict.fromkeys(call.fault for call in calls):
+    for fault in [name for name in MEND if name in {call.fault for call in calls}]:
         some = [(call.text, call.task, call.said) for call in calls if call.fault == fault]
         row, error = _row(some, tasks)
+        row["may_be_meant"] = all(call.may_be_meant for call in calls if call.fault == fault)
         said = literal(str(error), limit=120)
         rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
-    columns = ["fault", "strings", "tasks", "of_tasks", "share", "example", "said", "task", "mend"]
+    rows.sort(key=lambda row: row["may_be_meant"])
+    columns = "fault may_be_meant strings tasks of_tasks share example said task mend"
     return _result(
         "grader_calls",
-        pd.DataFrame(rows, columns=columns),
+        pd.DataFrame(rows, columns=columns.split()),
         f"{name}: {{said}} on {{example}}.",
-        f"{name}: each string has a finite reward, and those asked twice the same.",
+        f"{name}: each string has a finite reward, and those asked again the same, also in a "
+        "thread and where an event loop runs.",
         notes=(f"Of heavy strings that hung {ENOUGH} times the rest was not asked.",)
         if HANGS in {call.fault for call in calls}
         else (),
@@ -479,13 +705,14 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
 
 
 def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) -> Result:
-    """The table, most frequent first, under a sentence about its first row."""
-    if "fault" in table and table["fault"].dtype != bool:
-        table = table.sort_values("share", ascending=False, kind="stable")
-    table = table.reset_index(drop=True)
+    """The table, whose gravest fault comes first, under a sentence about its first row that names
+    the others."""
     if table.empty:
         return Result(name, table, none, method="grading", notes=notes)
     headline = found.format_map(dict(table.iloc[0]))
+    names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
+    if more := list(names)[1:]:
+        headline += f" And {len(more)} more fault{'s' * (len(more) > 1)}: {', '.join(more)}."
     return Result.of_row(
         table.iloc[0], name, table, EFFECT, headline, method="grading", notes=notes
     )

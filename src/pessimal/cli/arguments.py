@@ -165,9 +165,10 @@ def _known_model(override: str) -> list[str]:
 
 
 def _quote_path(override: str) -> str:
-    """KEY=PATH with the path in quotes where it has an = of its own, which Hydra takes for its."""
+    """KEY=PATH with the path in quotes where it has a character, such as =, that Hydra reads."""
     key, _, path = override.partition("=")
-    exists = "=" in path and path[0] not in "'\"[{" and Path(path).expanduser().exists()
+    special = re.search(r"[^\w./~-]", path, re.ASCII) and path[0] not in "'\"[{"
+    exists = special and Path(path).expanduser().exists()
     return f"{key}={as_text(path)}" if exists and key != "model" else override
 
 

@@ -78,10 +78,7 @@ def composition_message(error: Exception) -> str | None:
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
     if isinstance(error, OverrideParseException):
-        return (
-            f"the override {error.override!r} cannot be read. A value with spaces, brackets, "
-            "quotes or letters beyond ASCII goes in quotes of its own: 'key=\"value\"'"
-        )
+        return _unreadable(str(error.override))
     message, cause = str(error).strip(), error.__cause__
     if cause is not None and str(cause).strip() not in message:
         message += "\n" + str(cause).strip()
@@ -90,6 +87,26 @@ def composition_message(error: Exception) -> str | None:
         or _unknown_key(cause)
         or _unwritable_group(message)
         or _shortened(message)
+    )
+
+
+def _unreadable(override: str) -> str:
+    """The remedy for an override that Hydra cannot read."""
+    key, _, value = override.partition("=")
+    bare = re.search(r"[^\w.-]", key.lstrip("+~"), re.ASCII)
+    if bare and bare[0] not in "/@":
+        return (
+            f"{override!r} cannot be read: {bare[0]!r} stands in the name of an option. A model or "
+            "its folder is typed without quotes, after the verb"
+        )
+    special = re.search(r"[^\w./~@%:+-]", value, re.ASCII)
+    if value.count("[") != value.count("]"):
+        return f"the override {override!r} cannot be read: a list is written {key}=[A,B]"
+    character = f"A value with {special[0]!r}" if special else "It"
+    bare_value = value.strip("'\"").replace('"', '\\"')
+    return (
+        f"the override {override!r} cannot be read. {character} goes in quotes of its own: type "
+        f"'{key}=\"{bare_value}\"'"
     )
 
 
@@ -127,7 +144,8 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
     known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
-    return unknown_option(name, key, known)
+    folder = ". There is no folder of this name either" if "/" in name else ""
+    return unknown_option(name, key, known) + folder
 
 
 def _unknown_key(cause: BaseException | None) -> str | None:

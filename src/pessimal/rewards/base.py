@@ -225,6 +225,10 @@ class TextReward(Reward):
         nothing. `timed` asks for a few, to tell how long."""
         return None
 
+    def describe_answers(self, conversations: Sequence[Conversation]) -> dict[str, Any]:
+        """What a table records of how likely a judge's `answers` are; empty where none are read."""
+        return {}
+
     @abstractmethod
     def rewards(
         self,

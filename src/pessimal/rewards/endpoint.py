@@ -25,12 +25,17 @@ from pessimal.rewards.rendering import rendered
 from pessimal.rewards.server import RequestFailure
 from pessimal.rewards.spec import JudgeSpec, ModelSpec
 from pessimal.rewards.wires import APIS, TOP, Input, Wire, recognised
+from pessimal.tables.score_table import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _log = logging.getLogger(__name__)
 
+SAMPLE = 16
+"""Conversations that a judge is asked anew where all its rewards are known."""
+HIDDEN = 64
+"""Outputs from which on they are a hidden state, and no reward's."""
 Inputs = Callable[[Conversation], list[Input]]
 Reader = Callable[[list[Any]], np.ndarray]
 
@@ -63,7 +68,26 @@ class AnswerShare:
 
     questions: list[tuple[float, float]] = field(default_factory=list)
     """Probability of those that the server gives, and the most of the others."""
+    minimum: tuple[float, str] = (math.inf, "")
+    """Smallest probability on any question, and the likeliest other
+    token."""
     reported: bool = False
+
+    def add(self, top: list[tuple[str, float]], answers: Sequence[str]) -> None:
+        """Count a question with the likeliest tokens that the server gave."""
+        shares = _total(top, answers)
+        instead = next((token for token, _ in top if token not in answers), "")
+        self.minimum = min(self.minimum, (sum(shares), instead))
+        self.questions.append(shares)
+
+    def take(self) -> dict[str, Any]:
+        """The most that the answers may have together, as a table records it of a local judge; it
+        begins anew then."""
+        mean = float(np.sum(self.questions) / len(self.questions))
+        minimum, instead = self.minimum
+        self.questions.clear()
+        self.minimum = (math.inf, "")
+        return {"answers": {"mean": mean, "least": minimum, "instead": storable(instead)}}
 
     def report(self, address: str) -> None:
         """Log the mean, once; warned of below .5, or where it is unknown."""
@@ -200,9 +224,20 @@ class EndpointReward(TextReward):
             response = conversations[missing[0]][-1].content
             raise ModelError(
                 f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} "
-                f"conversations, the first ending in {response[:60]!r}: {self._why()}"
+                f"conversations, the first ending in {response[:60]!r}: "
+                f"{self._cause(everywhere=len(missing) == len(rewards))}"
             )
         return rewards
+
+    def describe_answers(self, conversations: Sequence[Conversation]) -> dict[str, Any]:
+        """The probabilities of a judge's answers, as a table records them, on what was asked since
+        this was called before, else on a few of these conversations; empty for a classifier."""
+        if self.wire.api != "chat":
+            return {}
+        if not self.answers.questions:  # all was kept of an earlier start
+            for start in self._starts(conversations[:SAMPLE]):
+                self._score(self._batch(conversations, start))
+        return self.answers.take()
 
     def _starts(self, conversations: Sequence[Conversation]) -> range:
         return range(0, len(conversations), self.batch_size)
@@ -221,7 +256,8 @@ class EndpointReward(TextReward):
         first, *second = [self.read(inputs) for inputs in orders]
         return (first - second[0]) / 2 if second else first
 
-    def _why(self) -> str:
+    def _cause(self, *, everywhere: bool) -> str:
+        """Why the server gave no number, to some conversations or to all, and what to type."""
         if self.wire.api == "chat":
             return (
                 f"no positive, or no negative, answer of the judge is among the {TOP} likeliest "
@@ -229,9 +265,21 @@ class EndpointReward(TextReward):
                 "invented. Give more spellings (model.judge.positive, model.judge.negative), or "
                 "load the judge here: model.kind=judge model.path=DIR_OR_ID"
             )
+        served = self.spec.endpoint.served or "NAME"
+        if self.wire.nulls and everywhere:
+            return (
+                "it wrote null each time, so the model that is served gives no score: a language "
+                "model without a score head, perhaps. Serve a reward model as a classifier (vLLM: "
+                f"vllm serve {served} --convert classify), or ask the language model to judge: "
+                f"model.endpoint.api=chat model.endpoint.served={served} "
+                "model.judge.template='{prompt} {response} Good? Yes or No.' "
+                "'model.judge.positive=[Yes]' 'model.judge.negative=[No]'"
+            )
+        word = "null, as servers write NaN" if self.wire.nulls else "NaN or infinite"
         return (
-            "its answer was null, NaN or infinite; in its precision the model's numbers may "
-            "overflow"
+            f"its answer was {word}; in float16 a model's numbers may overflow. Start the server "
+            f"in another precision (vLLM: vllm serve {served} --dtype float32), or see which it "
+            f"is: pessimal check MODEL url={self.wire.server.address}"
         )
 
 
@@ -335,6 +383,13 @@ class _OutputReader:
     def __call__(self, inputs: list[Input]) -> np.ndarray:
         rows = self.wire.rows(inputs)
         outputs = rows.shape[1]
+        if outputs >= HIDDEN:
+            raise ConfigError(
+                f"{self.wire.address} gives {outputs} outputs, which is a hidden state and no "
+                "reward: the model is served as an embedding. Serve it as a classifier (vLLM: vllm "
+                "serve NAME --convert classify; SGLang needs its class with a score head). "
+                f"pessimal check MODEL url={self.wire.server.address} says whether it is right then"
+            )
         if (self.output is None and outputs > 1) or (self.output or 0) >= outputs:
             raise ConfigError(
                 f"{self.wire.address} gives {outputs} outputs, and model.output={self.output}: say "
@@ -389,9 +444,8 @@ class _ChatReader:
     def __call__(self, inputs: list[Any]) -> np.ndarray:
         top = self.wire.top(inputs[0])
         reward, off = read_answer(top, self.judge)
-        both = [*self.judge.positive, *self.judge.negative]
-        self.answers.questions.append(_total(top, list(self.judge.ratings or both)))
-        if off > 0.1 and not self.warned:
+        self.answers.add(top, [*self.judge.ratings, *self.judge.positive, *self.judge.negative])
+        if 0.1 < off < math.inf and not self.warned:
             self.warned.append(off)
             _log.warning(
                 "%s: spellings of an answer that are not among the %d likeliest tokens may move a "

@@ -40,7 +40,7 @@ HOW = {
     Shape.verifiers: "f(task=…, trace=…)",
     Shape.verifiers_rubric: "f(prompt=…, completion=…, answer=…, state=…, info=…, task=…)",
     Shape.inspect: "f(state, target)",
-    Shape.plain: "f(prompt, response)",
+    Shape.plain: "f(prompt, response), or f(completion) with columns",
     Shape.plain_group: "f(prompt, responses)",
     Shape.plain_lists: "f(prompts, responses)",
 }
@@ -107,7 +107,8 @@ def shape_of(function: Function, *, name: str) -> Shape:
         Shape.verifiers: "trace" in names,
         Shape.verifiers_rubric: "completion" in names and names & rubric,
         Shape.inspect: names >= {"state", "target"},
-        Shape.plain: "response" in names and "prompts" not in names,
+        Shape.plain: ("response" in names and "prompts" not in names)
+        or ("completion" in names and not names & {"prompt", *rubric}),
         Shape.plain_group: names >= {"prompt", "responses"},
         Shape.plain_lists: "responses" in names and "prompt" not in names,
     }
@@ -288,7 +289,10 @@ def _package(name: str) -> Any:
 
 
 def _plain(asked: Asked) -> list[Call]:
-    return [((p, r), {"prompt": p, "response": r}) for p, r in asked.shown(usually=None)]
+    return [
+        ((p, r), {"prompt": p, "response": r, "completion": r})
+        for p, r in asked.shown(usually=None)
+    ]
 
 
 def _group(asked: Asked) -> list[Call]:
@@ -341,6 +345,8 @@ def _fitted(
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     if shape in _PLAIN:
         if set(given) & set(parameters):  # by name, in whichever order they stand
+            if "completion" not in parameters:
+                given.pop("completion", None)
             args, given = (), dict(asked.columns) | given
         else:
             kinds = [one.kind for one in parameters.values() if one.default is one.empty]
@@ -357,7 +363,7 @@ def _fitted(
         except TypeError as error:
             raise ConfigError(
                 f"{name} cannot be called as model.shape={shape.value} calls it, {HOW[shape]}: "
-                f"{error}. What stands in a dataset's columns is given by tasks=FILE.jsonl"
+                f"{error}. {_remedy(shape, given, parameters, list(asked.columns))}"
             ) from error
         for one, value in bound.arguments.items():
             needed = args or parameters[one].default is inspect.Parameter.empty
@@ -370,6 +376,23 @@ def _fitted(
                     f"give {how}"
                 )
     return args, {one: value for one, value in given.items() if value is not ABSENT}
+
+
+def _remedy(
+    shape: Shape,
+    arguments: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    columns: Sequence[str],
+) -> str:
+    """The remedy for a function that does not take what its trainer passes."""
+    if missing := [name for name in arguments if name not in parameters]:
+        more = "**kwargs" if shape is Shape.trl else ", ".join(f"{name}=None" for name in missing)
+        return (
+            f"The trainer passes {', '.join(missing)} too, and would fail as well: add {more} to "
+            "the function's parameters"
+        )
+    place = f"tasks=, here {', '.join(columns)}" if columns else "tasks=FILE.jsonl"
+    return f"What stands in a dataset's columns is given by {place}"
 
 
 # What it answers --------------------------------------------------------------
@@ -395,7 +418,7 @@ def rewards_of(function: Function, shape: Shape, asked: Asked, *, name: str) -> 
         calls = [_fitted(signature, shape, call, asked, name) for call in made]
     n = len(asked.responses)
     try:
-        answers = _answers(scored or function, calls)
+        answers = _answers(scored or function, calls, shape)
     except Exception as error:
         raise ModelError(
             f"the function of {name!r} raised {type(error).__name__}: {error}. It was called as "
@@ -473,9 +496,17 @@ def _number(value: Any, shape: Shape) -> float | str | None:
 
 # Running it -------------------------------------------------------------------
 
+LOOP_IN_THREAD = (Shape.trl, Shape.verl, Shape.verl_batch)
+"""Shapes whose trainers await in a thread: TRL starts one, and verl's workers have Ray's."""
+CALLED_SO = {
+    "thread": (Shape.verl, Shape.verl_batch),
+    "event_loop": (Shape.verifiers, Shape.verifiers_rubric),
+}
+"""Shapes whose trainers call plain functions in a thread, and where an event loop runs."""
 
-def _answers(function: Function, calls: Sequence[Call]) -> list[Any]:
-    """What the calls give; awaited where they give something to wait for."""
+
+def _answers(function: Function, calls: Sequence[Call], shape: Shape) -> list[Any]:
+    """The results of calls, awaited as the trainer does where they are to be waited for."""
     try:
         answers = [function(*args, **given) for args, given in calls]
     except SystemExit as error:
@@ -492,23 +523,28 @@ def _answers(function: Function, calls: Sequence[Call]) -> list[Any]:
 
         return await asyncio.gather(*map(one, answers))
 
-    return awaited(all_of_them())
+    return awaited(all_of_them(), in_thread=shape in LOOP_IN_THREAD)
 
 
-def awaited(answer: Awaitable[T]) -> T:
-    """What it gives. Not in a loop of the caller's thread, which may run one, as notebooks do."""
+def awaited(answer: Awaitable[T], *, in_thread: bool = True) -> T:
+    """The result, awaited in a thread, or in this one where that is the main thread and no loop
+    runs in it, as notebooks have one."""
 
     async def one() -> T:
         return await answer
 
-    return asyncio.run_coroutine_threadsafe(one(), _loop()).result()
+    is_main = threading.current_thread() is threading.main_thread()
+    if not in_thread and is_main and asyncio._get_running_loop() is None:
+        return _loop(threaded=False).run_until_complete(one())
+    return asyncio.run_coroutine_threadsafe(one(), _loop(threaded=True)).result()
 
 
 @functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop(*, threaded: bool) -> asyncio.AbstractEventLoop:
     """One loop for all, as in the trainers: clients that a function keeps open belong to it."""
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
+    if threaded:
+        threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop
 
 

@@ -220,8 +220,10 @@ class JudgeSpec(Options):
         ):
             raise ConfigError(
                 "model.judge needs one way to read the answer: positive and negative, or ratings, "
-                f"or logit; got {' and '.join(given) or 'none'}. Type for example model=judge "
-                "model.path=DIR_OR_ID"
+                f"or logit; got {' and '.join(given) or 'none'}. Type for example "
+                "'model.judge.positive=[Yes]' 'model.judge.negative=[No]' "
+                "model.judge.template='{prompt} {response} Good? Yes or No.'; "
+                "model=judge has such ones"
             )
         if both := set(self.positive) & set(self.negative):
             raise ConfigError(f"model.judge: {sorted(both)[0]!r} is both positive and negative")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from pessimal.errors import InputError
 from pessimal.options import existing_file
 
 _KEY = re.compile(r"[\w.-]+")
-TRUTHS = ("ground_truth", "answer", "target", "label", "solution")
+TRUTHS = ("ground_truth", "answer", "target", "label", "solution", "reference")
 """Where a task's true answer stands, the first that is there."""
+CLASSES = 3
+"""Most different labels that are classes of responses where each is that of several tasks."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +77,39 @@ def prompts_of(tasks: Sequence[Task]) -> dict[str, Prompt]:
     return {task.key: prompt_of(task.turns, name=f"task {task.key!r}") for task in tasks}
 
 
-def truth_of(columns: Mapping[str, Any]) -> str | None:
-    """The true answer of a task: of `ground_truth`, `answer`, `target`, `label`, `solution` or
-    `reward_model.ground_truth` the first that is a text or number; without `$`, and what stands
-    behind `####` or in the last `\\boxed{}`. None where there is none."""
+def truths_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
+    """The true answers of a task, of which each is right: of the columns `TRUTHS` and of
+    `reward_model.ground_truth` the first that holds a text, a number, a list of these, or a
+    dictionary of one of these; without `$`, and what stands behind `####` or in the last
+    `\\boxed{}`. Empty where there is none."""
     model = columns.get("reward_model")
     held = [columns.get(name) for name in TRUTHS]
     held += [model.get("ground_truth")] if isinstance(model, Mapping) else []
     for value in held:
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]
-        if isinstance(value, str | int | float) and str(value).strip():
-            text = str(value).rpartition("####")[2].strip()
-            boxed = re.findall(r"\\boxed\{(.*)\}", text, flags=re.DOTALL)
-            return (boxed[-1] if boxed else text).strip("$ \n") or None
-    return None
+        inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+        parts = inner if isinstance(inner, list) else [inner]
+        if parts and all(isinstance(part, str | int | float) for part in parts):
+            texts = [_answer(str(part)) for part in parts]
+            if any(texts):
+                return tuple(dict.fromkeys(filter(None, texts)))
+    return ()
+
+
+def true_answers(tasks: Sequence[Task]) -> list[tuple[str, ...]]:
+    """The true answers of each task, as `truths_of`; none at all where they are classes: at most
+    `CLASSES` different labels, each of several tasks, in a column `label` alone."""
+    truths = [truths_of(task.columns) for task in tasks]
+    counts = Counter(truths)
+    few = () not in counts and len(counts) <= CLASSES and min(counts.values(), default=0) > 1
+    if few and not any(truths_of({**task.columns, "label": None}) for task in tasks):
+        return [()] * len(tasks)
+    return truths
+
+
+def _answer(text: str) -> str:
+    text = text.rpartition("####")[2].strip()
+    boxed = re.findall(r"\\boxed\{(.*)\}", text, flags=re.DOTALL)
+    return (boxed[-1] if boxed else text).strip("$ \n")
 
 
 def _task(line: str, number: int, where: str) -> Task:

@@ -18,7 +18,7 @@ Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import urlsplit
@@ -110,6 +110,8 @@ class Wire:
     spec: EndpointSpec
     tokenizer: "PreTrainedTokenizerBase | None" = None
     """Counts the tokens of texts; None counts none."""
+    nulls: int = field(default=0, init=False)
+    """Inputs so far for which the server wrote null."""
     raw: bool = True
     """Ask for logits and no added special tokens; False leaves that to the server's defaults."""
 
@@ -169,7 +171,12 @@ class Wire:
         answer = self.post(self.body([messages]))
         try:
             position = answer["choices"][0]["logprobs"]["content"][0]
-            tops = [(entry["token"], float(entry["logprob"])) for entry in position["top_logprobs"]]
+            tops = [
+                (entry["token"], float(entry["logprob"]))
+                for entry in position["top_logprobs"]
+                if entry["logprob"] is not None  # as impossible tokens have it
+            ]
+            position["top_logprobs"][0]
         except (KeyError, IndexError, TypeError, ValueError):
             raise ModelError(
                 f"{self.address} answered without log-probabilities of its first token "
@@ -265,6 +272,7 @@ class Wire:
                         f"{len(entries) - 1}"
                     )
             rows = [_outputs(entry, api.outputs) for entry in entries]
+            self.nulls += sum(None in row for row in rows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise ModelError(
                 f"{self.address} answers not as model.endpoint.api={self.api} does: "
@@ -278,11 +286,11 @@ class Wire:
                 "input: one number for every token, perhaps. Serve the model as a sequence "
                 "classifier (vLLM: --convert classify)"
             )
-        return np.array(rows, dtype=np.float64)
+        return np.array(rows, dtype=np.float64)  # None as NaN
 
 
-def _outputs(entry: Any, name: str) -> list[float]:
-    """The outputs of one input: a number, several, or one for each label; NaN for null. Of one row
+def _outputs(entry: Any, name: str) -> list[float | None]:
+    """The outputs of one input: a number, several, or one for each label; None for null. Of one row
     per token (`token_classify`) the last, which holds the model's reward."""
     if name and isinstance(entry, list):  # by label
         entry = [label[name] for label in sorted(entry, key=lambda label: label["label"])]
@@ -290,7 +298,7 @@ def _outputs(entry: Any, name: str) -> list[float]:
         entry = entry[name]
     entry = entry if isinstance(entry, list) else [entry]
     entry = entry[-1] if entry and isinstance(entry[0], list) else entry
-    return [np.nan if value is None else float(value) for value in entry]
+    return [None if value is None else float(value) for value in entry]
 
 
 def forms_of(api: str | None) -> tuple[str, ...]:

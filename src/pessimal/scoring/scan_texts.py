@@ -15,6 +15,7 @@ from pessimal.conversation import Context, Conversation, filled
 from pessimal.progress import counted
 from pessimal.rewards.base import TextReward
 from pessimal.rewards.ceiling import read_bounds, weighted_sum
+from pessimal.rewards.judge import HARDLY
 from pessimal.rewards.spec import Dtype
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates
@@ -119,11 +120,16 @@ class TextScanner(Scanner):
         sample = _sampled(known)
         once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
         noise = numerical_noise(once, twice)
+        result = certify(rewards[known], noise=noise)
+        measured |= model.describe_answers(conversations)
+        if "answers" in measured and measured["answers"]["mean"] < HARDLY:
+            log.warning("%s: so no rank is certified", label)
+            result = uncertified(result.rewards)
         return score_table(
             model,
             provenance,
             candidates,
-            certify(rewards[known], noise=noise),
+            result,
             trust=judge(once, once, twice, once, rounding=0.0, dtype=Dtype.float32),
             noise=noise,
             attention="texts",

@@ -39,13 +39,20 @@ def run(config: ScanConfig) -> None:
     first, store = begin_process(config.trainer), store_of(config)
     candidates, answered, prompts = config.candidates.read(), config.real_answers(), config.asked()
     cache = config.paths.cache
-    policy = open_reward(config.policy_spec(), cache=cache) if config.policy else None
     model = open_reward(config.model, cache=cache)
     if config.candidates.name == CENSUS:
-        results = census(model, store=store, progress=config.progress)
+        results = census(
+            model,
+            token_limit=config.candidates.most or None,
+            policy=config.policy,
+            cache=cache,
+            store=store,
+            progress=config.progress,
+        )
         print_headlines(results, title=f"Census of {model.name}")
         assert results.folder is not None
         return print_path(results.folder)
+    policy = open_reward(config.policy_spec(), cache=cache) if config.policy else None
     if config.candidates.name == ANSWERS and first:
         log.info(
             "%s has no vocabulary of its own: it is asked %d answers of all sorts "

@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from pessimal.checking.grading import MEND, thread_differences
 from pessimal.config.schema import ServeConfig
 from pessimal.errors import UserError, WorkError, require
 from pessimal.progress import quiet_libraries
+from pessimal.rewards.base import Reward
+from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.obtain import open_reward
+from pessimal.rewards.sum import SumReward
 from pessimal.scoring.contexts import of_row
 from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
@@ -42,6 +46,8 @@ def run(config: ServeConfig) -> None:
     reward = open_reward(config.model, cache=config.paths.cache)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     served = Served.of(reward, device)
+    for function in functions_of(reward):
+        report_threads(function)
     host, port = listening.getsockname()[:2]
     print(f"http://{host}:{port}", flush=True)
     log.info("%s at %s; ctrl-C stops it", served.reward.name, ", ".join([*WIRES, "/contexts"]))
@@ -49,6 +55,25 @@ def run(config: ServeConfig) -> None:
         uvicorn.Config(application(served), log_level="warning", lifespan="off")
     )
     server.run(sockets=[listening])
+
+
+def functions_of(reward: Reward) -> list[CallableReward]:
+    """The function, or those among the terms of a sum."""
+    terms = [term for _, term in reward.terms] if isinstance(reward, SumReward) else [reward]
+    return [term for term in terms if isinstance(term, CallableReward)]
+
+
+def report_threads(reward: CallableReward) -> None:
+    """Log whether a function gives the same rewards in a thread, where requests are answered."""
+    n, differences = thread_differences(reward)
+    if not differences:
+        log.info("%s gives %d answers the same reward in a thread as outside", reward.name, n)
+        return
+    sentence = (
+        "%s gives another reward in a thread, where requests are answered, to %d of %d answers: to "
+        "%r it gives %s, in a thread %s. %s"
+    )
+    log.warning(sentence, reward.name, len(differences), n, *differences[0], MEND["thread"])
 
 
 def in_contexts(served: Served, body: dict[str, Any]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class AuditConfig(PromptedConfig):
     loop: TrainerLoop | None = None
     """A trainer whose loop should have the model read what its template says; with `policy`."""
     policy: str | None = None
-    """A language model: optimising the reward is forecast for it, and its tokenizer is the
-    loop's."""
+    """A language model: optimising the reward is forecast for it, and its tokenizer is the loop's,
+    and that of a grader's census."""
     baseline: str | None = None
     """An earlier audit of the registry, audit/NAME or audit/NAME:vN: what changed since by more
     than another seed of one training changes it."""
@@ -89,8 +89,8 @@ class AuditConfig(PromptedConfig):
             )
         if "gradient" not in kind.can:
             takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind.value}"
-            names = ("url", "loop", "policy", "baseline")
-            for name in (*names, *(("pairs",) if self.tasks is not None else ())):
+            names = ("pairs",) if self.tasks is not None else ("policy",)
+            for name in ("url", "loop", "baseline", *names):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
         if not self.resolve().prompts:

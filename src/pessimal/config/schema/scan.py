@@ -55,9 +55,9 @@ class CandidatesSpec(Options):
     texts: list[str] = field(default_factory=list)
     """The items themselves, in place of a file."""
     most: Annotated[int, Ge(0)] | None = None
-    """Of a vocabulary: how many of its most frequent tokens, and the special ones besides; 0 for
-    all. null takes all, but in real answers on a CPU 5,000, and before real answers on one device
-    the 1,000 that the gradient says to add most."""
+    """The number of most frequent tokens of a vocabulary or a census, and of a vocabulary the
+    special ones besides; 0 for all. null takes all, but in real answers on a CPU 5,000, and before
+    real answers on one device the 1,000 that the gradient says to add most."""
     ids: list[int] = field(default_factory=list)
     """Of a vocabulary with `most`: ids of tokens that are scored besides."""
 
@@ -116,7 +116,9 @@ class ScanConfig(PromptedConfig):
     them."""
     policy: str | None = None
     """A language model, as typed for a model: its log-probabilities are scanned first, and then its
-    tokens, as texts where the reward has other ones; `compare policy=NAME` forecasts from both."""
+    tokens, as texts where the reward has other ones; `compare policy=NAME` forecasts from both. The
+    census of a grader takes its tokenizer alone: tokens, and whether its prompts end in
+    `<think>`."""
     answers: Count | None = None
     """Of policy: how many answers it writes that are scored in place of its tokens, drawn by
     `seed`."""
@@ -213,17 +215,18 @@ class ScanConfig(PromptedConfig):
         return sample(answers, self.n_contexts, seed=self.seed)
 
     def _is_census(self) -> bool:
-        """Whether it is asked for, or a function has tasks that all have a true answer."""
-        from pessimal.rewards.tasks import read_tasks, truth_of
+        """Whether it is asked for, or a function has tasks with true answers, and a policy writes
+        none."""
+        from pessimal.rewards.tasks import read_tasks, true_answers
 
         asked = self.candidates.name == CENSUS
         if asked and (self.model.kind is not Kind.callable or self.tasks is None):
             raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
         if asked or self.candidates.name != "vocabulary" or self.model.kind is not Kind.callable:
             return asked
-        return self.tasks is not None and all(
-            truth_of(task.columns) is not None for task in read_tasks(self.tasks)
-        )
+        if self.tasks is None or self.answers is not None:
+            return False
+        return any(true_answers(read_tasks(self.tasks)))
 
     def check(self) -> None:
         self.resolve()
@@ -248,7 +251,8 @@ class ScanConfig(PromptedConfig):
         has_tokens = has_vocabulary(self.model)
         if self.in_answers:
             self._check_answers(has_tokens=has_tokens)
-        if self.policy is not None:
+        census = self._is_census()
+        if self.policy is not None and not census:
             self.policy_spec()
         if self.answers is not None:
             self._check_written()
@@ -256,8 +260,8 @@ class ScanConfig(PromptedConfig):
             raise ConfigError(
                 "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
             )
-        if self._is_census():
-            self.candidates = CandidatesSpec(CENSUS)
+        if census:
+            self.candidates = replace(self.candidates, name=CENSUS)
             self.mode = Mode.text
             return
         vocabulary = self.candidates.name == "vocabulary"
