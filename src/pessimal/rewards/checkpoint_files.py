@@ -48,6 +48,7 @@ from pessimal.rewards.quantised import (
     quantised_digest,
     settle,
 )
+from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 from pessimal.tables.files import sha256_of
@@ -208,6 +209,9 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
         raise ModelError(message) from error
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
+    if spec.one_text:
+        tokenizer.chat_template = ONE_TEXT
+    set_template_options(tokenizer, spec.template_options, name=spec.name)
     return tokenizer
 
 

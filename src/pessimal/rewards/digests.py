@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
+from pessimal.rewards.rendering import template_variables
+
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedTokenizerBase
@@ -103,5 +105,9 @@ def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
 
 
 def template_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """sha256 of the chat template."""
-    return hashlib.sha256(json.dumps(tokenizer.chat_template).encode()).hexdigest()
+    """sha256 of the chat template, and of what else it reads but the turns (`template_variables`)
+    where it does."""
+    written = json.dumps(tokenizer.chat_template)
+    if variables := template_variables(tokenizer):
+        written += json.dumps(variables, sort_keys=True, default=str)
+    return hashlib.sha256(written.encode()).hexdigest()

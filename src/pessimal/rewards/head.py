@@ -35,13 +35,14 @@ from pessimal.rewards.digests import (
     tokenizer_digest,
     weight_shapes,
 )
-from pessimal.rewards.frame import Templated, assistant_opening, takes_pairs
+from pessimal.rewards.frame import Templated, assistant_opening, log_reading, takes_pairs
 from pessimal.rewards.heads import (
     BACKBONE,
     Head,
     Shapes,
     backbone_of,
     closing_ids,
+    end_token,
     head_for,
     is_pairrm,
     renamed,
@@ -95,26 +96,27 @@ def open_head(checkpoint: Checkpoint) -> NetworkReward:
     checkpoint = replace(checkpoint, spec=replace(spec, output=output))
     spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
     _check_opens_a_response(spec, tokenizer)
-    closing = closing_ids(config, tokenizer)
-    conversations = _conversations(spec, tokenizer, closing)
+    conversations = _conversations(spec, config, tokenizer)
     if spec.read is Reading.own and head is not None and not spec.trust_remote_code:
-        conversations = Unpadded(tokenizer, closing, config.get_text_config().pad_token_id)
+        pad = config.get_text_config().pad_token_id
+        conversations = Unpadded(tokenizer, conversations.closing, conversations.end, pad)
     return RewardModel(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
         template_digest=template_digest(tokenizer),
         outputs=named_outputs(spec, config, head_outputs(shapes) or 1, head) * (spec.output == ALL),
-        **checkpoint.fields(_settings(spec)),
+        **checkpoint.fields(_settings(spec, conversations)),
     )
 
 
 def _conversations(
-    spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, closing: tuple[int, ...]
+    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> Templated:
     """How conversations are shown: in steps where these are read. ModelError where no token closes
     a step."""
     if spec.step_token is None:
-        return Templated(tokenizer, closing)
+        end = end_token(config, tokenizer)
+        return Templated(tokenizer, closing_ids(config, tokenizer), end)
     step_id(tokenizer, spec.step_token)
     return Stepped(tokenizer, closes=spec.step_token)
 
@@ -125,13 +127,16 @@ def _steps(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase) -> Steps | None:
     return Steps(step_id(tokenizer, spec.step_token), int(spec.output or 0), spec.reduce)
 
 
-def _settings(spec: ModelSpec) -> str | None:
+def _settings(spec: ModelSpec, conversations: Templated) -> str | None:
     """What the numbers depend on besides the files: what is kept of costs is not of their
     negative."""
     settings = ["negated"] * spec.negate
     settings += ["read at the last token but pads"] * (spec.read is Reading.own)
     if spec.step_token is not None:
         settings.append(f"steps {spec.step_token!r} {spec.reduce.value}")
+    settings += [f"ends in {conversations.end!r}"] * bool(conversations.end)
+    if conversations.tokenizer.chat_template and conversations.tokenizer.cls_token is not None:
+        settings += ["special tokens around the template"] * conversations.adds_special
     return "; ".join(settings) or None
 
 
@@ -284,13 +289,16 @@ def wrap(
         steps=_steps(spec, tokenizer),
     )
     held.own_position = spec.read is Reading.own
-    settings = {"settings": _settings(spec)} if _settings(spec) else {}
+    conversations = _conversations(spec, config, tokenizer)
+    setting = _settings(spec, conversations)
+    settings = {} if setting is None else {"settings": setting}
+    log_reading(name, conversations, tokenizer)
     return HeldModel(
         spec=spec,
         folder=Path(),
         tokenizer=tokenizer,
         embedding_rows=config.get_text_config().vocab_size,
-        parts=(Part(1.0, _conversations(spec, tokenizer, closing_ids(config, tokenizer))),),
+        parts=(Part(1.0, conversations),),
         weights_digest=network_digest(network),
         config_digest=arithmetic_digest(config.to_dict() | settings).hexdigest(),
         tokenizer_digest=tokenizer_digest(tokenizer),

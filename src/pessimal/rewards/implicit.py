@@ -52,6 +52,7 @@ def open_implicit(checkpoint: Checkpoint) -> Implicit:
         adapter=None,
         adapter_revision=None,
         chat=False,
+        template_options={},
     )
     if options.reference is not None:
         other = replace(

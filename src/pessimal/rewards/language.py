@@ -34,7 +34,7 @@ from pessimal.rewards.frame import (
 )
 from pessimal.rewards.heads import Shapes, head_for
 from pessimal.rewards.own_code import load_with_own_code
-from pessimal.rewards.rendering import rendered
+from pessimal.rewards.rendering import rendered, special_around
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME, storable
 
@@ -143,6 +143,11 @@ class Continued:
     closing: tuple[int, ...] = ()
     """Ids behind the response whose probability counts too: the token that closes the assistant's
     turn, or none."""
+
+    def describe(self) -> str:
+        """What is read, in words for people."""
+        place = "in the chat template" if self.chat else "behind the prompt's plain text"
+        return f"a response {place}"
 
     def context(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids before the response: of the chat, rendered up to where the assistant begins to
@@ -292,17 +297,5 @@ def plain_ids(
     bare: Any = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     if chat:  # the template wrote its own
         return bare
-    ahead = _ahead(tokenizer)
+    ahead, _ = special_around(tokenizer)
     return [[*ahead, *ids] for ids in bare]
-
-
-def _ahead(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The special tokens that the tokenizer puts ahead of a text."""
-    bare, surrounded = (token_ids(tokenizer, "a", special=special) for special in (False, True))
-    for start in range(len(surrounded) - len(bare) + 1):
-        if surrounded[start : start + len(bare)] == bare:
-            return surrounded[:start]
-    raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what it puts "
-        "ahead of a text is not known. Type model.chat=true where there is a chat template"
-    )

@@ -368,6 +368,13 @@ class ModelSpec(Options):
     of items."""
     chat_template: str | None = None
     """Jinja text of a chat template, in place of the tokenizer's own or where it has none."""
+    template_options: dict[str, Any] = field(default_factory=dict)
+    """Variables that the chat template reads, by name, such as {enable_thinking: false}. Where it
+    asks for today's date, that stays at 2024-07-26; {strftime_now: 2026-11-26} sets another day."""
+    one_text: bool = False
+    """true shows prompt and response as one text, a space between them, with the special tokens
+    that the tokenizer puts around a text, in place of a chat template or a pair: for classifiers
+    that were trained on one text."""
     negate: bool = False
     """For a model that gives costs, of which less is better: the reward is their negative."""
     trust_remote_code: bool = False
@@ -398,6 +405,16 @@ class ModelSpec(Options):
     def check(self) -> None:
         self._check_source()
         self._check_kind()
+        if self.one_text and self.chat_template is not None:
+            raise ConfigError(
+                "model.one_text=true takes the place of model.chat_template: give one"
+            )
+        files = (self.path, self.adapter, self.package, self.tokenizer)
+        if self.template_options and files == (None,) * 4:
+            raise ConfigError(
+                "model.template_options are of a chat template, which is the tokenizer's: give it, "
+                "model.tokenizer=DIR_OR_ID"
+            )
         if self.path is not None:
             self._check_path(self.path)
         if isinstance(self.output, int) and self.output < 0:
@@ -542,9 +559,11 @@ class ModelSpec(Options):
         kind = self.kind.value
         asked_in_context = self.kind in (Kind.log_probability, Kind.implicit)
         if self.chat is not None and not asked_in_context and self.kind is not Kind.callable:
+            judges = self.kind is Kind.judge
+            remedy = f"type model.judge.chat={str(self.chat).lower()}" if judges else "leave it out"
             raise ConfigError(
                 f"model.chat={str(self.chat).lower()} is of log-probabilities, not of "
-                f"model.kind={kind}: leave it out"
+                f"model.kind={kind}: {remedy}"
             )
         if self.kind is Kind.head:
             return

@@ -20,6 +20,7 @@ from pessimal.rewards.heads.base import (
     Shapes,
     backbone_of,
     closing_ids,
+    end_token,
     is_pairrm,
     renamed,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "Shapes",
     "backbone_of",
     "closing_ids",
+    "end_token",
     "head_for",
     "heads",
     "is_pairrm",

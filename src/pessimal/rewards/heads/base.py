@@ -158,6 +158,19 @@ def is_pairrm(shapes: Shapes) -> bool:
     )
 
 
+def end_token(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Token that every text of a model of OpenRLHF's trainer ends in, and at which its reward is
+    read; empty for other models.
+
+    Source: OpenRLHF's RewardDataset, which cuts line ends off and writes " " and the token where a
+    text does not end in it. Its folders name their class or their head.
+    """
+    ours = getattr(config, "architectures", None) == ["RewardModel"]
+    ours &= getattr(config, "auto_map", None) is None
+    named = getattr(config, "value_head_prefix", None) is not None
+    return str(tokenizer.eos_token or "") if ours or named else ""
+
+
 def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     """Ids that a reward model wants after the templated conversation, and reads its reward at;
     mostly none.
