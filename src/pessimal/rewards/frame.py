@@ -146,13 +146,14 @@ class Templated:
         place = repr(str(tokenizer.decode([first]))) if first == second else "the response's last"
         if takes_pairs(tokenizer):
             return (
-                "a prompt and a response as a pair of texts, with the tokenizer's special tokens. A "
-                "classifier that was trained on one text is read with model.one_text=true"
+                "a prompt and a response as a pair of texts, with the tokenizer's special tokens. "
+                "A classifier that was trained on one text is read with model.one_text=true"
             )
         if tokenizer.chat_template == ONE_TEXT:
             return f"prompt and response as one text, up to the token {place}"
         around = " and the tokenizer's special tokens" * self.adds_special
-        return f"conversations in the chat template{around}, up to the token {place}"
+        end = "up to" if tokenizer.cls_token and tokenizer.sep_token else "its reward at"
+        return f"a conversation in the chat template{around}, {end} the token {place}"
 
     @functools.cached_property
     def adds_special(self) -> bool:
@@ -387,8 +388,8 @@ def find_frame(
         inside = frame.inside(ids)
         if inside is not None and _plain(str(tokenizer.decode(inside))) != _plain(response):
             raise FrameError(
-                f"the tokenizer reads the response {response!r} as {tokenizer.decode(inside)!r}, so "
-                "that the slot of a response is not known. Is it the tokenizer of this model?"
+                f"the tokenizer reads the response {response!r} as {tokenizer.decode(inside)!r}, "
+                "so the slot of a response is not known. Is it the tokenizer of this model?"
             )
         if inside is None:
             raise FrameError(

@@ -14,18 +14,21 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import (
+    AutoModel,
     AutoModelForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import is_accelerate_available, logging
 
 from pessimal.errors import ConfigError, ModelError, did_you_mean
-from pessimal.rewards.adapters import with_adapter
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import (
     Checkpoint,
     load_checkpoint,
+    read_checkpoint,
+    remote_hint,
 )
 from pessimal.rewards.digests import (
     arithmetic_digest,
@@ -33,21 +36,18 @@ from pessimal.rewards.digests import (
     parameter_count,
     template_digest,
     tokenizer_digest,
-    weight_shapes,
 )
 from pessimal.rewards.frame import Templated, assistant_opening, log_reading, takes_pairs
 from pessimal.rewards.heads import (
     BACKBONE,
     Head,
     Shapes,
-    backbone_of,
     closing_ids,
     end_token,
     head_for,
     is_pairrm,
     renamed,
 )
-from pessimal.rewards.hub import adapter_of
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.positions import Stepped, Unpadded, step_id
@@ -91,7 +91,7 @@ def open_head(checkpoint: Checkpoint) -> NetworkReward:
             )
         return open_pairrm(checkpoint)
     head = head_for(shapes)
-    _check_layout(spec, config, shapes, head)
+    _check_layout(spec, config, shapes, head, checkpoint.folder)
     output = resolve_output(spec, config, head_outputs(shapes), head)
     checkpoint = replace(checkpoint, spec=replace(spec, output=output))
     spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
@@ -140,18 +140,45 @@ def _settings(spec: ModelSpec, conversations: Templated) -> str | None:
     return "; ".join(settings) or None
 
 
-def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) -> bool:
-    """Whether transformers' own sequence classifier reads these weights; Granite has none, and
-    none has a backbone of another name."""
+def _stock(
+    head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig, folder: Path, **options: Any
+) -> bool:
+    """Whether transformers' own sequence classifier reads these weights, by their names or because
+    it says so; Granite has none."""
     known = AutoModelForSequenceClassification._model_mapping
-    if head is None or type(config) not in known:
+    if head is None or type(config) not in known or not head.stock(shapes):
         return head is None
     own = getattr(known[type(config)], "base_model_prefix", BACKBONE)
-    return head.stock(shapes) and backbone_of(shapes).partition(".")[0] in ("", own)
+    if any(name.startswith(f"{own}.") for name in shapes):
+        return True
+    if getattr(config, "quantization_config", None) is not None:
+        return False
+    meta = {"device_map": "meta"} if is_accelerate_available() else {}
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what it lacks is no news where another class reads it
+    try:
+        _, report = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            num_labels=head.outputs(shapes),
+            output_loading_info=True,
+            use_safetensors=True,
+            **meta,
+            **options,
+        )
+    except Exception:  # whoever loads it says what is wrong
+        return False
+    finally:
+        logging.set_verbosity(verbosity)
+    return not (_unread(report) or set(report["missing_keys"]) - set(shapes))
+
+
+def _unread(report: dict[str, Any]) -> set[str]:
+    """Weights of a reward that the network has no place for, by transformers' report."""
+    return {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
 
 
 def _check_layout(
-    spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None
+    spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None, folder: Path
 ) -> None:
     """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
     asked for."""
@@ -160,7 +187,6 @@ def _check_layout(
     if head is not None:
         with torch.device("meta"):
             head.modules(shapes, config)  # a layer that is none is named now
-    stock = _stock(head, shapes, config)
     if each and head is None and not spec.trust_remote_code:
         raise ModelError(
             f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
@@ -177,7 +203,8 @@ def _check_layout(
             f"model.output={spec.output}: the own code of {spec.name!r} gives its reward and not "
             "its objectives. Leave out model.trust_remote_code: pessimal reads them"
         )
-    if spec.read is Reading.own and not (stock or spec.trust_remote_code):
+    own = spec.read is not Reading.own or spec.trust_remote_code
+    if not (own or _stock(head, shapes, config, folder)):
         raise ModelError(
             f"model.read=own reads what the model's own class does, and that of {spec.name!r} is "
             "not run: pessimal reads its head at the last token. Leave it out, or type "
@@ -326,19 +353,22 @@ def _check_opens_a_response(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase)
 def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
     """The network in evaluation mode, on the CPU; safetensors only. ModelError if it is no scalar
     reward model."""
-    spec, folder, adapter = model.spec, model.folder, adapter_of(model.spec)
-    shapes: Shapes = weight_shapes(folder)
-    if adapter is not None:
-        shapes = with_adapter(shapes, adapter)
+    spec, folder = model.spec, model.folder
+    shapes = read_checkpoint(spec, folder).shapes
     head, opening = head_for(shapes), _opening(shapes, model.tokenizer)
 
     def make(config: PreTrainedConfig, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
         if spec.trust_remote_code and (kind := own_class(config)):
             return _all_read(*load_with_own_code(kind, folder, **options))
-        stock = _stock(head, shapes, config) and spec.step_token is None
+        mapping = options.get("key_mapping", {})
+        stock = spec.step_token is None and _stock(
+            head, shapes, config, folder, key_mapping=mapping
+        )
         if head and not stock and head.modules(shapes, config):
+            with torch.device("meta"):
+                backbone = list(AutoModel.from_config(config).state_dict())
             options |= {"head": head, "shapes": shapes, "assistant_opening": opening}
-            options |= {"config": config, "key_mapping": renamed(shapes)}
+            options |= {"config": config, "key_mapping": mapping | renamed(shapes, backbone)}
             native: Any = native_class(config)
             return _all_read(*native.from_pretrained(folder, **options))
         network, report = AutoModelForSequenceClassification.from_pretrained(
@@ -350,15 +380,13 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         network: PreTrainedModel, report: dict[str, Any]
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """ModelError where the checkpoint has weights that the network has no place for."""
-        astray = {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
         # LLaMA-Factory's lies in a file of its own, which is read later.
-        if unread := sorted(astray - set(network.state_dict())):
+        if unread := sorted(_unread(report) - set(network.state_dict())):
             raise ModelError(
                 f"the checkpoint of {spec.name!r} in {folder} has weights that a "
                 f"{type(network).__name__} does not read: {', '.join(unread[:5])} ({len(unread)} "
                 "in all). Its reward would be another model's. A head that pessimal does not know "
-                "is read by the model's own code, model.trust_remote_code=true, or is added: "
-                "docs/extend/head.md"
+                f"can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
             )
         return network, report
 

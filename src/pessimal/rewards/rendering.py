@@ -3,10 +3,14 @@
 Knows tokenizers' templates; does not know what is done with the texts.
 """
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from threading import RLock
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from pessimal.errors import ConfigError, FrameError, did_you_mean
 
@@ -23,6 +27,8 @@ DAY = "2024-07-26"
 themselves."""
 ONE_TEXT = "{{ messages | map(attribute='content') | join(' ') }}"
 """Template of models that were trained on prompt and response as one text."""
+_CLOCK_LOCK = RLock()
+"""Held while the clock of templates stands, which is one for all threads."""
 LENGTH = 100_000
 """Characters that a template may write around the turns of one conversation."""
 
@@ -45,10 +51,13 @@ def rendered(
         FrameError: the template fails, or writes too much.
     """
     roles = tuple(message["role"] for message in messages)
+    variables = template_variables(tokenizer)
+    day = variables.pop(CLOCK, None)
     try:
-        text: Any = tokenizer.apply_chat_template(
-            messages, tokenize=False, **_variables(tokenizer), **options
-        )
+        with contextlib.nullcontext() if day is None else _clock_at(day):
+            text: Any = tokenizer.apply_chat_template(
+                messages, tokenize=False, **(variables | options)
+            )
     except Exception as error:
         raise FrameError(
             f"the chat template fails on a conversation with the turns {', '.join(roles)}: {error}"
@@ -109,12 +118,16 @@ def _names(tokenizer: "PreTrainedTokenizerBase") -> set[str]:
     return {word for text in texts for word in re.findall(r"\w+", text)}
 
 
-def _variables(tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
-    """`template_variables` as the template takes them: its clock stands at the day."""
-    variables = template_variables(tokenizer)
-    if CLOCK in variables:
-        variables[CLOCK] = datetime.fromisoformat(str(variables[CLOCK])).strftime
-    return variables
+@contextlib.contextmanager
+def _clock_at(day: object) -> Iterator[None]:
+    """While this lasts, it is this day for templates: transformers gives their clock as a function
+    of its own, and lets no other take its place."""
+    from transformers.utils import chat_template_utils
+
+    moment = datetime.fromisoformat(str(day))
+    clock = SimpleNamespace(now=lambda *_: moment)
+    with _CLOCK_LOCK, mock.patch.object(chat_template_utils, "datetime", clock):
+        yield
 
 
 def ids_of(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:

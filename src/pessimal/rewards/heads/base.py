@@ -130,24 +130,28 @@ def perceptron(name: str, shapes: Shapes) -> nn.Sequential:
     )
 
 
-_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "word_embeddings.weight")
 BACKBONE = "model"
 """What `NativeRewardModel` calls the network under the head."""
 
 
-def backbone_of(shapes: Shapes) -> str:
-    """Where the network under the head lies, by the name of its input embedding: `model` in most;
-    empty where it is the whole, or not known."""
-    ends = [(name, end) for name in shapes for end in _EMBEDDINGS if name.endswith(end)]
-    names = [name.removesuffix(end).removesuffix(".") for name, end in ends]
-    return BACKBONE if BACKBONE in names else (names or [""])[0]
-
-
-def renamed(shapes: Shapes) -> dict[str, str]:
+def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
     """`key_mapping` of `from_pretrained` for checkpoints whose backbone has another name (Starling:
-    `transformer`, OpenAssistant: `gpt_neox`); empty where it is `model`."""
-    name = backbone_of(shapes)
-    return {} if name in ("", BACKBONE) else {rf"^{re.escape(name)}\.": f"{BACKBONE}."}
+    `transformer`, OpenAssistant: `gpt_neox`, DeepSpeed-Chat: `rwtranrsformer`); empty where it is
+    `model`, none or not known.
+
+    Args:
+        shapes: of the checkpoint.
+        backbone: names of the weights in the backbone's own class.
+    """
+    starts = {
+        name.removesuffix(weight)
+        for weight in backbone[:1]
+        for name in shapes
+        if name.endswith(f".{weight}")
+    }
+    whole = (start for start in starts if all(f"{start}{weight}" in shapes for weight in backbone))
+    start = next(whole, f"{BACKBONE}.")
+    return {} if start == f"{BACKBONE}." else {f"^{re.escape(start)}": f"{BACKBONE}."}
 
 
 def is_pairrm(shapes: Shapes) -> bool:
