@@ -167,8 +167,8 @@ def check_head(name: str, adapter: Adapter, base: Iterable[str]) -> None:
     else:
         why = f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
     raise ModelError(
-        f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor "
-        "has its base: the head that it was trained with is lost, and another would be random. "
+        f"the adapter of {name!r} in {adapter.folder} has no reward head that is known "
+        "(score.weight), and nor has its base: another than it was trained with would be random. "
         f"{why}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or give "
         "the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
         "language model's adapter type model.kind=log_probability, for its implicit reward "

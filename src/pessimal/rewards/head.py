@@ -346,7 +346,8 @@ def _check_opens_a_response(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase)
     if not tokenizer.chat_template and not takes_pairs(tokenizer):
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a "
-            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
+            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)."
+            " Where it was trained on one text type model.one_text=true"
         )
 
 

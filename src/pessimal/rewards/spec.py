@@ -336,7 +336,8 @@ class ModelSpec(Options):
     model's own class reads it); null reads the end, and says by how much the two differ."""
     step_token: str | None = None
     """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
-    response's paragraphs, and a number is read at each."""
+    response's paragraphs, and a number is read at each; of one that is a language model, under
+    kind=judge, the probability of judge.positive against judge.negative."""
     reduce: Reduce = Reduce.min
     """How the numbers of the steps become one reward: min, last or product."""
     chat: bool | None = None
@@ -482,6 +483,14 @@ class ModelSpec(Options):
                 f"model.kind={self.kind.value} does not give. Kinds that do: {fit}"
             )
 
+    @property
+    def says_yes_above(self) -> float | None:
+        """The reward above which a judge says yes, of steps a probability; None for a raw logit and
+        for other kinds."""
+        if self.kind is not Kind.judge:
+            return None
+        return self.judge.says_yes_above if self.step_token is None else 0.5
+
     def check_mode(self, mode: Mode) -> None:
         """ConfigError for mode=paper of another kind than a reward model: it would be mode=text,
         and called paper."""
@@ -567,7 +576,11 @@ class ModelSpec(Options):
             )
         if self.kind is Kind.head:
             return
-        of_heads = {"read": self.read, "step_token": self.step_token, "negate": self.negate or None}
+        of_heads = {"read": self.read, "negate": self.negate or None}
+        if self.kind is Kind.judge and self.step_token is not None:
+            self._check_steps()
+        else:
+            of_heads |= {"step_token": self.step_token, "one_text": self.one_text or None}
         if self.kind is not Kind.endpoint:
             of_heads["output"] = self.output
         if given := [name for name, value in of_heads.items() if value is not None]:
@@ -583,6 +596,16 @@ class ModelSpec(Options):
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if self.kind is Kind.judge or served == "chat":
             self.judge.check_answers()
+
+    def _check_steps(self) -> None:
+        """ConfigError where a judge of steps is asked otherwise than for one answer at each."""
+        judge = self.judge
+        given = (judge.template, judge.system, judge.begin, judge.chat, judge.opponent, judge.logit)
+        if any(given) or judge.ratings:
+            raise ConfigError(
+                "model.step_token reads what a judge says next at each step of the conversation: "
+                "of model.judge give positive and negative alone"
+            )
 
     def _check_path(self, path: str) -> None:
         if not is_folder(path):

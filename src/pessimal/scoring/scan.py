@@ -334,7 +334,7 @@ class Scanner:
         if (bounds := weighted_sum(terms)).known:
             measured["ceiling"] = bounds.stored()
         if model.spec.kind is Kind.judge:
-            measured["says_yes_above"] = model.spec.judge.says_yes_above
+            measured["says_yes_above"] = model.spec.says_yes_above
             if model.spec.judge.opponent is not None:
                 measured["order_effect"] = order_effect(first.values)
             answers = [part.answers for _, part in first.terms if part.answers is not None]

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from pessimal.conversation import MARK, Asked, Context, filled
 from pessimal.plots import Forest
-from pessimal.rewards.spec import Kind
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.texts import text_scorer
@@ -64,7 +63,7 @@ def _gains(context: SearchContext, text: str, asked: Sequence[Asked]) -> Iterato
     conversations = [[filled(one, text) for text in texts] for one in asked]
     scorer = text_scorer(context.model, conversations[0][:2], device=context.device)
     model = context.model.spec
-    limit = model.judge.says_yes_above if model.kind is Kind.judge else None
+    limit = model.says_yes_above
     for some in conversations:
         rewards = scorer.rewards(some)
         found, control = float(rewards[0]), rewards[1 : 1 + RANDOM]
