@@ -576,7 +576,7 @@ class ModelSpec(Options):
             )
         if self.kind is Kind.head:
             return
-        of_heads = {"read": self.read, "negate": self.negate or None}
+        of_heads: dict[str, Any] = {"read": self.read, "negate": self.negate or None}
         if self.kind is Kind.judge and self.step_token is not None:
             self._check_steps()
         else:
