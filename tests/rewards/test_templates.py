@@ -162,6 +162,20 @@ def test_a_decoder_reads_one_text_where_it_was_trained_so(tmp_path):
     assert rewards(pessimal.load(str(tmp_path), one_text=True)) == pytest.approx(right, abs=1e-5)
 
 
+def test_a_network_in_memory_takes_the_same_options(tmp_path):
+    network, words = save_llama(tmp_path, template=THINKING), tokenizer(template=THINKING)
+    options = {"enable_thinking": False}
+    model = pessimal.reward(network, words, template_options=options)
+    right = own_rewards(network, template_ids(words, **options))
+    assert rewards(model) == pytest.approx(right, abs=1e-5)
+    right = own_rewards(network, template_ids(words))
+    assert rewards(pessimal.reward(network, words)) == pytest.approx(right, abs=1e-5)
+    right = own_rewards(network, [words(f"{PROMPT} {word}")["input_ids"] for word in WORDS])
+    model = pessimal.reward(network, words, one_text=True)
+    assert rewards(model) == pytest.approx(right, abs=1e-5)
+    assert words.chat_template == THINKING
+
+
 def test_what_is_read_and_where_is_logged(tmp_path, caplog):
     save_llama(tmp_path / "chat")
     words = encoder_tokenizer()

@@ -7,6 +7,7 @@ candidates or engines.
 
 import copy
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ from pessimal.rewards.heads import (
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.positions import Stepped, Unpadded, step_id
+from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import ALL, Dtype, ModelSpec, Reading, Reduce
 from pessimal.tables import ModelDescription
 
@@ -248,6 +250,8 @@ def wrap(
     read: Reading | str | None = None,
     step_token: str | None = None,
     reduce: Reduce | str = Reduce.min,
+    one_text: bool = False,
+    template_options: Mapping[str, Any] | None = None,
 ) -> HeldModel:
     """A reward model of a network and a tokenizer in memory: what a trainer has, or
     `from_pretrained` gave.
@@ -264,9 +268,11 @@ def wrap(
         read: "end" (the last token) or "own" (where the network's own forward reads it).
         step_token: the token that closes a step of a process reward model.
         reduce: how the numbers of the steps become one: "min", "last", "product".
+        one_text: whether it reads prompt and response as one text, in place of a template or pair.
+        template_options: variables that the chat template reads, by name.
 
     Raises:
-        ConfigError: `read` or `reduce` is none of these.
+        ConfigError: `read` or `reduce` is none of these, or the template reads no such variable.
         ModelError: it has several outputs and `output` is not given, no chat template, or another
             precision than float32, bfloat16 and float16.
     """
@@ -294,6 +300,10 @@ def wrap(
         raise ConfigError(
             f"{error}: read is 'end' or 'own', and reduce 'min', 'last' or 'product'"
         ) from error
+    if one_text or template_options:
+        tokenizer = copy.copy(tokenizer)
+        tokenizer.chat_template = ONE_TEXT if one_text else tokenizer.chat_template
+        set_template_options(tokenizer, template_options or {}, name=name)
     shapes = {key: list(value.shape) for key, value in network.state_dict().items()}
     head, outputs = head_for(shapes), head_outputs(shapes)
     if head is not None and head.gated and output is not None:

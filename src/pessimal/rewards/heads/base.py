@@ -149,9 +149,12 @@ def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
         for name in shapes
         if name.endswith(f".{weight}")
     }
-    whole = (start for start in starts if all(f"{start}{weight}" in shapes for weight in backbone))
-    start = next(whole, f"{BACKBONE}.")
-    return {} if start == f"{BACKBONE}." else {f"^{re.escape(start)}": f"{BACKBONE}."}
+    own = f"{BACKBONE}."
+    # Most of its weights: some are stored otherwise than the class has them (experts one by one).
+    start = max(
+        starts, key=lambda s: sum(f"{s}{weight}" in shapes for weight in backbone), default=own
+    )
+    return {} if start == own else {f"^{re.escape(start)}": own}
 
 
 def is_pairrm(shapes: Shapes) -> bool:
