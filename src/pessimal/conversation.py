@@ -81,13 +81,13 @@ Given = str | Sequence[Mapping[str, str]]
 """A prompt as a person writes it: a text, or a list of messages with role and content."""
 ROLES = ("system", "user", "assistant", "tool")
 UNREAD = ("tools", "chat_template_kwargs")
-"""What some data sets and requests have beside messages, which changes what a template writes."""
+"""Fields beside the messages of data sets and requests that change what a template writes."""
 FILES = (".jsonl", ".yaml", ".yml")
 """How the names of files of prompts end."""
 
 
 def read_messages(
-    given: object, *, where: str, error: type[UserError] = InputError
+    messages: object, *, where: str, error: type[UserError] = InputError
 ) -> Conversation:
     """The turns of a list of messages, each with a role and a content: a text, or a list of one
     part that is a text. Fields that are null or empty say nothing.
@@ -100,10 +100,10 @@ def read_messages(
             cannot hold: without it the reward would be another conversation's.
     """
     example = '{"role": "user", "content": "…"}'
-    if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-        raise error(f"{where}: {given!r:.80} is no list of messages such as {example}")
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise error(f"{where}: {messages!r:.80} is no list of messages such as {example}")
     turns = []
-    for number, message in enumerate(given, 1):
+    for number, message in enumerate(messages, 1):
         fields = vars(message) if isinstance(message, Turn) else message
         place = f"{where}, message {number}"
         if not isinstance(fields, Mapping) or fields.get("role") not in ROLES:

@@ -87,6 +87,8 @@ def test_what_cannot_be_read_is_told_what_to_type(folder):
         pessimal.load(str(folder), step_token=STEP)
     with pytest.raises(ConfigError, match=r"model\.judge\.chat=false"):
         pessimal.load(str(folder), kind="judge", chat=False, judge=ANSWERS)
-    template = ANSWERS | {"template": "{prompt} {response}"}
+    for more in ({"template": "{prompt} {response}"}, {"chat": False}, {"begin": "So "}):
+        with pytest.raises(ConfigError, match="positive and negative alone"):
+            pessimal.load(str(folder), **OPTIONS | {"judge": ANSWERS | more})
     with pytest.raises(ConfigError, match="positive and negative alone"):
-        pessimal.load(str(folder), **OPTIONS | {"judge": template})
+        pessimal.load(str(folder), **OPTIONS | {"judge": {"logit": 0}})

@@ -104,6 +104,15 @@ def test_what_transformers_reads_whole_is_read(tmp_path, names):
     assert rewards(pessimal.load(str(tmp_path))) == pytest.approx(right, abs=1e-4)
 
 
+def test_a_language_model_is_read_whatever_wraps_its_names(tmp_path):
+    words = tokenizer(template=CHAT)
+    config = LlamaConfig(vocab_size=len(words), pad_token_id=1, **SHAPE)
+    save(LlamaForCausalLM(config), words, tmp_path)
+    plain = rewards(pessimal.load(str(tmp_path), kind="log_probability"))
+    rename(tmp_path, "module.{}".format)
+    assert rewards(pessimal.load(str(tmp_path), kind="log_probability")) == plain
+
+
 def test_a_head_that_the_configuration_names_is_read_and_its_bias_added(tmp_path):
     network = save_llama(tmp_path)
     right = own_rewards(network, template_ids(tokenizer(template=CHAT)))

@@ -103,8 +103,8 @@ def reward(
         from pessimal.rewards.head import wrap
 
         refuse_options({}, weights=weights)
-        known = ("read", "step_token", "reduce", "one_text", "template_options")
-        check_options("a network in memory", options, *known)
+        choices = ("read", "step_token", "reduce", "one_text", "template_options")
+        check_options("a network in memory", options, *choices)
         if tokenizer is None:
             raise ConfigError("a network in memory needs its tokenizer: tokenizer=…")
         return wrap(network, tokenizer, name=name or "model", output=output, **options)

@@ -156,21 +156,25 @@ def check_head(name: str, adapter: Adapter, base: Iterable[str]) -> None:
         return
     task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
     if task == "CAUSAL_LM":
-        why = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
+        reason = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
     elif saved and adapter.full:
-        why = f"It holds {', '.join(list(adapter.full)[:5])}, which is no head that pessimal knows"
+        reason = (
+            f"It holds {', '.join(list(adapter.full)[:5])}, which is no head that pessimal knows"
+        )
     elif saved:
-        why = (
+        reason = (
             f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as "
             "where DeepSpeed ZeRO-3 or an older trainer saved it"
         )
     else:
-        why = f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
+        reason = (
+            f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
+        )
     raise ModelError(
         f"the adapter of {name!r} in {adapter.folder} has no reward head that is known "
         "(score.weight), and nor has its base: another than it was trained with would be random. "
-        f"{why}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or give "
-        "the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
+        f"{reason}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or "
+        "give the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
         "language model's adapter type model.kind=log_probability, for its implicit reward "
         "model.kind=implicit"
     )

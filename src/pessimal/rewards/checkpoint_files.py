@@ -234,7 +234,7 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
 
 
 def remote_hint(spec: ModelSpec, folder: Path) -> str:
-    """What to type where the folder brings code of its own that was not asked for; else empty."""
+    """The option that runs the code of a folder, where it brings any; else empty."""
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
     return (

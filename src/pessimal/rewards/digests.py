@@ -80,7 +80,7 @@ def missing_shards(folder: Path) -> list[str]:
 
 
 WRAPPERS = r"^(?:(?:module|_orig_mod|base_model\.model)\.)+"
-"""What DistributedDataParallel, torch.compile and PEFT put before all names."""
+"""Prefixes that DistributedDataParallel, torch.compile and PEFT put before all names."""
 
 
 def weight_shapes(folder: Path, mapping: Mapping[str, str] | None = None) -> dict[str, list[int]]:

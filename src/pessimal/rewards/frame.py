@@ -140,7 +140,7 @@ class Templated:
         return text if text.endswith(self.end) else f"{text} {self.end}"
 
     def describe(self) -> str:
-        """What is read, and at which token the reward is, in words for people."""
+        """The input of a model, and the token at which its reward is, in words for people."""
         tokenizer = self.tokenizer
         first, second = (ids[-1] for ids in self.ids("Why?", ["love", "9 z"]))
         place = repr(str(tokenizer.decode([first]))) if first == second else "the response's last"
@@ -386,12 +386,12 @@ def find_frame(
     frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix), typed=typed)
     for response, ids in zip(checking, make(checking), strict=True):
         inside = frame.inside(ids)
-        if inside is not None and _plain(str(tokenizer.decode(inside))) != _plain(response):
+        if inside is not None and tokenizer.unk_token_id in inside:
             raise FrameError(
-                f"the tokenizer reads the response {response!r} as {tokenizer.decode(inside)!r}, "
-                "so the slot of a response is not known. Is it the tokenizer of this model?"
+                f"the tokenizer does not know the response {response!r}: it reads "
+                f"{tokenizer.decode(inside)!r}. Is it the tokenizer of this model?"
             )
-        if inside is None:
+        if inside is None or _plain(str(tokenizer.decode(inside))) != _plain(response):
             raise FrameError(
                 "prefix + response + suffix does not equal the template's own ids for the response "
                 f"{response!r}: the template gives {ids}, the frame has prefix {prefix} and suffix "

@@ -150,8 +150,8 @@ def _stock(
     known = AutoModelForSequenceClassification._model_mapping
     if head is None or type(config) not in known or not head.stock(shapes):
         return head is None
-    own = getattr(known[type(config)], "base_model_prefix", BACKBONE)
-    if any(name.startswith(f"{own}.") for name in shapes):
+    backbone = getattr(known[type(config)], "base_model_prefix", BACKBONE)
+    if any(name.startswith(f"{backbone}.") for name in shapes):
         return True
     if getattr(config, "quantization_config", None) is not None:
         return False
@@ -205,8 +205,8 @@ def _check_layout(
             f"model.output={spec.output}: the own code of {spec.name!r} gives its reward and not "
             "its objectives. Leave out model.trust_remote_code: pessimal reads them"
         )
-    own = spec.read is not Reading.own or spec.trust_remote_code
-    if not (own or _stock(head, shapes, config, folder)):
+    elsewhere = spec.read is not Reading.own or spec.trust_remote_code
+    if not (elsewhere or _stock(head, shapes, config, folder)):
         raise ModelError(
             f"model.read=own reads what the model's own class does, and that of {spec.name!r} is "
             "not run: pessimal reads its head at the last token. Leave it out, or type "

@@ -202,8 +202,8 @@ class GradedSteps(Stepped):
         answered, before = (token_ids(self.tokenizer, self.closes + a) for a in (answer, ""))
         ids = answered[len(before) :] if answered[: len(before)] == before else []
         vocabulary = self.tokenizer.get_vocab()
-        named = [vocabulary.get(answer.replace(" ", blank)) for blank in ("Ġ", "▁")]
-        if len(ids) != 1 and (single := [token for token in named if token is not None]):
+        tokens = [vocabulary.get(answer.replace(" ", blank)) for blank in ("Ġ", "▁")]
+        if len(ids) != 1 and (single := [token for token in tokens if token is not None]):
             return single[:1]
         return ids or token_ids(self.tokenizer, answer)
 

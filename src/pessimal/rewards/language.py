@@ -145,7 +145,7 @@ class Continued:
     turn, or none."""
 
     def describe(self) -> str:
-        """What is read, in words for people."""
+        """The input of a model, in words for people."""
         place = "in the chat template" if self.chat else "behind the prompt's plain text"
         return f"a response {place}"
 

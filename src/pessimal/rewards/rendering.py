@@ -83,7 +83,7 @@ def set_template_options(
     Raises:
         ConfigError: the template does not name such a variable, or the day is none.
     """
-    names = _names(tokenizer)
+    names = set(re.findall(r"\w+", _source(tokenizer)))
     for option in options:
         if option not in names:
             reads = f" It reads {CLOCK}, a day." if CLOCK in names else ""
@@ -101,21 +101,20 @@ def set_template_options(
 
 
 def template_variables(tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
-    """What the chat template reads beside the turns, by name: options that were set, and the day
-    where it asks for today's date. Empty for most.
+    """Variables that the chat template reads beside the turns, by name: options that were set, and
+    the day where it asks for today's date. Empty for most.
 
     A template that names the clock counts as reading it, since many ask for the date only where a
     conversation has no system turn.
     """
-    day = {CLOCK: DAY} if CLOCK in _names(tokenizer) else {}
+    day = {CLOCK: DAY} if CLOCK in _source(tokenizer) else {}
     return day | getattr(tokenizer, "template_options", {})
 
 
-def _names(tokenizer: "PreTrainedTokenizerBase") -> set[str]:
-    """The words in a tokenizer's chat templates, of which its variables are some."""
+def _source(tokenizer: "PreTrainedTokenizerBase") -> str:
+    """The text of a tokenizer's chat template, of several all."""
     templates: Any = tokenizer.chat_template or ""
-    texts = [templates] if isinstance(templates, str) else templates.values()
-    return {word for text in texts for word in re.findall(r"\w+", text)}
+    return templates if isinstance(templates, str) else "\n".join(templates.values())
 
 
 @contextlib.contextmanager
@@ -133,22 +132,17 @@ def _clock_at(day: object) -> Iterator[None]:
 def ids_of(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """Ids of texts that a template has written, special tokens included; of an encoder with those
     that its tokenizer puts around a text, where the template does not write them."""
-    inputs = tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)
-    bare: list[list[int]] = inputs["input_ids"]
+    bare: list[list[int]] = tokenizer(
+        list(texts), add_special_tokens=False, return_attention_mask=False
+    )["input_ids"]
     encoder = tokenizer.cls_token is not None and tokenizer.sep_token is not None
     if not (encoder or tokenizer.chat_template == ONE_TEXT):
         return bare
-    ahead, behind = special_around(tokenizer)
-    if encoder and not behind:  # a decoder that has these tokens for something else
+    start, end = special_around(tokenizer)
+    if encoder and not end:  # a decoder that has these tokens for something else
         return bare
-    return [
-        [
-            *(ahead if ids[: len(ahead)] != ahead else []),
-            *ids,
-            *(behind if ids[len(ids) - len(behind) :] != behind else []),
-        ]
-        for ids in bare
-    ]
+    inputs = [ids if ids[: len(start)] == start else [*start, *ids] for ids in bare]
+    return [ids if ids[len(ids) - len(end) :] == end else [*ids, *end] for ids in inputs]
 
 
 def special_around(tokenizer: Any) -> tuple[list[int], list[int]]:

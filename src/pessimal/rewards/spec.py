@@ -4,7 +4,7 @@ and by which names the models that have a file in `conf/model` are known."""
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -599,9 +599,7 @@ class ModelSpec(Options):
 
     def _check_steps(self) -> None:
         """ConfigError where a judge of steps is asked otherwise than for one answer at each."""
-        judge = self.judge
-        given = (judge.template, judge.system, judge.begin, judge.chat, judge.opponent, judge.logit)
-        if any(given) or judge.ratings:
+        if replace(self.judge, positive=[], negative=[]) != JudgeSpec():
             raise ConfigError(
                 "model.step_token reads what a judge says next at each step of the conversation: "
                 "of model.judge give positive and negative alone"

@@ -149,12 +149,14 @@ def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
         for name in shapes
         if name.endswith(f".{weight}")
     }
-    own = f"{BACKBONE}."
-    # Most of its weights: some are stored otherwise than the class has them (experts one by one).
-    start = max(
-        starts, key=lambda s: sum(f"{s}{weight}" in shapes for weight in backbone), default=own
-    )
-    return {} if start == own else {f"^{re.escape(start)}": own}
+    target = f"{BACKBONE}."
+
+    def weights(start: str) -> int:
+        """The number of the backbone's weights begin so; some may be stored otherwise (experts)."""
+        return sum(f"{start}{weight}" in shapes for weight in backbone)
+
+    start = max(starts, key=weights, default=target)
+    return {} if start == target else {f"^{re.escape(start)}": target}
 
 
 def is_pairrm(shapes: Shapes) -> bool:
@@ -172,10 +174,10 @@ def end_token(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> s
     Source: OpenRLHF's RewardDataset, which cuts line ends off and writes " " and the token where a
     text does not end in it. Its folders name their class or their head.
     """
-    ours = getattr(config, "architectures", None) == ["RewardModel"]
-    ours &= getattr(config, "auto_map", None) is None
-    named = getattr(config, "value_head_prefix", None) is not None
-    return str(tokenizer.eos_token or "") if ours or named else ""
+    trained = getattr(config, "architectures", None) == ["RewardModel"]
+    trained &= getattr(config, "auto_map", None) is None
+    trained |= getattr(config, "value_head_prefix", None) is not None
+    return str(tokenizer.eos_token or "") if trained else ""
 
 
 def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
