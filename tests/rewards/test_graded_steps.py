@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import pessimal
 from pessimal.conversation import Turn
@@ -80,6 +81,13 @@ def test_the_step_and_how_steps_are_reduced_are_in_the_key(folder):
     options = ({}, {"reduce": "last"}, {"step_token": "<|start|>"})
     digests = [pessimal.load(str(folder), **OPTIONS | one).config_digest for one in options]
     assert len(set(digests)) == 3
+
+
+def test_a_language_model_in_memory_is_refused(folder):
+    words = AutoTokenizer.from_pretrained(folder)
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    with pytest.raises(ModelError, match="kind='judge'"):
+        pessimal.reward(network, words, step_token=STEP, output=0)
 
 
 def test_what_cannot_be_read_is_told_what_to_type(folder):

@@ -10,6 +10,8 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     LlamaForSequenceClassification,
+    MixtralConfig,
+    MixtralForSequenceClassification,
     OPTConfig,
     OPTForSequenceClassification,
 )
@@ -72,6 +74,14 @@ def opt(folder):
     return save(OPTForSequenceClassification(config), words, folder)
 
 
+def mixtral(folder):
+    """Experts, which the file has one by one and the network as one."""
+    words = tokenizer(template=CHAT)
+    shape = SHAPE | {"vocab_size": len(words), "num_key_value_heads": 2, "num_local_experts": 4}
+    config = MixtralConfig(num_labels=1, pad_token_id=1, **shape)
+    return save(MixtralForSequenceClassification(config), words, folder)
+
+
 def gemma3(folder):
     """The class with a vision part, whose folder has other names than the network."""
     words = tokenizer(template=CHAT)
@@ -88,7 +98,7 @@ def gemma3(folder):
 
 
 @pytest.mark.parametrize("names", list(NAMES))
-@pytest.mark.parametrize("make", [save_llama, opt])
+@pytest.mark.parametrize("make", [save_llama, opt, mixtral])
 def test_weights_are_read_whatever_they_are_called(tmp_path, make, names):
     network = make(tmp_path)
     rename(tmp_path, NAMES[names])

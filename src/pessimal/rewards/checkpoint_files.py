@@ -118,7 +118,7 @@ def name_mapping(folder: Path, config: PreTrainedConfig) -> dict[str, str]:
     wrapped = bool(names) and all(re.match(WRAPPERS, name) for name in names)
     mapping = {WRAPPERS: ""} if wrapped else {}
     prefix, names = getattr(config, "value_head_prefix", None), weight_shapes(folder, mapping)
-    if prefix and f"{prefix}.weight" in names and head_for(names) is None:
+    if prefix and head_for(names) is None and any(name.startswith(f"{prefix}.") for name in names):
         mapping[rf"^{re.escape(prefix)}\."] = "value_head."
     return mapping
 

@@ -217,16 +217,12 @@ def log_reading(name: str, conversations: Conversations, tokenizer: Any) -> None
     if (describe := getattr(conversations, "describe", None)) is None:
         return
     try:
-        log.info("%s reads %s", name, describe())
+        reading = describe()
     except FrameError:
         return
-    if variables := template_variables(tokenizer):
-        log.info(
-            "%s: its chat template reads %s, which are part of the key; to change one type "
-            "model.template_options.NAME=VALUE",
-            name,
-            ", ".join(f"{option}={value}" for option, value in variables.items()),
-        )
+    variables = [f"{option}={value}" for option, value in template_variables(tokenizer).items()]
+    pinned = f"; its template with {', '.join(variables)} (model.template_options)"
+    log.info("%s reads %s%s", name, reading, pinned * bool(variables))
 
 
 def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:

@@ -41,6 +41,7 @@ from pessimal.rewards.digests import (
 from pessimal.rewards.frame import Templated, assistant_opening, log_reading, takes_pairs
 from pessimal.rewards.heads import (
     BACKBONE,
+    ENCODERS,
     Head,
     Shapes,
     closing_ids,
@@ -56,13 +57,6 @@ from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import ALL, Dtype, ModelSpec, Reading, Reduce
 from pessimal.tables import ModelDescription
 
-ENCODERS: tuple[str, ...] = (
-    "classifier.weight",
-    "classifier.out_proj.weight",
-    "classifier.linear_out.weight",
-)
-ENCODERS += ("classification_head.out_proj.weight", "logits_proj.weight")
-"""Last layers of transformers' encoders: BERT's, RoBERTa's, Funnel's, BART's, XLNet's."""
 PER_TOKEN = "ForTokenClassification"
 _NOT_OF_A_REWARD = re.compile(
     r"(^|\.)(lm_head|embed_out|output_layer|cls\.predictions|generator_lm_head|mtp)\."
@@ -137,7 +131,7 @@ def _settings(spec: ModelSpec, conversations: Templated) -> str | None:
     if spec.step_token is not None:
         settings.append(f"steps {spec.step_token!r} {spec.reduce.value}")
     settings += [f"ends in {conversations.end!r}"] * bool(conversations.end)
-    if conversations.tokenizer.chat_template and conversations.tokenizer.cls_token is not None:
+    if conversations.tokenizer.chat_template and conversations.tokenizer.sep_token is not None:
         settings += ["special tokens around the template"] * conversations.adds_special
     return "; ".join(settings) or None
 
@@ -309,6 +303,13 @@ def wrap(
     if head is not None and head.gated and output is not None:
         raise ModelError(
             f"the objectives of a {type(network).__name__} are read from its saved folder alone"
+        )
+    language = getattr(network, "get_output_embeddings", lambda: None)() is not None
+    if language and step_token is not None:
+        raise ModelError(
+            f"a {type(network).__name__} is a language model, whose answers at each step are read "
+            "from its saved folder: pessimal.load(FOLDER, kind='judge', step_token=…, "
+            "judge={'positive': [' +'], 'negative': [' -']})"
         )
     if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
         raise ModelError(

@@ -32,22 +32,18 @@ from pessimal.rewards.frame import (
     one_text,
     prompt_and_response,
 )
-from pessimal.rewards.heads import Shapes, head_for
+from pessimal.rewards.heads import ENCODERS, Shapes, head_for
 from pessimal.rewards.own_code import load_with_own_code
 from pessimal.rewards.rendering import rendered, special_around
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME, storable
-
-_HEADS = ("classifier.weight", "classifier.out_proj.weight")
-"""Of classifiers, beside those of `heads`; the last is RoBERTa's."""
-
 
 TAKES = "without a chat template, a language model takes one prompt and one response"
 
 
 def has_reward_head(shapes: Shapes) -> bool:
     """Whether weights of these names hold a head that gives a reward."""
-    return head_for(shapes) is not None or any(name in shapes for name in _HEADS)
+    return head_for(shapes) is not None or any(name in shapes for name in ENCODERS)
 
 
 def check_is_language_model(spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes) -> None:

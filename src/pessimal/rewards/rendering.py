@@ -86,10 +86,9 @@ def set_template_options(
     names = set(re.findall(r"\w+", _source(tokenizer)))
     for option in options:
         if option not in names:
-            reads = f" It reads {CLOCK}, a day." if CLOCK in names else ""
             raise ConfigError(
                 f"model.template_options.{option}: the chat template of {name!r} reads no variable "
-                f"of this name.{reads}{did_you_mean(option, names)}"
+                f"of this name.{did_you_mean(option, names)}"
             )
     try:
         datetime.fromisoformat(str(options.get(CLOCK, DAY)))

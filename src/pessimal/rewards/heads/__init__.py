@@ -16,6 +16,7 @@ from pessimal import extensions
 from pessimal.errors import ConfigError
 from pessimal.rewards.heads.base import (
     BACKBONE,
+    ENCODERS,
     Head,
     Shapes,
     closing_ids,
@@ -59,6 +60,7 @@ def head_for(names: Shapes) -> type[Head] | None:
 
 __all__ = [
     "BACKBONE",
+    "ENCODERS",
     "Head",
     "Shapes",
     "closing_ids",

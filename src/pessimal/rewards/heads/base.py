@@ -130,6 +130,14 @@ def perceptron(name: str, shapes: Shapes) -> nn.Sequential:
     )
 
 
+ENCODERS = (
+    "classifier.weight",
+    "classifier.out_proj.weight",
+    "classifier.linear_out.weight",
+    "classification_head.out_proj.weight",
+    "logits_proj.weight",
+)
+"""Last layers of transformers' encoders: BERT's, RoBERTa's, Funnel's, BART's, XLNet's."""
 BACKBONE = "model"
 """What `NativeRewardModel` calls the network under the head."""
 
