@@ -229,7 +229,7 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
         tokenizer.chat_template = spec.chat_template
     if spec.one_text:
         tokenizer.chat_template = ONE_TEXT
-    set_template_options(tokenizer, spec.template_options, name=spec.name)
+    set_template_options(tokenizer, spec.template_options or {}, name=spec.name)
     return tokenizer
 
 

@@ -52,7 +52,7 @@ def open_implicit(checkpoint: Checkpoint) -> Implicit:
         adapter=None,
         adapter_revision=None,
         chat=False,
-        template_options={},
+        template_options=None,
     )
     if options.reference is not None:
         other = replace(

@@ -369,7 +369,7 @@ class ModelSpec(Options):
     of items."""
     chat_template: str | None = None
     """Jinja text of a chat template, in place of the tokenizer's own or where it has none."""
-    template_options: dict[str, Any] = field(default_factory=dict)
+    template_options: Any = None
     """Variables that the chat template reads, by name, such as {enable_thinking: false}. Where it
     asks for today's date, that stays at 2024-07-26; {strftime_now: 2026-11-26} sets another day."""
     one_text: bool = False
@@ -411,6 +411,11 @@ class ModelSpec(Options):
                 "model.one_text=true takes the place of model.chat_template: give one"
             )
         files = (self.path, self.adapter, self.package, self.tokenizer)
+        if not isinstance(self.template_options or {}, Mapping):
+            raise ConfigError(
+                f"model.template_options={self.template_options!r}: give variables of the chat "
+                "template with their values, such as {enable_thinking: false}"
+            )
         if self.template_options and files == (None,) * 4:
             raise ConfigError(
                 "model.template_options are of a chat template, which is the tokenizer's: give it, "
