@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 import pessimal
 from pessimal.conversation import Turn, prompt_of, read_messages, read_prompts
-from pessimal.errors import InputError, UserError
+from pessimal.errors import ConfigError, InputError, UserError
 from pessimal.rewards.frame import messages_of
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
@@ -170,3 +170,14 @@ def test_a_function_is_given_no_conversation_that_lost_a_call(tmp_path):
 
     with pytest.raises(InputError, match="tool_calls"):
         pessimal.scan(called, tasks=file, candidates=["156"], progress=False)
+
+
+def test_a_tools_turn_without_its_call_is_no_conversation_of_inspects(tmp_path):
+    tool = {"role": "tool", "content": "156"}
+    file = write(tmp_path, {"prompt": [ASK, BEFORE[1], tool, BEFORE[2]], "target": "156"})
+
+    async def right(state, target):
+        return 1.0
+
+    with pytest.raises(ConfigError, match="role tool"):
+        pessimal.reward(right, shape="inspect", tasks=file)
