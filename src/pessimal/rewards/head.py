@@ -149,7 +149,6 @@ def _stock(
         return True
     if getattr(config, "quantization_config", None) is not None:
         return False
-    meta = {"device_map": "meta"} if is_accelerate_available() else {}
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what it lacks is no news where another class reads it
     try:
@@ -158,7 +157,7 @@ def _stock(
             num_labels=head.outputs(shapes),
             output_loading_info=True,
             use_safetensors=True,
-            **meta,
+            device_map="meta" if is_accelerate_available() else None,
             **options,
         )
     except Exception:  # whoever loads it says what is wrong

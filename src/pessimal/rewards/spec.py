@@ -411,15 +411,11 @@ class ModelSpec(Options):
                 "model.one_text=true takes the place of model.chat_template: give one"
             )
         files = (self.path, self.adapter, self.package, self.tokenizer)
-        if not isinstance(self.template_options or {}, Mapping):
+        options = self.template_options or {}
+        if not isinstance(options, Mapping) or (options and files == (None,) * 4):
             raise ConfigError(
-                f"model.template_options={self.template_options!r}: give variables of the chat "
-                "template with their values, such as {enable_thinking: false}"
-            )
-        if self.template_options and files == (None,) * 4:
-            raise ConfigError(
-                "model.template_options are of a chat template, which is the tokenizer's: give it, "
-                "model.tokenizer=DIR_OR_ID"
+                f"model.template_options={options!r}: give variables of a chat template by name, "
+                "such as {enable_thinking: false}, and its tokenizer, model.tokenizer=DIR_OR_ID"
             )
         if self.path is not None:
             self._check_path(self.path)
