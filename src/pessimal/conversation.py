@@ -5,12 +5,13 @@ Knows neither tokenizers nor rewards.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import ConfigError, InputError, UserError
 from pessimal.options import existing_file
 
 
@@ -19,7 +20,7 @@ class Turn:
     """One message of a conversation."""
 
     role: str
-    """user, assistant or system."""
+    """user, assistant, system or tool."""
     content: str
     """Its text."""
 
@@ -78,9 +79,68 @@ def filled(asked: Asked, text: str) -> Conversation:
 
 Given = str | Sequence[Mapping[str, str]]
 """A prompt as a person writes it: a text, or a list of messages with role and content."""
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
+UNREAD = ("tools", "chat_template_kwargs")
+"""Fields beside the messages of data sets and requests that change what a template writes."""
 FILES = (".jsonl", ".yaml", ".yml")
 """How the names of files of prompts end."""
+
+
+def read_messages(
+    messages: object, *, where: str, error: type[UserError] = InputError
+) -> Conversation:
+    """The turns of a list of messages, each with a role and a content: a text, or a list of one
+    part that is a text. Fields that are null or empty say nothing.
+
+    Args:
+        where: the place of the list, for errors.
+
+    Raises:
+        UserError: of the type `error`; it is no such list, or a message has a field that a turn
+            cannot hold: without it the reward would be another conversation's.
+    """
+    example = '{"role": "user", "content": "…"}'
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
+        raise error(f"{where}: {messages!r:.80} is no list of messages such as {example}")
+    turns = []
+    for number, message in enumerate(messages, 1):
+        fields = vars(message) if isinstance(message, Turn) else message
+        place = f"{where}, message {number}"
+        if not isinstance(fields, Mapping) or fields.get("role") not in ROLES:
+            raise error(
+                f"{place}: {message!r:.80} is no message such as {example}, with one of the roles "
+                f"{', '.join(ROLES)}"
+            )
+        check_unread(fields, (fields.keys() - {"role", "content"}), where=place, error=error)
+        content: Any = fields.get("content")
+        match content:
+            case [{"type": "text", "text": str(text), **more}] if not more:
+                content = text
+        if not isinstance(content, str):
+            raise error(
+                f'{place}: its "content" is {content!r:.80}; a text is read, or a list of one part '
+                "that is a text"
+            )
+        turns.append(Turn(fields["role"], content))
+    return tuple(turns)
+
+
+def check_unread(
+    fields: Mapping[str, object],
+    unread: Iterable[str] = UNREAD,
+    *,
+    where: str,
+    error: type[UserError] = InputError,
+) -> None:
+    """UserError of the type `error` where one of the fields `unread` says something: it would be
+    dropped, and the reward be another conversation's."""
+    for name in sorted(map(str, unread)):
+        if fields.get(name) not in (None, False, "", [], {}):
+            raise error(
+                f'{where} has the field "{name}", which pessimal does not show to a model, and the '
+                "reward without it is another conversation's. Write what it says into the content, "
+                "as the chat template writes it, or leave the field out"
+            )
 
 
 def prompt_of(given: object, *, name: str = "prompt") -> Prompt:
@@ -95,23 +155,14 @@ def prompt_of(given: object, *, name: str = "prompt") -> Prompt:
     example = "[{role: system, content: …}, {role: user, content: …}]"
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
         raise ConfigError(f"{name}={given!r:.200}: give a text, or a list of messages: {example}")
-    turns = []
-    for message in given:
-        fields = vars(message) if isinstance(message, Turn) else message
-        if not isinstance(fields, Mapping) or set(fields) != {"role", "content"}:
-            raise ConfigError(f"{name}: {message!r:.200} is no message; they look so: {example}")
-        role, content = fields["role"], fields["content"]
-        if role not in ROLES or not isinstance(content, str) or not content.strip():
-            raise ConfigError(
-                f"{name}: a message has one of the roles {', '.join(ROLES)}, and a text that is "
-                f"not empty; given was {fields!r:.200}"
-            )
-        turns.append(Turn(role, content))
+    turns = read_messages(given, where=name, error=ConfigError)
+    if not all(turn.content.strip() for turn in turns):
+        raise ConfigError(f"{name}: a message has a text that is not empty; given: {given!r:.200}")
     if turns[-1].role != "user":
         raise ConfigError(
             f"{name}: the last message is the {turns[-1].role}'s, and a response answers the user's"
         )
-    return turns[0].content if len(turns) == 1 else tuple(turns)
+    return turns[0].content if len(turns) == 1 else turns
 
 
 def turns_of(prompt: Prompt) -> Conversation:
@@ -142,6 +193,8 @@ def read_prompts(path: str, *, name: str = "prompts_path") -> dict[str, Prompt]:
         text = file.read_text(encoding="utf-8-sig")
         if file.suffix == ".jsonl":
             lines = [json.loads(line) for line in text.split("\n") if line.strip()]
+            for number, line in enumerate(lines, 1):
+                check_unread(line, where=f"{path}, line {number}")
             pairs = [
                 (
                     str(line.get("key", f"{file.stem}-{number}")),

@@ -232,8 +232,8 @@ def test_what_has_no_steps_is_refused(with_head):
     with pytest.raises(ConfigError, match="min, last, product"):
         ModelSpec(path=str(folder), step_token=STEP, reduce="mean")
     assert ModelSpec(path=str(folder), step_token=STEP, reduce="last").reduce is Reduce.last
-    with pytest.raises(ConfigError, match=r"model\.kind=judge"):
-        ModelSpec(path=str(folder), kind=Kind.judge, step_token=STEP)
+    with pytest.raises(ConfigError, match=r"model\.kind=log_probability"):
+        ModelSpec(path=str(folder), kind=Kind.log_probability, step_token=STEP)
     with pytest.raises(ConfigError, match="one a step"):
         ModelSpec(path=str(folder), step_token=STEP).require("search", "ids", "gradient")
 

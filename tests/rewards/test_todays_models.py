@@ -308,11 +308,19 @@ def test_padding_on_either_side_changes_nothing(name, tmp_path):
 
 
 def test_backbones_of_other_names_are_found():
-    assert renamed({"model.embed_tokens.weight": (1, 1)}) == {}
-    assert renamed({"transformer.embed_tokens.weight": (1, 1), "v_head.weight": (1, 1)}) == {
+    backbone = ["embed_tokens.weight", "norm.weight"]
+
+    def mapping(*names: str) -> dict[str, str]:
+        return renamed(dict.fromkeys(names, (1, 1)), backbone)
+
+    assert mapping("model.embed_tokens.weight") == {}
+    assert mapping("transformer.embed_tokens.weight", "v_head.weight") == {
         r"^transformer\.": "model."
     }
-    assert renamed({"score.weight": (1, 1)}) == {}
+    assert mapping("score.weight") == {}
+    # Another part has an embedding, too: most of the backbone's weights say which it is.
+    parts = ("vision.embed_tokens.weight", "text.embed_tokens.weight", "text.norm.weight")
+    assert mapping(*parts) == {r"^text\.": "model."}
 
 
 def test_what_cannot_be_read_is_refused(tmp_path):

@@ -315,7 +315,7 @@ def test_published_files_are_read_as_they_are(shared_data, name, number, categor
             "begins with",
         ),
         (
-            {"prompt": [{"role": "tool", "content": "x"}], "responses": ["a", "b"]},
+            {"prompt": [{"role": "critic", "content": "x"}], "responses": ["a", "b"]},
             "system, user, assistant",
         ),
         ({"key": "first", "prompt": "q", "responses": ["a", "b"]}, "of line 1"),

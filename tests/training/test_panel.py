@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pessimal
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, InputError
 
 
 class State:
@@ -23,6 +23,15 @@ def length(completions, **_):
 
 def shorter(completions, **_):
     return [-value for value in length(completions)]
+
+
+def test_a_call_of_a_tool_is_not_dropped(tiny_checkpoint):
+    panel = free(length, pessimal.load(str(tiny_checkpoint), name="model"))
+    member = panel._rate("model", {"prompts": PROMPTS, "completions": COMPLETIONS})
+    assert np.isfinite(member).all()
+    calls = [[{**one[0], "tool_calls": [{"name": "add"}]}] for one in COMPLETIONS]
+    with pytest.raises(InputError, match="tool_calls"):
+        panel._rate("model", {"prompts": PROMPTS, "completions": calls})
 
 
 async def other(prompts, completions, extra=(), **_):

@@ -76,7 +76,8 @@ def reward(
         name: by default the function's own; `model` for a network.
         output: of a network with several: a number, a label, or "all".
         weights: of a list; 1 each by default.
-        options: of a network: read, step_token, reduce; of a function: shape, messages, tasks.
+        options: of a network: read, step_token, reduce, one_text, template_options; of a function:
+            shape, messages, tasks.
 
     Raises:
         ConfigError: it is none of these.
@@ -102,7 +103,8 @@ def reward(
         from pessimal.rewards.head import wrap
 
         refuse_options({}, weights=weights)
-        check_options("a network in memory", options, "read", "step_token", "reduce")
+        choices = ("read", "step_token", "reduce", "one_text", "template_options")
+        check_options("a network in memory", options, *choices)
         if tokenizer is None:
             raise ConfigError("a network in memory needs its tokenizer: tokenizer=…")
         return wrap(network, tokenizer, name=name or "model", output=output, **options)

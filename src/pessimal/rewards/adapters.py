@@ -31,12 +31,12 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 VALUE_HEAD = "value_head.safetensors"
 """LLaMA-Factory's: TRL's value head in a file of its own."""
 HEADS: tuple[str, ...] = ("score", "classifier", "v_head", "regression_layer", "regression_head")
-HEADS += ("out_proj", "score_head", "gating")
+HEADS += ("out_proj", "score_head", "gating", "value_head")
 """Modules of a network that give a reward: those of `rewards.heads`, and encoders' classifiers."""
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
-SAVED, ORIGINAL = ".modules_to_save.", ".original_module."
+SAVED, ORIGINAL, BASE = ".modules_to_save.", ".original_module.", ".base_layer."
 """In names of weights, where PEFT saved a resized embedding three times: as trained (twice), and as
-it was."""
+it was; and of a layer that is changed, what it was."""
 _NOT_WEIGHTS = re.compile("(PREFIX|(MULTITASK_)?PROMPT|P)_TUNING|ADAPTION_PROMPT|CPT|XLORA")
 
 
@@ -156,19 +156,25 @@ def check_head(name: str, adapter: Adapter, base: Iterable[str]) -> None:
         return
     task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
     if task == "CAUSAL_LM":
-        why = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
+        reason = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
+    elif saved and adapter.full:
+        reason = (
+            f"It holds {', '.join(list(adapter.full)[:5])}, which is no head that pessimal knows"
+        )
     elif saved:
-        why = (
+        reason = (
             f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as "
             "where DeepSpeed ZeRO-3 or an older trainer saved it"
         )
     else:
-        why = f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
+        reason = (
+            f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
+        )
     raise ModelError(
-        f"the adapter of {name!r} in {adapter.folder} has no reward head (score.weight), and nor "
-        "has its base: the head that it was trained with is lost, and another would be random. "
-        f"{why}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or give "
-        "the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
+        f"the adapter of {name!r} in {adapter.folder} has no reward head that is known "
+        "(score.weight), and nor has its base: another than it was trained with would be random. "
+        f"{reason}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or "
+        "give the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
         "language model's adapter type model.kind=log_probability, for its implicit reward "
         "model.kind=implicit"
     )
@@ -233,12 +239,16 @@ def load_adapter(network: "PreTrainedModel", adapter: Adapter, *, name: str) -> 
         config: Any = PeftConfig.from_pretrained(str(adapter.folder))  # a class for each method
         config.task_type = None  # only says what else PEFT does to the model's inputs and outputs
         config.inference_mode = True
-        if config.modules_to_save:
-            saved = [module for module in config.modules_to_save if _saves(adapter, module)]
-            config.modules_to_save = saved or None
-        model = PeftModel(network, config)
         stored = load_peft_weights(str(adapter.folder), device="cpu").items()
         weights = {key.replace(SAVED, "."): value for key, value in stored if ORIGINAL not in key}
+        # PEFT of old wrote what a change is to (all-linear's `score`) beside the change.
+        bases = {_plain(key): weights.pop(key) for key in list(weights) if BASE in key}
+        network.load_state_dict(bases, strict=False)
+        if config.modules_to_save:
+            saved = [module for module in config.modules_to_save if _saves(adapter, module)]
+            changed = {name.rpartition(".")[0] for name in bases}
+            config.modules_to_save = [module for module in saved if module not in changed] or None
+        model = PeftModel(network, config)
         report: Any = set_peft_model_state_dict(model, weights)
     except Exception as error:
         raise ModelError(
@@ -295,4 +305,4 @@ def _is_full(name: str) -> bool:
 
 def _plain(name: str) -> str:
     """The name of a weight in the network that PEFT wrapped."""
-    return name.removeprefix("base_model.model.").replace(SAVED, ".").replace(".base_layer.", ".")
+    return name.removeprefix("base_model.model.").replace(SAVED, ".").replace(BASE, ".")

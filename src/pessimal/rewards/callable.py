@@ -334,6 +334,12 @@ def _reward(
     shape = spec.shape or (Shape.verifiers if is_task else shape_of(function, name=spec.name))
     log.info("%s is called as model.shape=%s: %s", spec.name, shape.value, HOW[shape])
     tasks = () if spec.tasks is None else read_tasks(spec.tasks)
+    tools = [task.key for task in tasks if any(turn.role == "tool" for turn in task.turns)]
+    if tools and shape in (Shape.verifiers, Shape.inspect):
+        raise ConfigError(
+            f"task {tools[0]!r} has a turn of the role tool, which model.shape={shape.value} takes "
+            "together with its call alone: write both into the other turns, or leave the task out"
+        )
     decides = [arguments, shape.value, spec.messages, spec.chat, [task.digest for task in tasks]]
     settings = _text_of(decides)
     source = f"{_source(target)}\n{settings}\n{sources and sources.digest}".encode()

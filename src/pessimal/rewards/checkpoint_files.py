@@ -3,6 +3,7 @@
 Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,7 @@ from pessimal.rewards.adapters import (
 )
 from pessimal.rewards.base import Reward
 from pessimal.rewards.digests import (
+    WRAPPERS,
     config_digest,
     missing_shards,
     parameter_count,
@@ -39,7 +41,7 @@ from pessimal.rewards.digests import (
     weight_shapes,
     weights_digest,
 )
-from pessimal.rewards.heads import Shapes
+from pessimal.rewards.heads import Shapes, head_for
 from pessimal.rewards.hub import adapter_of, check_weights, local_folder
 from pessimal.rewards.quantised import (
     attention_options,
@@ -48,6 +50,7 @@ from pessimal.rewards.quantised import (
     quantised_digest,
     settle,
 )
+from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 from pessimal.tables.files import sha256_of
@@ -107,6 +110,19 @@ class Checkpoint:
         }
 
 
+def name_mapping(folder: Path, config: PreTrainedConfig) -> dict[str, str]:
+    """`key_mapping` of `from_pretrained` for weights that a trainer named otherwise: without what
+    wraps all of them, and with a head that only `config.value_head_prefix` (OpenRLHF's) names as
+    `value_head`. Empty for most."""
+    names = weight_shapes(folder)
+    wrapped = bool(names) and all(re.match(WRAPPERS, name) for name in names)
+    mapping = {WRAPPERS: ""} if wrapped else {}
+    prefix, names = getattr(config, "value_head_prefix", None), weight_shapes(folder, mapping)
+    if prefix and head_for(names) is None and any(name.startswith(f"{prefix}.") for name in names):
+        mapping[rf"^{re.escape(prefix)}\."] = "value_head."
+    return mapping
+
+
 def read_checkpoint(spec: ModelSpec, folder: Path) -> Checkpoint:
     """A checkpoint folder; ModelError where its configuration or weights cannot be read, or are not
     whole."""
@@ -115,14 +131,15 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> Checkpoint:
     except Exception as error:
         raise ModelError(
             f"the configuration of {spec.name!r} cannot be read from {folder}: "
-            f"{error}{_remote_hint(spec, folder)}"
+            f"{error}{remote_hint(spec, folder)}"
         ) from error
     check_weights(spec, folder)
     if spec.file is not None:
         return Checkpoint(spec, folder, config, gguf_shapes(config))
     shapes: Shapes
     try:
-        shapes, missing = weight_shapes(folder), missing_shards(folder)
+        shapes = weight_shapes(folder, name_mapping(folder, config))
+        missing = missing_shards(folder)
     except Exception as error:
         message = f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
         raise ModelError(message) from error
@@ -167,6 +184,8 @@ def load_checkpoint(
     try:
         config = _read_config(spec, folder)
         options |= loading_options(spec, config, dtype) | attention_options(config)
+        if spec.file is None and (mapping := name_mapping(folder, config)):
+            options["key_mapping"] = mapping
         size = sum(file.stat().st_size for file in _weights(spec, folder)) / 1e9
         said = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"
         with working(said, after=0 if size > 0.1 else 1):
@@ -176,13 +195,13 @@ def load_checkpoint(
     except Exception as error:
         raise ModelError(
             f"the {what} {spec.name!r} cannot be loaded from {folder}: "
-            f"{error}{_remote_hint(spec, folder)}"
+            f"{error}{remote_hint(spec, folder)}"
         ) from error
     elsewhere = load_value_head(network, folder) | set(adapter.full if adapter else ())
     if missing := sorted(set(report["missing_keys"]) - elsewhere):
         raise ModelError(
             f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
-            f"random{advice}{_remote_hint(spec, folder)}"
+            f"random{advice}{remote_hint(spec, folder)}"
         )
     merged = network if adapter is None else load_adapter(network, adapter, name=spec.name)
     settle(merged, name=spec.name, dtype=dtype)
@@ -208,10 +227,14 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
         raise ModelError(message) from error
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
+    if spec.one_text:
+        tokenizer.chat_template = ONE_TEXT
+    set_template_options(tokenizer, spec.template_options or {}, name=spec.name)
     return tokenizer
 
 
-def _remote_hint(spec: ModelSpec, folder: Path) -> str:
+def remote_hint(spec: ModelSpec, folder: Path) -> str:
+    """The option that runs the code of a folder, where it brings any; else empty."""
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
     return (

@@ -4,11 +4,14 @@ parameters."""
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
+
+from pessimal.rewards.rendering import template_variables
 
 if TYPE_CHECKING:
     from torch import nn
@@ -76,12 +79,18 @@ def missing_shards(folder: Path) -> list[str]:
     return [name for name in named if not (Path(folder) / name).is_file()]
 
 
-def weight_shapes(folder: Path) -> dict[str, list[int]]:
+WRAPPERS = r"^(?:(?:module|_orig_mod|base_model\.model)\.)+"
+"""Prefixes that DistributedDataParallel, torch.compile and PEFT put before all names."""
+
+
+def weight_shapes(folder: Path, mapping: Mapping[str, str] | None = None) -> dict[str, list[int]]:
     """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors
-    files."""
+    files; `mapping` (of `name_mapping`) renames them."""
     shapes: dict[str, list[int]] = {}
     for file in sorted(Path(folder).glob("*.safetensors")):
         shapes |= shapes_in(file)
+    for pattern, name in (mapping or {}).items():
+        shapes = {re.sub(pattern, name, weight): shape for weight, shape in shapes.items()}
     return shapes
 
 
@@ -103,5 +112,9 @@ def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
 
 
 def template_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """sha256 of the chat template."""
-    return hashlib.sha256(json.dumps(tokenizer.chat_template).encode()).hexdigest()
+    """sha256 of the chat template, and of what else it reads but the turns (`template_variables`)
+    where it does."""
+    written = json.dumps(tokenizer.chat_template)
+    if variables := template_variables(tokenizer):
+        written += json.dumps(variables, sort_keys=True, default=str)
+    return hashlib.sha256(written.encode()).hexdigest()

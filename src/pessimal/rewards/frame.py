@@ -5,6 +5,7 @@ Knows a tokenizer's chat template. Does not know vocabularies or rewards.
 """
 
 import functools
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +21,15 @@ from pessimal.conversation import (
     turns_of,
 )
 from pessimal.errors import FrameError
-from pessimal.rewards.rendering import ids_of, rendered
+from pessimal.rewards.rendering import ONE_TEXT, Messages, ids_of, rendered, template_variables
 from pessimal.tables.score_table import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from pessimal.rewards.spec import JudgeSpec
+
+log = logging.getLogger(__name__)
 
 SENTINEL = "qzxjkvw"
 # Different first and last characters, so that what they share is the template's and not theirs.
@@ -124,6 +127,40 @@ class Templated:
     tokenizer: "PreTrainedTokenizerBase"
     closing: tuple[int, ...] = ()
     """Ids that the model wants after the conversation."""
+    end: str = ""
+    """Token that its text ends in, line ends cut off, as OpenRLHF's trainer wrote it; empty where
+    the template says how it ends."""
+
+    def text(self, messages: Messages) -> str:
+        """A conversation as the chat template writes it, with the end token."""
+        text = str(rendered(self.tokenizer, messages))
+        if not self.end:
+            return text
+        text = text.rstrip("\n")
+        return text if text.endswith(self.end) else f"{text} {self.end}"
+
+    def describe(self) -> str:
+        """The input of a model, and the token at which its reward is, in words for people."""
+        tokenizer = self.tokenizer
+        first, second = (ids[-1] for ids in self.ids("Why?", ["love", "9 z"]))
+        place = repr(str(tokenizer.decode([first]))) if first == second else "the response's last"
+        if takes_pairs(tokenizer):
+            return (
+                "a prompt and a response as a pair of texts, with the tokenizer's special tokens. "
+                "A classifier that was trained on one text is read with model.one_text=true"
+            )
+        if tokenizer.chat_template == ONE_TEXT:
+            return f"prompt and response as one text, up to the token {place}"
+        around = " and the tokenizer's special tokens" * self.adds_special
+        end = "up to" if tokenizer.cls_token and tokenizer.sep_token else "its reward at"
+        return f"a conversation in the chat template{around}, {end} the token {place}"
+
+    @functools.cached_property
+    def adds_special(self) -> bool:
+        """Whether an encoder's special tokens are put around what its chat template writes."""
+        text = self.text(with_response("Why?", "love"))
+        [bare] = self.tokenizer([text], add_special_tokens=False)["input_ids"]
+        return ids_of(self.tokenizer, [text]) != [bare]
 
     def ids(
         self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
@@ -139,7 +176,7 @@ class Templated:
             prompts = [one_text(prompt)] * len(responses)
             inputs = tokenizer(prompts, list(responses), return_attention_mask=False)["input_ids"]
         else:
-            texts = [rendered(tokenizer, conversation) for conversation in conversations]
+            texts = [self.text(conversation) for conversation in conversations]
             if double_bos:
                 inputs = tokenizer(texts, return_attention_mask=False)["input_ids"]
             else:
@@ -166,12 +203,26 @@ class Templated:
         and one response is given more.
         """
         if not takes_pairs(self.tokenizer):
-            ids = rendered(self.tokenizer, messages_of(conversation), tokenize=True)
+            [ids] = ids_of(self.tokenizer, [self.text(messages_of(conversation))])
             return Encoded((*ids, *self.closing), None)
         pair: Any = self.tokenizer(*prompt_and_response(conversation), return_token_type_ids=True)
         typed = "token_type_ids" in self.tokenizer.model_input_names
         types = tuple(pair["token_type_ids"]) if typed else None
         return Encoded((*pair["input_ids"], *self.closing), types)
+
+
+def log_reading(name: str, conversations: Conversations, tokenizer: Any) -> None:
+    """Log what a model reads and where its reward is, and what its chat template reads beside the
+    turns; nothing where the template fails, which is an error of whoever asks."""
+    if (describe := getattr(conversations, "describe", None)) is None:
+        return
+    try:
+        reading = describe()
+    except FrameError:
+        return
+    variables = [f"{option}={value}" for option, value in template_variables(tokenizer).items()]
+    pinned = f"; its template with {', '.join(variables)} (model.template_options)"
+    log.info("%s reads %s%s", name, reading, pinned * bool(variables))
 
 
 def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:
@@ -331,6 +382,11 @@ def find_frame(
     frame = Frame(prompt=prompt, prefix=tuple(prefix), suffix=tuple(suffix), typed=typed)
     for response, ids in zip(checking, make(checking), strict=True):
         inside = frame.inside(ids)
+        if inside is not None and tokenizer.unk_token_id in inside:
+            raise FrameError(
+                f"the tokenizer does not know the response {response!r}: it reads "
+                f"{tokenizer.decode(inside)!r}. Is it the tokenizer of this model?"
+            )
         if inside is None or _plain(str(tokenizer.decode(inside))) != _plain(response):
             raise FrameError(
                 "prefix + response + suffix does not equal the template's own ids for the response "

@@ -7,6 +7,7 @@ candidates or engines.
 
 import copy
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,21 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import (
+    AutoModel,
     AutoModelForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import is_accelerate_available, logging
 
 from pessimal.errors import ConfigError, ModelError, did_you_mean
-from pessimal.rewards.adapters import with_adapter
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import (
     Checkpoint,
     load_checkpoint,
+    read_checkpoint,
+    remote_hint,
 )
 from pessimal.rewards.digests import (
     arithmetic_digest,
@@ -33,34 +37,27 @@ from pessimal.rewards.digests import (
     parameter_count,
     template_digest,
     tokenizer_digest,
-    weight_shapes,
 )
-from pessimal.rewards.frame import Templated, assistant_opening, takes_pairs
+from pessimal.rewards.frame import Templated, assistant_opening, log_reading, takes_pairs
 from pessimal.rewards.heads import (
     BACKBONE,
+    ENCODERS,
     Head,
     Shapes,
-    backbone_of,
     closing_ids,
+    end_token,
     head_for,
     is_pairrm,
     renamed,
 )
-from pessimal.rewards.hub import adapter_of
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
 from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.positions import Stepped, Unpadded, step_id
+from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import ALL, Dtype, ModelSpec, Reading, Reduce
 from pessimal.tables import ModelDescription
 from pessimal.tables.states import TRAINED
 
-ENCODERS: tuple[str, ...] = (
-    "classifier.weight",
-    "classifier.out_proj.weight",
-    "classifier.linear_out.weight",
-)
-ENCODERS += ("classification_head.out_proj.weight", "logits_proj.weight")
-"""Last layers of transformers' encoders: BERT's, RoBERTa's, Funnel's, BART's, XLNet's."""
 PER_TOKEN = "ForTokenClassification"
 _NOT_OF_A_REWARD = re.compile(
     r"(^|\.)(lm_head|embed_out|output_layer|cls\.predictions|generator_lm_head|mtp)\."
@@ -106,31 +103,32 @@ def open_head(checkpoint: Checkpoint) -> NetworkReward:
             )
         return open_pairrm(checkpoint)
     head = head_for(shapes)
-    _check_layout(spec, config, shapes, head)
+    _check_layout(spec, config, shapes, head, checkpoint.folder)
     output = resolve_output(spec, config, head_outputs(shapes), head)
     checkpoint = replace(checkpoint, spec=replace(spec, output=output))
     spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
     _check_opens_a_response(spec, tokenizer)
-    closing = closing_ids(config, tokenizer)
-    conversations = _conversations(spec, tokenizer, closing)
+    conversations = _conversations(spec, config, tokenizer)
     if spec.read is Reading.own and head is not None and not spec.trust_remote_code:
-        conversations = Unpadded(tokenizer, closing, config.get_text_config().pad_token_id)
+        pad = config.get_text_config().pad_token_id
+        conversations = Unpadded(tokenizer, conversations.closing, conversations.end, pad)
     return RewardModel(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
         template_digest=template_digest(tokenizer),
         outputs=named_outputs(spec, config, head_outputs(shapes) or 1, head) * (spec.output == ALL),
-        **checkpoint.fields(_settings(spec)),
+        **checkpoint.fields(_settings(spec, conversations)),
     )
 
 
 def _conversations(
-    spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, closing: tuple[int, ...]
+    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> Templated:
     """How conversations are shown: in steps where these are read. ModelError where no token closes
     a step."""
     if spec.step_token is None:
-        return Templated(tokenizer, closing)
+        end = end_token(config, tokenizer)
+        return Templated(tokenizer, closing_ids(config, tokenizer), end)
     step_id(tokenizer, spec.step_token)
     return Stepped(tokenizer, closes=spec.step_token)
 
@@ -141,28 +139,57 @@ def _steps(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase) -> Steps | None:
     return Steps(step_id(tokenizer, spec.step_token), int(spec.output or 0), spec.reduce)
 
 
-def _settings(spec: ModelSpec) -> str | None:
+def _settings(spec: ModelSpec, conversations: Templated) -> str | None:
     """What the numbers depend on besides the files: what is kept of costs is not of their
     negative."""
     settings = ["negated"] * spec.negate
     settings += ["read at the last token but pads"] * (spec.read is Reading.own)
     if spec.step_token is not None:
         settings.append(f"steps {spec.step_token!r} {spec.reduce.value}")
+    settings += [f"ends in {conversations.end!r}"] * bool(conversations.end)
+    if conversations.tokenizer.chat_template and conversations.tokenizer.sep_token is not None:
+        settings += ["special tokens around the template"] * conversations.adds_special
     return "; ".join(settings) or None
 
 
-def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) -> bool:
-    """Whether transformers' own sequence classifier reads these weights; Granite has none, and
-    none has a backbone of another name."""
+def _stock(
+    head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig, folder: Path, **options: Any
+) -> bool:
+    """Whether transformers' own sequence classifier reads these weights, by their names or because
+    it says so; Granite has none."""
     known = AutoModelForSequenceClassification._model_mapping
-    if head is None or type(config) not in known:
+    if head is None or type(config) not in known or not head.stock(shapes):
         return head is None
-    own = getattr(known[type(config)], "base_model_prefix", BACKBONE)
-    return head.stock(shapes) and backbone_of(shapes).partition(".")[0] in ("", own)
+    backbone = getattr(known[type(config)], "base_model_prefix", BACKBONE)
+    if any(name.startswith(f"{backbone}.") for name in shapes):
+        return True
+    if getattr(config, "quantization_config", None) is not None:
+        return False
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what it lacks is no news where another class reads it
+    try:
+        _, report = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            num_labels=head.outputs(shapes),
+            output_loading_info=True,
+            use_safetensors=True,
+            device_map="meta" if is_accelerate_available() else None,
+            **options,
+        )
+    except Exception:  # whoever loads it says what is wrong
+        return False
+    finally:
+        logging.set_verbosity(verbosity)
+    return not (_unread(report) or set(report["missing_keys"]) - set(shapes))
+
+
+def _unread(report: dict[str, Any]) -> set[str]:
+    """Weights of a reward that the network has no place for, by transformers' report."""
+    return {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
 
 
 def _check_layout(
-    spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None
+    spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None, folder: Path
 ) -> None:
     """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
     asked for."""
@@ -171,7 +198,6 @@ def _check_layout(
     if head is not None:
         with torch.device("meta"):
             head.modules(shapes, config)  # a layer that is none is named now
-    stock = _stock(head, shapes, config)
     if each and head is None and not spec.trust_remote_code:
         raise ModelError(
             f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
@@ -188,7 +214,8 @@ def _check_layout(
             f"model.output={spec.output}: the own code of {spec.name!r} gives its reward and not "
             "its objectives. Leave out model.trust_remote_code: pessimal reads them"
         )
-    if spec.read is Reading.own and not (stock or spec.trust_remote_code):
+    elsewhere = spec.read is not Reading.own or spec.trust_remote_code
+    if not (elsewhere or _stock(head, shapes, config, folder)):
         raise ModelError(
             f"model.read=own reads what the model's own class does, and that of {spec.name!r} is "
             "not run: pessimal reads its head at the last token. Leave it out, or type "
@@ -232,6 +259,8 @@ def wrap(
     read: Reading | str | None = None,
     step_token: str | None = None,
     reduce: Reduce | str = Reduce.min,
+    one_text: bool = False,
+    template_options: Mapping[str, Any] | None = None,
 ) -> HeldModel:
     """A reward model of a network and a tokenizer in memory: what a trainer has, or
     `from_pretrained` gave.
@@ -248,9 +277,11 @@ def wrap(
         read: "end" (the last token) or "own" (where the network's own forward reads it).
         step_token: the token that closes a step of a process reward model.
         reduce: how the numbers of the steps become one: "min", "last", "product".
+        one_text: whether it reads prompt and response as one text, in place of a template or pair.
+        template_options: variables that the chat template reads, by name.
 
     Raises:
-        ConfigError: `read` or `reduce` is none of these.
+        ConfigError: `read` or `reduce` is none of these, or the template reads no such variable.
         ModelError: it has several outputs and `output` is not given, no chat template, or another
             precision than float32, bfloat16 and float16.
     """
@@ -278,11 +309,22 @@ def wrap(
         raise ConfigError(
             f"{error}: read is 'end' or 'own', and reduce 'min', 'last' or 'product'"
         ) from error
+    if one_text or template_options:
+        tokenizer = copy.copy(tokenizer)
+        tokenizer.chat_template = ONE_TEXT if one_text else tokenizer.chat_template
+        set_template_options(tokenizer, template_options or {}, name=name)
     shapes = {key: list(value.shape) for key, value in network.state_dict().items()}
     head, outputs = head_for(shapes), head_outputs(shapes)
     if head is not None and head.gated and output is not None:
         raise ModelError(
             f"the objectives of a {type(network).__name__} are read from its saved folder alone"
+        )
+    language = getattr(network, "get_output_embeddings", lambda: None)() is not None
+    if language and step_token is not None:
+        raise ModelError(
+            f"a {type(network).__name__} is a language model, whose answers at each step are read "
+            "from its saved folder: pessimal.load(FOLDER, kind='judge', step_token=…, "
+            "judge={'positive': [' +'], 'negative': [' -']})"
         )
     if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
         raise ModelError(
@@ -300,13 +342,16 @@ def wrap(
         steps=_steps(spec, tokenizer),
     )
     held.own_position = spec.read is Reading.own
-    settings = {"settings": _settings(spec)} if _settings(spec) else {}
+    conversations = _conversations(spec, config, tokenizer)
+    setting = _settings(spec, conversations)
+    settings = {} if setting is None else {"settings": setting}
+    log_reading(name, conversations, tokenizer)
     return HeldModel(
         spec=spec,
         folder=Path(),
         tokenizer=tokenizer,
         embedding_rows=config.get_text_config().vocab_size,
-        parts=(Part(1.0, _conversations(spec, tokenizer, closing_ids(config, tokenizer))),),
+        parts=(Part(1.0, conversations),),
         weights_digest=network_digest(network),
         config_digest=arithmetic_digest(config.to_dict() | settings).hexdigest(),
         tokenizer_digest=tokenizer_digest(tokenizer),
@@ -327,26 +372,30 @@ def _check_opens_a_response(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase)
     if not tokenizer.chat_template and not takes_pairs(tokenizer):
         raise ModelError(
             f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a "
-            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)"
+            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)."
+            " Where it was trained on one text type model.one_text=true"
         )
 
 
 def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
     """The network in evaluation mode, on the CPU; safetensors only. ModelError if it is no scalar
     reward model."""
-    spec, folder, adapter = model.spec, model.folder, adapter_of(model.spec)
-    shapes: Shapes = weight_shapes(folder)
-    if adapter is not None:
-        shapes = with_adapter(shapes, adapter)
+    spec, folder = model.spec, model.folder
+    shapes = read_checkpoint(spec, folder).shapes
     head, opening = head_for(shapes), _opening(shapes, model.tokenizer)
 
     def make(config: PreTrainedConfig, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
         if spec.trust_remote_code and (kind := own_class(config)):
             return _all_read(*load_with_own_code(kind, folder, **options))
-        stock = _stock(head, shapes, config) and spec.step_token is None
+        mapping = options.get("key_mapping", {})
+        stock = spec.step_token is None and _stock(
+            head, shapes, config, folder, key_mapping=mapping
+        )
         if head and not stock and head.modules(shapes, config):
+            with torch.device("meta"):
+                backbone = list(AutoModel.from_config(config).state_dict())
             options |= {"head": head, "shapes": shapes, "assistant_opening": opening}
-            options |= {"config": config, "key_mapping": renamed(shapes)}
+            options |= {"config": config, "key_mapping": mapping | renamed(shapes, backbone)}
             native: Any = native_class(config)
             return _all_read(*native.from_pretrained(folder, **options))
         network, report = AutoModelForSequenceClassification.from_pretrained(
@@ -358,15 +407,13 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         network: PreTrainedModel, report: dict[str, Any]
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """ModelError where the checkpoint has weights that the network has no place for."""
-        astray = {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
         # LLaMA-Factory's lies in a file of its own, which is read later.
-        if unread := sorted(astray - set(network.state_dict())):
+        if unread := sorted(_unread(report) - set(network.state_dict())):
             raise ModelError(
                 f"the checkpoint of {spec.name!r} in {folder} has weights that a "
                 f"{type(network).__name__} does not read: {', '.join(unread[:5])} ({len(unread)} "
                 "in all). Its reward would be another model's. A head that pessimal does not know "
-                "is read by the model's own code, model.trust_remote_code=true, or is added: "
-                "docs/extend/head.md"
+                f"can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
             )
         return network, report
 

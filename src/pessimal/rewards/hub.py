@@ -123,6 +123,13 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
         check_head(spec.name, adapter, names)
         return
     if classes and plain and names and all(name.startswith(LANGUAGE) for name in names):
+        if spec.step_token is not None:
+            raise ModelError(
+                f"{spec.name!r} is a language model ({', '.join(classes)}), which says at each "
+                "step whether it is right, and has no reward head. Say what it answers: "
+                "model.kind=judge model.judge.positive=[' +'] model.judge.negative=[' -']; where "
+                "it was trained on a problem and its solution as one text, model.one_text=true"
+            )
         raise ModelError(
             f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks "
             "score.weight, a reward head, which would be random. For a reward give a sequence "

@@ -63,6 +63,7 @@ def open_implicit(checkpoint: Checkpoint) -> Implicit:
         adapter=None,
         adapter_revision=None,
         chat=False,
+        template_options=None,
     )
     if options.reference is not None:
         other = replace(

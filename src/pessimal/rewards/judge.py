@@ -28,6 +28,7 @@ from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.checkpoint_files import Checkpoint
+from pessimal.rewards.digests import template_digest
 from pessimal.rewards.frame import (
     PLAIN_WORDS,
     Encoded,
@@ -51,6 +52,8 @@ from pessimal.rewards.language import (
     token_ids,
 )
 from pessimal.rewards.log_probability import LanguageNetwork, LogitScaling, output_embedding
+from pessimal.rewards.network import Steps
+from pessimal.rewards.positions import Stepped, step_id
 from pessimal.rewards.rendering import rendered
 from pessimal.rewards.spec import Dtype, JudgeSpec
 from pessimal.tables.score_table import storable
@@ -124,8 +127,8 @@ class Judge(NetworkReward):
 
     @property
     def says_yes_above(self) -> float | None:
-        """As its answers say; None for a raw logit."""
-        return self.spec.judge.says_yes_above
+        """As its answers say, of steps a probability; None for a raw logit."""
+        return self.spec.judge.says_yes_above if self.spec.step_token is None else 0.5
 
     def describe_scan(self, values: Sequence[np.ndarray]) -> dict[str, Any]:
         """The reward above which it says yes; and of a judge of two how much it prefers the first,
@@ -142,7 +145,10 @@ class Judge(NetworkReward):
         kind = AutoModelForSeq2SeqLM if self.encoder else AutoModelForCausalLM
         dtype = dtype or self.spec.dtype
         network = load_language_network(self.spec, self.folder, dtype=dtype, kind=kind)
-        return JudgeNetwork(network, self.reading)
+        judge, spec = JudgeNetwork(network, self.reading), self.spec
+        if spec.step_token is not None:
+            judge.steps = Steps(step_id(self.tokenizer, spec.step_token), 0, spec.reduce)
+        return judge
 
 
 def open_judge(checkpoint: Checkpoint) -> Judge:
@@ -158,6 +164,8 @@ def open_judge(checkpoint: Checkpoint) -> Judge:
         check_is_language_model(spec, config, shapes)
     tokenizer, rows = checkpoint.tokenizer, listed_rows(config, shapes)
     options = spec.judge
+    if spec.step_token is not None:
+        return _open_steps(checkpoint, spec.step_token, rows)
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
     # Its next token must be its answer, and not what opens its turn.
     if chat and options.template is not None:
@@ -180,8 +188,45 @@ def open_judge(checkpoint: Checkpoint) -> Judge:
     )
 
 
+def _open_steps(checkpoint: Checkpoint, token: str, rows: int) -> Judge:
+    """A process reward model that is a language model: the probability of its positive against its
+    negative answers at each step (Math-Shepherd, OpenRLHF). ModelError as `open_judge`."""
+    spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
+    if checkpoint.config.is_encoder_decoder or not tokenizer.chat_template:
+        raise ModelError(
+            f"model.step_token of {spec.name!r}: steps are graded by a decoder, in a chat template "
+            "or, where it was trained on a problem and its solution as one text, with "
+            "model.one_text=true"
+        )
+    step_id(tokenizer, token)
+    graded = GradedSteps(tokenizer, closes=token)
+    return Judge(
+        embedding_rows=rows,
+        parts=(Part(1.0, graded),),
+        template_digest=template_digest(tokenizer),
+        reading=reading_of(tokenizer, spec.judge, graded),
+        encoder=False,
+        **checkpoint.fields(f"{spec.judge!r} steps {token!r} {spec.reduce.value}"),
+    )
+
+
+class GradedSteps(Stepped):
+    """Conversations in steps, of which a language model says next whether each is right."""
+
+    def answer_ids(self, answer: str) -> list[int]:
+        """The ids of an answer behind a step's end; where these are several, that of the token
+        which byte-level tokenizers and SentencePiece write so."""
+        answered, before = (token_ids(self.tokenizer, self.closes + a) for a in (answer, ""))
+        ids = answered[len(before) :] if answered[: len(before)] == before else []
+        vocabulary = self.tokenizer.get_vocab()
+        tokens = [vocabulary.get(answer.replace(" ", blank)) for blank in ("Ġ", "▁")]
+        if len(ids) != 1 and (single := [token for token in tokens if token is not None]):
+            return single[:1]
+        return ids or token_ids(self.tokenizer, answer)
+
+
 def reading_of(
-    tokenizer: PreTrainedTokenizerBase, options: JudgeSpec, graded: "Graded"
+    tokenizer: PreTrainedTokenizerBase, options: JudgeSpec, graded: "Graded | GradedSteps"
 ) -> AnswerReading:
     """The ids that are read. ModelError where an answer is more than one token, or means two
     things."""
@@ -296,7 +341,13 @@ class JudgeNetwork(LanguageNetwork):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
     ) -> SequenceClassifierOutput:
-        """Rewards as `logits` (batch, 1), by the model's untouched forward."""
+        """Rewards as `logits` (batch, 1), by the model's untouched forward; where steps are graded
+        the log-odds at all positions, (batch, length, 1)."""
+        if self.steps is not None:
+            every = self.causal(input_ids=input_ids, attention_mask=attention_mask).logits.float()
+            answers = every[..., list(self.reading.ids)]
+            odds = self.reading.reward(answers.flatten(0, 1))
+            return SequenceClassifierOutput(logits=odds.view(*input_ids.shape, 1))
         logits = self._next(input_ids, attention_mask)[:, list(self.reading.ids)]
         return SequenceClassifierOutput(logits=self.reading.reward(logits).unsqueeze(-1))
 

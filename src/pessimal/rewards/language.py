@@ -32,22 +32,18 @@ from pessimal.rewards.frame import (
     one_text,
     prompt_and_response,
 )
-from pessimal.rewards.heads import Shapes, head_for
+from pessimal.rewards.heads import ENCODERS, Shapes, head_for
 from pessimal.rewards.own_code import load_with_own_code
-from pessimal.rewards.rendering import rendered
+from pessimal.rewards.rendering import rendered, special_around
 from pessimal.rewards.spec import Dtype, ModelSpec
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME, storable
-
-_HEADS = ("classifier.weight", "classifier.out_proj.weight")
-"""Of classifiers, beside those of `heads`; the last is RoBERTa's."""
-
 
 TAKES = "without a chat template, a language model takes one prompt and one response"
 
 
 def has_reward_head(shapes: Shapes) -> bool:
     """Whether weights of these names hold a head that gives a reward."""
-    return head_for(shapes) is not None or any(name in shapes for name in _HEADS)
+    return head_for(shapes) is not None or any(name in shapes for name in ENCODERS)
 
 
 def check_is_language_model(spec: ModelSpec, config: PreTrainedConfig, shapes: Shapes) -> None:
@@ -143,6 +139,11 @@ class Continued:
     closing: tuple[int, ...] = ()
     """Ids behind the response whose probability counts too: the token that closes the assistant's
     turn, or none."""
+
+    def describe(self) -> str:
+        """The input of a model, in words for people."""
+        place = "in the chat template" if self.chat else "behind the prompt's plain text"
+        return f"a response {place}"
 
     def context(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids before the response: of the chat, rendered up to where the assistant begins to
@@ -292,17 +293,5 @@ def plain_ids(
     bare: Any = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     if chat:  # the template wrote its own
         return bare
-    ahead = _ahead(tokenizer)
+    ahead, _ = special_around(tokenizer)
     return [[*ahead, *ids] for ids in bare]
-
-
-def _ahead(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The special tokens that the tokenizer puts ahead of a text."""
-    bare, surrounded = (token_ids(tokenizer, "a", special=special) for special in (False, True))
-    for start in range(len(surrounded) - len(bare) + 1):
-        if surrounded[start : start + len(bare)] == bare:
-            return surrounded[:start]
-    raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what it puts "
-        "ahead of a text is not known. Type model.chat=true where there is a chat template"
-    )

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pessimal.catalogue import is_named
 from pessimal.errors import MissingExtraError, ModelError
-from pessimal.rewards.base import Reward
+from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.checkpoint_files import load_tokenizer, read_checkpoint
 from pessimal.rewards.digests import weights_digest
+from pessimal.rewards.frame import log_reading
 from pessimal.rewards.hub import files_of
 from pessimal.rewards.named import parts_of, spec_of
 from pessimal.rewards.packaged import obtain_packaged
@@ -29,7 +30,9 @@ def open_model(spec: ModelSpec, folder: Path | None) -> Reward:
         # The tokenizer whose vocabulary is scanned; none is needed for lists of items.
         return make(spec, None if spec.tokenizer is None else load_tokenizer(spec))
     assert folder is not None
-    return make(read_checkpoint(spec, folder))
+    reward: NetworkReward = make(read_checkpoint(spec, folder))
+    log_reading(spec.name, reward.parts[0].conversations, reward.tokenizer)
+    return reward
 
 
 def fetch_files(spec: ModelSpec, *, cache: str) -> Path | None:

@@ -75,12 +75,14 @@ class NativeRewardModel(PreTrainedModel):
 
 
 def native_class(config: PreTrainedConfig) -> type[NativeRewardModel]:
-    """`NativeRewardModel` with the attention that the configuration's backbone can run."""
+    """`NativeRewardModel` with the attention and the experts that the configuration's backbone can
+    run."""
     backbone: Any = AutoModel._model_mapping[type(config)]
     attributes = {
         "config_class": type(config),
         "_supports_sdpa": backbone._supports_sdpa,
         "_no_split_modules": backbone._no_split_modules,
+        "_can_set_experts_implementation": backbone._can_set_experts_implementation,
     }
     return type("NativeRewardModel", (NativeRewardModel,), attributes)
 

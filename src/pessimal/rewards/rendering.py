@@ -3,10 +3,16 @@
 Knows tokenizers' templates; does not know what is done with the texts.
 """
 
-from collections.abc import Sequence
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from threading import RLock
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from pessimal.errors import FrameError
+from pessimal.errors import ConfigError, FrameError, did_you_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -14,6 +20,15 @@ if TYPE_CHECKING:
 Messages = list[dict[str, str]]
 """Turns as chat templates take them."""
 
+CLOCK = "strftime_now"
+"""Name by which a template asks for today's date (transformers' function)."""
+DAY = "2024-07-26"
+"""Today's date for every template that asks for it: the day that Llama 3.x's templates write by
+themselves."""
+ONE_TEXT = "{{ messages | map(attribute='content') | join(' ') }}"
+"""Template of models that were trained on prompt and response as one text."""
+_CLOCK_LOCK = RLock()
+"""Held while the clock of templates stands, which is one for all threads."""
 LENGTH = 100_000
 """Characters that a template may write around the turns of one conversation."""
 
@@ -36,8 +51,13 @@ def rendered(
         FrameError: the template fails, or writes too much.
     """
     roles = tuple(message["role"] for message in messages)
+    variables = template_variables(tokenizer)
+    day = variables.pop(CLOCK, None)
     try:
-        text: Any = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+        with contextlib.nullcontext() if day is None else _clock_at(day):
+            text: Any = tokenizer.apply_chat_template(
+                messages, tokenize=False, **(variables | options)
+            )
     except Exception as error:
         raise FrameError(
             f"the chat template fails on a conversation with the turns {', '.join(roles)}: {error}"
@@ -51,8 +71,89 @@ def rendered(
     return ids_of(tokenizer, [text])[0] if tokenize else text
 
 
+def set_template_options(
+    tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any], *, name: str
+) -> None:
+    """Give variables to a tokenizer's chat template wherever it is rendered from now on.
+
+    Args:
+        options: values by the names that the template reads; `strftime_now` is a day, 2026-11-26.
+        name: of the model, for errors.
+
+    Raises:
+        ConfigError: the template does not name such a variable, or the day is none.
+    """
+    names = set(re.findall(r"\w+", _source(tokenizer)))
+    for option in options:
+        if option not in names:
+            raise ConfigError(
+                f"model.template_options.{option}: the chat template of {name!r} reads no variable "
+                f"of this name.{did_you_mean(option, names)}"
+            )
+    try:
+        datetime.fromisoformat(str(options.get(CLOCK, DAY)))
+    except ValueError as error:
+        raise ConfigError(
+            f"model.template_options.{CLOCK}={options[CLOCK]!r} is no day; write it as {DAY}"
+        ) from error
+    setattr(tokenizer, "template_options", dict(options))  # noqa: B010 (no field of its class)
+
+
+def template_variables(tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
+    """Variables that the chat template reads beside the turns, by name: options that were set, and
+    the day where it asks for today's date. Empty for most.
+
+    A template that names the clock counts as reading it, since many ask for the date only where a
+    conversation has no system turn.
+    """
+    day = {CLOCK: DAY} if CLOCK in _source(tokenizer) else {}
+    return day | getattr(tokenizer, "template_options", {})
+
+
+def _source(tokenizer: "PreTrainedTokenizerBase") -> str:
+    """The text of a tokenizer's chat template, of several all."""
+    templates: Any = tokenizer.chat_template or ""
+    return templates if isinstance(templates, str) else "\n".join(templates.values())
+
+
+@contextlib.contextmanager
+def _clock_at(day: object) -> Iterator[None]:
+    """While this lasts, it is this day for templates: transformers gives their clock as a function
+    of its own, and lets no other take its place."""
+    from transformers.utils import chat_template_utils
+
+    moment = datetime.fromisoformat(str(day))
+    clock = SimpleNamespace(now=lambda *_: moment)
+    with _CLOCK_LOCK, mock.patch.object(chat_template_utils, "datetime", clock):
+        yield
+
+
 def ids_of(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Ids of texts in which a template has written the special tokens."""
-    return tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)[
-        "input_ids"
-    ]
+    """Ids of texts that a template has written, special tokens included; of an encoder with those
+    that its tokenizer puts around a text, where the template does not write them."""
+    bare: list[list[int]] = tokenizer(
+        list(texts), add_special_tokens=False, return_attention_mask=False
+    )["input_ids"]
+    encoder = tokenizer.cls_token is not None and tokenizer.sep_token is not None
+    if not (encoder or tokenizer.chat_template == ONE_TEXT):
+        return bare
+    start, end = special_around(tokenizer)
+    if encoder and not end:  # a decoder that has these tokens for something else
+        return bare
+    inputs = [ids if ids[: len(start)] == start else [*start, *ids] for ids in bare]
+    return [ids if ids[len(ids) - len(end) :] == end else [*ids, *end] for ids in inputs]
+
+
+def special_around(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Special ids that a tokenizer puts ahead of a text and behind it. FrameError where they cannot
+    be told from the text's."""
+    bare, surrounded = (
+        tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True)
+    )
+    for start in range(len(surrounded) - len(bare) + 1):
+        if surrounded[start : start + len(bare)] == bare:
+            return surrounded[:start], surrounded[start + len(bare) :]
+    raise FrameError(
+        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what it puts "
+        "around a text is not known. Type model.chat=true where there is a chat template"
+    )

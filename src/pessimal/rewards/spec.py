@@ -4,7 +4,7 @@ and by which names the models that have a file in `conf/model` are known."""
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -338,7 +338,8 @@ class ModelSpec(Options):
     model's own class reads it); null reads the end, and says by how much the two differ."""
     step_token: str | None = None
     """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
-    response's paragraphs, and a number is read at each."""
+    response's paragraphs, and a number is read at each; of one that is a language model, under
+    kind=judge, the probability of judge.positive against judge.negative."""
     reduce: Reduce = Reduce.min
     """How the numbers of the steps become one reward: min, last or product."""
     chat: bool | None = None
@@ -370,6 +371,13 @@ class ModelSpec(Options):
     of items."""
     chat_template: str | None = None
     """Jinja text of a chat template, in place of the tokenizer's own or where it has none."""
+    template_options: Any = None
+    """Variables that the chat template reads, by name, such as {enable_thinking: false}. Where it
+    asks for today's date, that stays at 2024-07-26; {strftime_now: 2026-11-26} sets another day."""
+    one_text: bool = False
+    """true shows prompt and response as one text, a space between them, with the special tokens
+    that the tokenizer puts around a text, in place of a chat template or a pair: for classifiers
+    that were trained on one text."""
     negate: bool = False
     """For a model that gives costs, of which less is better: the reward is their negative."""
     trust_remote_code: bool = False
@@ -400,6 +408,17 @@ class ModelSpec(Options):
     def check(self) -> None:
         self._check_source()
         self._check_kind()
+        if self.one_text and self.chat_template is not None:
+            raise ConfigError(
+                "model.one_text=true takes the place of model.chat_template: give one"
+            )
+        files = (self.path, self.adapter, self.package, self.tokenizer)
+        options = self.template_options or {}
+        if not isinstance(options, Mapping) or (options and files == (None,) * 4):
+            raise ConfigError(
+                f"model.template_options={options!r}: give variables of a chat template by name, "
+                "such as {enable_thinking: false}, and its tokenizer, model.tokenizer=DIR_OR_ID"
+            )
         if self.path is not None:
             self._check_path(self.path)
         if isinstance(self.output, int) and self.output < 0:
@@ -544,13 +563,19 @@ class ModelSpec(Options):
         kind = self.kind.value
         asked_in_context = self.kind in (Kind.log_probability, Kind.implicit)
         if self.chat is not None and not asked_in_context and self.kind is not Kind.callable:
+            judges = self.kind is Kind.judge
+            remedy = f"type model.judge.chat={str(self.chat).lower()}" if judges else "leave it out"
             raise ConfigError(
                 f"model.chat={str(self.chat).lower()} is of log-probabilities, not of "
-                f"model.kind={kind}: leave it out"
+                f"model.kind={kind}: {remedy}"
             )
         if self.kind is Kind.head:
             return
-        of_heads = {"read": self.read, "step_token": self.step_token, "negate": self.negate or None}
+        of_heads: dict[str, Any] = {"read": self.read, "negate": self.negate or None}
+        if self.kind is Kind.judge and self.step_token is not None:
+            self._check_steps()
+        else:
+            of_heads |= {"step_token": self.step_token, "one_text": self.one_text or None}
         if self.kind is not Kind.endpoint:
             of_heads["output"] = self.output
         if given := [name for name, value in of_heads.items() if value is not None]:
@@ -566,6 +591,14 @@ class ModelSpec(Options):
         served = self.endpoint.api if self.kind is Kind.endpoint else None
         if self.kind is Kind.judge or served == "chat":
             self.judge.check_answers()
+
+    def _check_steps(self) -> None:
+        """ConfigError where a judge of steps is asked otherwise than for one answer at each."""
+        if replace(self.judge, positive=[], negative=[]) != JudgeSpec():
+            raise ConfigError(
+                "model.step_token reads what a judge says next at each step of the conversation: "
+                "of model.judge give positive and negative alone"
+            )
 
     def _check_path(self, path: str) -> None:
         if not is_folder(path):

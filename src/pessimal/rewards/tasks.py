@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pessimal.conversation import Conversation, Prompt, Turn, prompt_of
+from pessimal.conversation import Conversation, Prompt, prompt_of, read_messages
 from pessimal.errors import InputError
 from pessimal.options import existing_file
 
@@ -124,21 +124,12 @@ def _task(line: str, number: int, where: str) -> Task:
         raise InputError(f'{where}: a task is an object with "prompt", and this is {got}')
     prompt = row.pop("prompt")
     listed = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
-    turns = tuple(_turn(message, where) for message in listed)
-    if not turns or turns[-1].role == "assistant":
+    turns = read_messages(listed, where=where)
+    if not all(turn.content.strip() for turn in turns):
+        raise InputError(f"{where}: a prompt is a text that is not empty; got {prompt!r:.80}")
+    if turns[-1].role == "assistant":
         raise InputError(f"{where}: a prompt ends with what is to be answered, a user's turn")
     key = str(row.get("id", f"task-{number}"))
     if not _KEY.fullmatch(key):
         raise InputError(f"{where}: id={key!r}; give letters, digits, _, . and - alone")
     return Task(key, turns, row, isinstance(prompt, list))
-
-
-def _turn(message: Any, where: str) -> Turn:
-    if isinstance(message, dict):
-        role, content = message.get("role"), message.get("content")
-        if isinstance(role, str) and isinstance(content, str) and content.strip():
-            return Turn(role, content)
-    raise InputError(
-        f"{where}: a prompt is a text that is not empty, or a list of messages such as "
-        f'{{"role": "user", "content": "…"}}; got {message!r:.80}'
-    )

@@ -4,17 +4,17 @@ Knows files and conversations. Does not know what is put into the slot.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from pessimal.conversation import MARK, Context, Conversation, Turn
+from pessimal.conversation import MARK, Context, Conversation, Turn, check_unread, read_messages
 from pessimal.errors import ConfigError, InputError
 from pessimal.options import existing_file
 from pessimal.tables.comparisons import Comparison, from_row
 from pessimal.tables.score_table import storable
 
-ROLES = ("system", "user", "assistant", "tool")
 EXPECTED = (
     'a row has "messages" (role and content each, the answer last, or {slot} once in one of them), '
     'or "prompt" and "answer" (and maybe "rejected"), or is a comparison as explain reads them'
@@ -82,6 +82,7 @@ def check_contexts(contexts: object, slot: str | None, *prompts: object) -> None
 def of_row(row: object, slot: str | None, where: str, key: str = "") -> Context:
     """The context that a row of such a file is. InputError where it is none."""
     given = row if isinstance(row, Mapping) else {}
+    check_unread(given, where=where)
     rejected = given.get("rejected")
     if "messages" in given or "answer" in given:
         messages = given.get("messages")
@@ -96,20 +97,10 @@ def of_row(row: object, slot: str | None, where: str, key: str = "") -> Context:
 
 
 def _turns(messages: object, where: str) -> Conversation:
-    turns = []
-    for message in messages if isinstance(messages, Sequence) else []:
-        role, content = (
-            (message.get("role"), message.get("content")) if isinstance(message, Mapping) else "??"
-        )
-        if role not in ROLES or not isinstance(content, str):
-            raise InputError(
-                f"{where}: {message!r:.80} is no message with one of the roles {', '.join(ROLES)} "
-                "and a text; calls of tools are written into the text"
-            )
-        turns.append(Turn(role, storable(content)))
+    turns = read_messages(messages, where=where)
     if len(turns) < 2 or turns[-1].role != "assistant" or not turns[-1].content:
         raise InputError(f"{where} does not end in an answer of the assistant's; {EXPECTED}")
-    return tuple(turns)
+    return tuple(replace(turn, content=storable(turn.content)) for turn in turns)
 
 
 def _context(

@@ -384,11 +384,13 @@ class NetworkScanner(Scanner):
             whose = StatesNetwork(self.networks(dtype, which)), of, name
         self.words = words_of(self.candidates)
         width = min(whose[0].config.get_text_config().hidden_size, DIMENSIONS)
-        log.info(
+        size = len(self.words) * 2 * width * 2 / 1e6  # two spaces, two bytes each
+        log.log(
+            logging.INFO if size >= 1 else logging.DEBUG,
             "states of %d words of %s are kept, %.0f MB a prompt (states=false leaves them out)",
             len(self.words),
             whose[2],
-            len(self.words) * 2 * width * 2 / 1e6,  # two spaces, two bytes each
+            size,
         )
         return whose
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from pessimal.conversation import Conversation, Turn
+from pessimal.conversation import UNREAD, Conversation, Turn, check_unread, read_messages
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.frame import Encoded
@@ -101,9 +101,9 @@ def _get_reward(served: Served, body: dict[str, Any]) -> Any:
 
 def _classify(served: Served, body: dict[str, Any]) -> Any:
     """vLLM's: `input` or `messages`; SGLang's: `text` or `input_ids`."""
+    check_unread(body, (*UNREAD, *RENDERING), where="this request", error=ConfigError)
     if "messages" in body:
-        turns = tuple(Turn(turn["role"], turn["content"]) for turn in body["messages"])
-        asked: list[Asked] = [turns]
+        asked: list[Asked] = [read_messages(body["messages"], where='"messages"')]
     else:
         name = "input_ids" if "input_ids" in body else "text" if "text" in body else "input"
         given = body[name]
@@ -133,9 +133,13 @@ def _score(served: Served, body: dict[str, Any]) -> Any:
 
 
 def _turns(prompt: str, response: str) -> Conversation:
-    return Turn("user", prompt), Turn("assistant", response)
+    texts = {"user": prompt, "assistant": response}
+    messages = [{"role": role, "content": text} for role, text in texts.items()]
+    return read_messages(messages, where="this request")
 
 
+RENDERING = ("chat_template", "documents", "add_generation_prompt", "continue_final_message")
+"""Fields of requests with messages by which a server would write the conversation otherwise."""
 WIRES: dict[str, Callable[[Served, dict[str, Any]], Any]] = {
     "/get_reward": _get_reward,
     "/classify": _classify,

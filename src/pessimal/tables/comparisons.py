@@ -17,7 +17,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from pessimal.conversation import Turn
+from pessimal.conversation import Turn, check_unread, read_messages
 from pessimal.errors import ConfigError, InputError, missing_extra
 from pessimal.options import check_ends
 from pessimal.tables.score_table import storable
@@ -48,7 +48,6 @@ BROKEN = "in rows that cannot be read"
 MISFITS = "that are no comparison"
 """Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that
 share no beginning, or turns that do not alternate."""
-ROLES = ("system", "user", "assistant")
 Row = Mapping[str, Any]
 _HH_TURN = re.compile(r"\n\n(Human|Assistant):")
 _HH_ROLES = {"Human": "user", "Assistant": "assistant"}
@@ -237,6 +236,7 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     """
     if not isinstance(row, Mapping):
         raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
+    check_unread(row, where=where)
     ids = (str(row[field]) for field in ("id", "pair_id") if isinstance(row.get(field), str | int))
     key = row["key"] if row.get("key") is not None else next(ids, key)
     key = _text(key, where=where, field="key")
@@ -455,19 +455,12 @@ def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn
         return (Turn(role, storable(value)),)
     if not isinstance(value, list | tuple):
         raise InputError(f'{where} has {_shown(value)} for "{field}"; {EXPECTED}')
-    for message in value:
-        if not isinstance(message, Mapping) or message.get("role") not in ROLES:
-            raise InputError(
-                f'{where}: "{field}" holds {_shown(message)}; a message is {{"role": …, "content": '
-                f"…}} with one of the roles {', '.join(ROLES)}"
-            )
-    if not value or value[-1]["role"] != role:
+    turns = read_messages(value, where=f'{where}, "{field}"')
+    if turns[-1].role != role:
         raise InputError(
             f"{where}: the last message of a {field} is the {role}'s; here it is {_shown(value)}"
         )
-    return tuple(
-        Turn(m["role"], _text(m.get("content"), where=where, field="content")) for m in value
-    )
+    return tuple(replace(turn, content=storable(turn.content)) for turn in turns)
 
 
 def _from_transcripts(chosen: str, rejected: str, *, key: str) -> Comparison | None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pessimal.conversation import Conversation, Turn
+from pessimal.conversation import Conversation, read_messages
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
 from pessimal.rewards.shapes import awaited
@@ -161,7 +161,7 @@ def _conversation(prompt: Messages, completion: Messages) -> Conversation:
     before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     after = [{"role": "assistant", "content": completion}]
     turns = [*before, *(after if isinstance(completion, str) else completion)]
-    return tuple(Turn(turn["role"], turn["content"]) for turn in turns)
+    return read_messages(turns, where="a conversation of the trainer")
 
 
 def _text(messages: Messages) -> str:

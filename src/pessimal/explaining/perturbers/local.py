@@ -16,7 +16,7 @@ from pessimal.errors import ModelError, WorkError
 from pessimal.explaining.chat import Client, Question, Reply, digest_of
 from pessimal.explaining.perturbers.llm import TwoSteps
 from pessimal.options import DESCRIBED
-from pessimal.rewards.rendering import rendered
+from pessimal.rewards.rendering import rendered, template_variables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -76,6 +76,8 @@ class OnMachine(Client):
         names = ("model", "dtype", "temperature", "max_tokens")
         options = {name: getattr(self.options, name) for name in names}
         template = digest_of(self.tokenizer.chat_template)
+        if variables := template_variables(self.tokenizer):
+            template = digest_of(f"{template} {variables}")
         return options | {"weights": weights_digest(self.folder), "template": template}
 
     def send(self, questions: Sequence[Question], keep: Callable[[int, Reply], None]) -> None:

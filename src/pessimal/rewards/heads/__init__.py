@@ -16,10 +16,11 @@ from pessimal import extensions
 from pessimal.errors import ConfigError
 from pessimal.rewards.heads.base import (
     BACKBONE,
+    ENCODERS,
     Head,
     Shapes,
-    backbone_of,
     closing_ids,
+    end_token,
     is_pairrm,
     renamed,
 )
@@ -59,10 +60,11 @@ def head_for(names: Shapes) -> type[Head] | None:
 
 __all__ = [
     "BACKBONE",
+    "ENCODERS",
     "Head",
     "Shapes",
-    "backbone_of",
     "closing_ids",
+    "end_token",
     "head_for",
     "heads",
     "is_pairrm",

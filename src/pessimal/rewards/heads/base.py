@@ -130,24 +130,41 @@ def perceptron(name: str, shapes: Shapes) -> nn.Sequential:
     )
 
 
-_EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "word_embeddings.weight")
+ENCODERS = (
+    "classifier.weight",
+    "classifier.out_proj.weight",
+    "classifier.linear_out.weight",
+    "classification_head.out_proj.weight",
+    "logits_proj.weight",
+)
+"""Last layers of transformers' encoders: BERT's, RoBERTa's, Funnel's, BART's, XLNet's."""
 BACKBONE = "model"
 """What `NativeRewardModel` calls the network under the head."""
 
 
-def backbone_of(shapes: Shapes) -> str:
-    """Where the network under the head lies, by the name of its input embedding: `model` in most;
-    empty where it is the whole, or not known."""
-    ends = [(name, end) for name in shapes for end in _EMBEDDINGS if name.endswith(end)]
-    names = [name.removesuffix(end).removesuffix(".") for name, end in ends]
-    return BACKBONE if BACKBONE in names else (names or [""])[0]
-
-
-def renamed(shapes: Shapes) -> dict[str, str]:
+def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
     """`key_mapping` of `from_pretrained` for checkpoints whose backbone has another name (Starling:
-    `transformer`, OpenAssistant: `gpt_neox`); empty where it is `model`."""
-    name = backbone_of(shapes)
-    return {} if name in ("", BACKBONE) else {rf"^{re.escape(name)}\.": f"{BACKBONE}."}
+    `transformer`, OpenAssistant: `gpt_neox`, DeepSpeed-Chat: `rwtranrsformer`); empty where it is
+    `model`, none or not known.
+
+    Args:
+        shapes: of the checkpoint.
+        backbone: names of the weights in the backbone's own class.
+    """
+    starts = {
+        name.removesuffix(weight)
+        for weight in backbone[:1]
+        for name in shapes
+        if name.endswith(f".{weight}")
+    }
+    target = f"{BACKBONE}."
+
+    def weights(start: str) -> int:
+        """The number of the backbone's weights begin so; some may be stored otherwise (experts)."""
+        return sum(f"{start}{weight}" in shapes for weight in backbone)
+
+    start = max(starts, key=weights, default=target)
+    return {} if start == target else {f"^{re.escape(start)}": target}
 
 
 def is_pairrm(shapes: Shapes) -> bool:
@@ -156,6 +173,19 @@ def is_pairrm(shapes: Shapes) -> bool:
     return "head_layer.4.weight" in shapes and any(
         name.startswith("pretrained_model.") for name in shapes
     )
+
+
+def end_token(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Token that every text of a model of OpenRLHF's trainer ends in, and at which its reward is
+    read; empty for other models.
+
+    Source: OpenRLHF's RewardDataset, which cuts line ends off and writes " " and the token where a
+    text does not end in it. Its folders name their class or their head.
+    """
+    trained = getattr(config, "architectures", None) == ["RewardModel"]
+    trained &= getattr(config, "auto_map", None) is None
+    trained |= getattr(config, "value_head_prefix", None) is not None
+    return str(tokenizer.eos_token or "") if trained else ""
 
 
 def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

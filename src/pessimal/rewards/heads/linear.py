@@ -2,10 +2,11 @@
 
 One layer: transformers' sequence classifiers (Skywork, GRM's fine-tuned models, URM and most
 others), and its token classifiers, whose layer has a bias (verl's and TRL's), call it `score`;
-InternLM2, Starling and Athene `v_head`; UltraRM and Eurus-RM `regression_head`; OpenAssistant's
-Pythia `out_proj`. Several layers with ReLU between them: INF-ORM (Yang et al. 2024), WorldPM (Wang
-et al. 2025), Qwen2.5-Math-RM (Yang et al. 2024), Qwen2.5-Math-PRM (Zhang et al. 2025), which has
-two outputs a step, and GRM's `v_head.summary` (Yang et al. 2024, either).
+InternLM2, Starling and Athene `v_head`; OpenRLHF of old and ColossalAI `value_head`; UltraRM and
+Eurus-RM `regression_head`; OpenAssistant's Pythia `out_proj`. Several layers with ReLU between
+them: INF-ORM (Yang et al. 2024), WorldPM (Wang et al. 2025), Qwen2.5-Math-RM (Yang et al. 2024),
+Qwen2.5-Math-PRM (Zhang et al. 2025), which has two outputs a step, and GRM's `v_head.summary` (Yang
+et al. 2024, either).
 """
 
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ class LinearHead(Head):
     """A linear layer `NAME`, or linear layers `NAME.N` with ReLU between them."""
 
     names: tuple[str, ...] = ("v_head", "v_head.summary", "score", "regression_head", "out_proj")
+    names += ("value_head",)
 
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
         shapes = {name: weight.shape for name, weight in network.state_dict().items()}
