@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from scipy.stats import kendalltau
 
+import pessimal
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.identify import forget_work, identify
 from pessimal.scoring.loop import Loop
-from pessimal.scoring.scan import NetworkScanner
+from pessimal.scoring.scan import NetworkScanner, Passes
 from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
@@ -246,3 +248,37 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
         with pytest.raises(KilledError) if found == 128 else contextlib.nullcontext():
             scanned(model, words, tmp_path, *more, batch_size=None)
     assert count.scored == [2], "376 ids in batches of 128 are 3; two were done"
+
+
+class KnownPass:
+    """A pass over two candidates whose numerical error is one half."""
+
+    inputs, sample = range(2), np.arange(2)
+
+    def run(self, rows, *, name):
+        return np.array([1.0, 3.0])[rows]
+
+    def noise(self, sampled):
+        return 0.5
+
+
+def test_errors_of_parts_add_up_whatever_the_signs_of_their_weights():
+    passes = Passes([(2.0, KnownPass()), (-1.0, KnownPass())])
+    assert passes.run(np.arange(2), name="all").tolist() == [1.0, 3.0]
+    assert passes.noise() == 1.5
+
+
+def test_a_function_that_answers_otherwise_when_asked_again_says_by_how_much():
+    asked = set()
+
+    def unsteady(completions, **columns):
+        rewards = [len(text) + 9.0 * (text == "a" and text in asked) for text in completions]
+        asked.update(completions)
+        return rewards
+
+    table = pessimal.scan(unsteady, candidates=["a", "bb", "ccc", "dddd"], progress=False)
+    trust = table.measured["trust"]
+    assert table.rewards.tolist() == [1, 2, 3, 4]
+    assert trust["repeat_difference"] == trust["largest_difference"] == 9
+    assert trust["kendall"] == pytest.approx(kendalltau([1, 2, 3, 4], [10, 2, 3, 4]).statistic)
+    assert not table.rows["certified"].any()
