@@ -11,7 +11,7 @@ from pessimal.errors import InputError
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
-from pessimal.scoring.candidates import Inputs, batches, inputs, items, vocabulary
+from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs, items, vocabulary
 
 
 def test_vocabulary_is_every_id_once(model, words):
@@ -206,3 +206,14 @@ def test_bad_lists_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         items(tmp_path / name, name="mine")
+
+
+def test_the_most_frequent_are_ordinary_tokens_and_special_ones_come_besides():
+    kinds = ["special", "unused", "unused", "normal", "byte", "normal", "normal", "special"]
+    texts = [f"w{i}" for i in range(len(kinds))]
+    rows = pd.DataFrame({"candidate_id": range(8), "token": texts, "text": texts, "kind": kinds})
+    some = Candidates("vocabulary", rows).frequent(3, [6])
+    assert some.rows["candidate_id"].tolist() == [0, 3, 4, 5, 6, 7]
+    assert some.name == "frequent3-1"
+    with pytest.raises(InputError, match="no token has the id 8"):
+        Candidates("vocabulary", rows).frequent(3, [8])
