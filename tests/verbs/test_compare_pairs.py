@@ -10,9 +10,11 @@ import pytest
 import pessimal
 from artifacts import score_table
 from pessimal.analyses.preferences import ALL, accuracies, share_interval
+from pessimal.api.store import Store
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.pairs import labelled_pairs, published_rewards, scored_rows
+from pessimal.tracking.registry import Registry
 
 QUIET = ("tracking=off", "progress=false")
 FUNCTION = """
@@ -249,3 +251,23 @@ def test_published_scores_of_judgebench(shared_data, tmp_path):
     rho = results["margin_agreement"].table.set_index(["model_a", "model_b"])["rho"]
     pair = ("internlm_internlm2-20b-reward", "Ray2333_GRM-Gemma-2B-rewardmodel-ft")
     assert rho[pair] == pytest.approx(0.469, abs=1e-3)
+
+
+def test_what_is_published_already_is_named_and_anything_else_is_compared_anew(pairs, tmp_path):
+    store = Store(Registry(tmp_path / "registry"))
+
+    def compare(models=(longer,), some=pairs, **options):
+        return pessimal.accuracy(list(models), some, store=store, progress=False, **options)
+
+    first = compare()
+    again = compare()
+    assert list(again) == []
+    assert again.folder == first.folder
+    wide = compare(confidence=0.99)["preferences"].table.set_index("category")
+    narrow = first["preferences"].table.set_index("category")
+    assert wide.loc[ALL, "high"] > narrow.loc[ALL, "high"]
+    fewer = write(tmp_path / "fewer.jsonl", [row(i, "long answer", "short") for i in range(6)])
+    for changed in ({"models": [shorter]}, {"some": fewer}, {"name": "mine"}):
+        other = compare(**changed)
+        assert len(other) > 0, changed
+        assert other.folder != first.folder

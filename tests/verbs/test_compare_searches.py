@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 import torch
 
+from pessimal.api.searches import transfer
 from pessimal.catalogue import answers
 from pessimal.conversation import Turn
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
+from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.tracking.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -102,3 +104,20 @@ def test_what_searches_found_is_scored_by_other_models(command, search, tiny_che
     code, _, err = command(*asked[:1], "searches=[nothing]", *SMALL[:1])
     assert code == 2
     assert "There are: search-result/" in err
+
+
+def test_a_search_without_held_out_contexts_stands_beside_one_with_them():
+    def found(search, part, model, above):
+        own = {"search": search, "part": part, "model": model, "own": model == "mine"}
+        return own | {"reward": 1.0, "z": 2.0, "above": above, "contexts": 3, "n": 20}
+
+    rows = [found("alone", "searched", model, above=1.0) for model in ("mine", "other")]
+    for part, above in (("searched", 1.0), (HELD_OUT, 0.5)):
+        rows += [found("many", part, model, above=above) for model in ("mine", "other")]
+    result = transfer(pd.DataFrame(rows))
+    shown = result.plot.data[["search", "part", "model"]].to_numpy().tolist()
+    assert ["alone", "searched", "other"] in shown
+    assert ["many", HELD_OUT, "other"] in shown
+    assert ["many", "searched", "other"] not in shown
+    assert (result.estimate.value, result.estimate.n) == (1, 2)
+    assert len(result.table) == 6

@@ -100,8 +100,9 @@ def accuracy(
         )
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"two models are called {twice[0]!r}: leave one out, or rename it")
-    key = _key(name, pairs, published, rewards, confidence)
+    key = None
     if store is not None:
+        key = _key(name, pairs, published, rewards, confidence)
         if finished := store.find("comparison", key):
             log.info("this is compared already: %s (force=true compares again)", finished[0])
             return Results(folder=finished[0])
