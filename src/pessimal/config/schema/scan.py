@@ -171,6 +171,8 @@ class ScanConfig(PromptedConfig):
         for name in ("tasks", "prefixes", "policy"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name}= goes with prompts: leave it out, or slot=, contexts=")
+        if self.contexts is not None:
+            existing_file("contexts", self.contexts)
         if self.trainer.strategy is Strategy.sharded:
             raise ConfigError("trainer=sharded takes prompts: with slot=, contexts= trainer=gpu")
         if self.states:
@@ -256,6 +258,7 @@ class ScanConfig(PromptedConfig):
             self.policy_spec()
         if self.answers is not None:
             self._check_written()
+        self.asked()
         if not self.prompts:
             raise ConfigError(
                 "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
