@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import pessimal
+from pessimal.config.compose import configuration
 from pessimal.conversation import Context, Turn
 from pessimal.errors import ConfigError, InputError
 from pessimal.scoring.contexts import read_contexts, sample
@@ -163,3 +164,15 @@ def test_options_that_do_not_go_together(command, tiny_checkpoint, options, says
     code, _, err = command("scan", "model=auto", f"model.path={tiny_checkpoint}", *options, *QUICK)
     assert code == 2
     assert says in err
+
+
+@pytest.mark.parametrize(
+    ("slot", "asked", "most"),
+    [("after", {}, 5000), ("after", {"most": 0}, 0), ("after", {"most": 7}, 7)]
+    + [(None, {}, None), ("before", {}, None)],  # which the gradient screens
+)
+def test_a_cpu_scans_the_most_frequent_behind_answers_unless_a_number_is_typed(slot, asked, most):
+    options = {"slot": slot, "candidates": asked, "model": {"path": "org/name"}}
+    config = configuration("scan", options, groups={"prompts": "core", "model": "auto"})
+    assert config.resolve().candidates.most == most
+    assert config.candidates.most == asked.get("most"), "resolving changes nothing"
