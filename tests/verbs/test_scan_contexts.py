@@ -168,8 +168,13 @@ def test_options_that_do_not_go_together(command, tiny_checkpoint, options, says
 
 @pytest.mark.parametrize(
     ("slot", "asked", "most"),
-    [("after", {}, 5000), ("after", {"most": 0}, 0), ("after", {"most": 7}, 7)]
-    + [(None, {}, None), ("before", {}, None)],  # which the gradient screens
+    [
+        ("after", {}, 5000),
+        ("after", {"most": 0}, 0),
+        ("after", {"most": 7}, 7),
+        ("before", {}, None),  # which the gradient screens
+        (None, {}, None),
+    ],
 )
 def test_a_cpu_scans_the_most_frequent_behind_answers_unless_a_number_is_typed(slot, asked, most):
     options = {"slot": slot, "candidates": asked, "model": {"path": "org/name"}}
