@@ -56,7 +56,7 @@ FAULTS = [
     ),
     Fault(
         "scoring/identify.py",
-        '"certain": None if _is_exact(model) else certain,',
+        '"certain": None if model.is_exact else certain,',
         '"certain": None,',
         "the cache key leaves out how many ranks were certified: an uncertified table is taken for "
         "a certified one",
