@@ -12,6 +12,7 @@ import torch
 from scipy.stats import kendalltau
 
 import pessimal
+from pessimal.api.store import Store
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.scoring.engine import own_rewards
@@ -21,7 +22,8 @@ from pessimal.scoring.scan import NetworkScanner, Passes
 from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.tables import write_score_table
+from pessimal.tables import read_score_table, write_score_table
+from pessimal.tracking.registry import Registry
 from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -282,3 +284,20 @@ def test_a_function_that_answers_otherwise_when_asked_again_says_by_how_much():
     assert trust["repeat_difference"] == trust["largest_difference"] == 9
     assert trust["kendall"] == pytest.approx(kendalltau([1, 2, 3, 4], [10, 2, 3, 4]).statistic)
     assert not table.rows["certified"].any()
+
+
+def test_a_sum_publishes_the_tables_of_its_terms_too(tmp_path):
+    def long(completions, **columns):
+        return [float(len(text)) for text in completions]
+
+    def late(completions, **columns):
+        return [float(ord(text[0])) for text in completions]
+
+    registry = Registry(tmp_path)
+    options = {"candidates": ["a", "bb", "zz"], "store": Store(registry), "progress": False}
+    table = pessimal.scan([long, late], weights=[1, -2], name="both", **options)
+    published = {one.summary["model"]: folder for folder, one in registry.latest("score-table")}
+    assert sorted(published) == ["both", "late", "long"]
+    assert read_score_table(published["late"]).rewards.tolist() == [97, 98, 122]
+    for term in table.measured["terms"]:
+        assert registry.find("score-table", term["key"])[0] == published[term["model"]]
