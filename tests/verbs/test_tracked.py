@@ -8,10 +8,18 @@ import pytest
 
 from pessimal.api.scan import LiveScan
 from pessimal.api.store import reward_inputs
+from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.spec import Kind
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import common
+
+
+class OnDisk(NetworkReward):
+    """A reward whose files are all that is asked."""
+
+    def network(self, dtype=None, which=0):
+        raise AssertionError("no network is needed")
 
 
 class Remembering(Mirror):
@@ -107,14 +115,13 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
             "local": False,
             "package": None,
         } | spec
-        return SimpleNamespace(
-            spec=SimpleNamespace(**about), folder=folder, revision="c" * 40, weights_digest="d" * 64
-        )
+        digests = ("d" * 64, "", "", "")
+        return OnDisk(SimpleNamespace(**about), None, *digests, None, folder, 0, ())
 
     folder, manifest = registry.publish("reward-model", "m", lambda f: (f / "a").touch(), key="k")
     ours = ([manifest.reference], {"reward_model": manifest.reference})
     assert reward_inputs(registry, model(folder, local=True, path=str(folder))) == ours
-    assert reward_inputs(registry, model(tmp_path)) == (
+    assert reward_inputs(registry, model(tmp_path / ("c" * 40))) == (
         [],
         {"reward_model": f"hf:org/m@{'c' * 40}"},
     )
