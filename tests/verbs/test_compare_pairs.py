@@ -14,7 +14,7 @@ from pessimal.api.store import Store
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.pairs import labelled_pairs, published_rewards, scored_rows
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Registry, read_manifest
 
 QUIET = ("tracking=off", "progress=false")
 FUNCTION = """
@@ -271,3 +271,12 @@ def test_what_is_published_already_is_named_and_anything_else_is_compared_anew(p
         other = compare(**changed)
         assert len(other) > 0, changed
         assert other.folder != first.folder
+
+
+def test_a_list_of_runs_shows_accuracies_of_all_pairs_alone(tmp_path):
+    rows = [row(i, "long answer", "short", category="all-round") for i in range(6)]
+    store = Store(Registry(tmp_path / "registry"))
+    some = write(tmp_path / "some.jsonl", rows)
+    folder = pessimal.accuracy([longer, shorter], some, store=store, progress=False).folder
+    shown = [name for name in read_manifest(folder).summary if "accuracy" in name]
+    assert sorted(shown) == [f"longer/accuracy/{ALL}", f"shorter/accuracy/{ALL}"]

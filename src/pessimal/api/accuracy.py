@@ -123,7 +123,9 @@ def accuracy(
                 score_pairs(scorers.make_scorer(model, sample=16)[1], pairs, model=model.name)
             )
         results = accuracy_results(tables, pairs, source=source, confidence=confidence)
-        summary = {figure: n for figure, n in results[0].summary.items() if f"/{ALL}" in figure}
+        summary = {
+            figure: n for figure, n in results[0].summary.items() if figure.endswith(f"/{ALL}")
+        }
         counts = {"models": len(names), "pairs": len(pairs), "source": source}
         labels = {model.name: model.description.label or model.name for model in rewards}
         return publish(
