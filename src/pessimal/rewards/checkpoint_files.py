@@ -37,6 +37,7 @@ from pessimal.rewards.digests import (
     config_digest,
     missing_shards,
     parameter_count,
+    rename_weights,
     tokenizer_digest,
     weight_shapes,
     weights_digest,
@@ -110,14 +111,13 @@ class Checkpoint:
         }
 
 
-def name_mapping(folder: Path, config: PreTrainedConfig) -> dict[str, str]:
+def name_mapping(shapes: dict[str, list[int]], config: PreTrainedConfig) -> dict[str, str]:
     """`key_mapping` of `from_pretrained` for weights that a trainer named otherwise: without what
     wraps all of them, and with a head that only `config.value_head_prefix` (OpenRLHF's) names as
     `value_head`. Empty for most."""
-    names = weight_shapes(folder)
-    wrapped = bool(names) and all(re.match(WRAPPERS, name) for name in names)
+    wrapped = bool(shapes) and all(re.match(WRAPPERS, name) for name in shapes)
     mapping = {WRAPPERS: ""} if wrapped else {}
-    prefix, names = getattr(config, "value_head_prefix", None), weight_shapes(folder, mapping)
+    prefix, names = getattr(config, "value_head_prefix", None), rename_weights(shapes, mapping)
     if prefix and head_for(names) is None and any(name.startswith(f"{prefix}.") for name in names):
         mapping[rf"^{re.escape(prefix)}\."] = "value_head."
     return mapping
@@ -138,7 +138,8 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> Checkpoint:
         return Checkpoint(spec, folder, config, gguf_shapes(config))
     shapes: Shapes
     try:
-        shapes = weight_shapes(folder, name_mapping(folder, config))
+        stored = weight_shapes(folder)
+        shapes = rename_weights(stored, name_mapping(stored, config))
         missing = missing_shards(folder)
     except Exception as error:
         message = f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
@@ -184,7 +185,7 @@ def load_checkpoint(
     try:
         config = _read_config(spec, folder)
         options |= loading_options(spec, config, dtype) | attention_options(config)
-        if spec.file is None and (mapping := name_mapping(folder, config)):
+        if spec.file is None and (mapping := name_mapping(weight_shapes(folder), config)):
             options["key_mapping"] = mapping
         size = sum(file.stat().st_size for file in _weights(spec, folder)) / 1e9
         said = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"

@@ -83,13 +83,20 @@ WRAPPERS = r"^(?:(?:module|_orig_mod|base_model\.model)\.)+"
 """Prefixes that DistributedDataParallel, torch.compile and PEFT put before all names."""
 
 
-def weight_shapes(folder: Path, mapping: Mapping[str, str] | None = None) -> dict[str, list[int]]:
+def weight_shapes(folder: Path) -> dict[str, list[int]]:
     """Shape of every weight of a checkpoint folder by its name, from the headers of its safetensors
-    files; `mapping` (of `name_mapping`) renames them."""
+    files."""
     shapes: dict[str, list[int]] = {}
     for file in sorted(Path(folder).glob("*.safetensors")):
         shapes |= shapes_in(file)
-    for pattern, name in (mapping or {}).items():
+    return shapes
+
+
+def rename_weights(
+    shapes: dict[str, list[int]], mapping: Mapping[str, str]
+) -> dict[str, list[int]]:
+    """Shapes by the names that `mapping` (of `name_mapping`) gives."""
+    for pattern, name in mapping.items():
         shapes = {re.sub(pattern, name, weight): shape for weight, shape in shapes.items()}
     return shapes
 
