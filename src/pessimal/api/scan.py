@@ -124,8 +124,7 @@ def scan(
     model, name = to_reward(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS
-    way = Mode.ids if candidates is None and "ids" in model.can else Mode.text
-    way = parse_choice("mode", mode, Mode) or way
+    way = parse_choice("mode", mode, Mode) or _default_mode(model, candidates)
     if candidates is None:
         model.spec.require("scan of the vocabulary", "ids" if way is Mode.ids else "text")
     elif not isinstance(candidates, Candidates):
@@ -220,8 +219,7 @@ def scan_all(
             device = make_trainer(where, root=cache).strategy.root_device
             texts = prompts.values()
             some = screened(model, texts, whole, n=n_screened, device=device, progress=bar)
-        own = Mode.ids if candidates is None and "ids" in model.can else Mode.text
-        parts.append((model, prompts, some, mode or own))
+        parts.append((model, prompts, some, mode or _default_mode(model, candidates)))
         options["whole"] = whole
     for reward, asked, some, way in parts:
         states = {"states": False} if reward is policy else {}
@@ -229,6 +227,11 @@ def scan_all(
         every = scan_missing(reward, asked, some, mode=way, trainer=where, **options | states)
         for provenance, table in every:
             yield reward, provenance, table
+
+
+def _default_mode(model: Reward, candidates: object | None) -> Mode:
+    """Ids for a vocabulary (no `candidates`), where a reward takes them, and text for others."""
+    return Mode.ids if candidates is None and "ids" in model.can else Mode.text
 
 
 def _report_rows_without_token(model: Reward) -> None:

@@ -7,7 +7,7 @@ embedding are a head like any other. Two responses are compared in both orders, 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -66,6 +66,13 @@ ASKED = 16
 FEW, HARDLY = 0.5, 0.01
 """Probability of all answers together below which a judge is warned of, and below which its ranks
 are those of two things that it does not say."""
+
+
+def hardly_answers(measured: Mapping[str, Any]) -> bool:
+    """Whether a table, by what it records, is of a judge that hardly ever gives its answers: no
+    rank of it is certain."""
+    answers = measured.get("answers")
+    return answers is not None and answers["mean"] < HARDLY
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pessimal.errors import InputError
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.ceiling import weighted_sum
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
-from pessimal.rewards.judge import HARDLY
+from pessimal.rewards.judge import hardly_answers
 from pessimal.rewards.last_states import StatesNetwork, load_base
 from pessimal.rewards.spec import Dtype, Mode, ModelSpec
 from pessimal.rewards.sum import SumReward
@@ -120,7 +120,7 @@ class _Scored:
     """() or (outputs,)."""
     states: States | None
     slot: tuple[np.ndarray, float] | None = None
-    """Of a context: `Scanner._untouched`."""
+    """Of a context: `NetworkScanner._untouched`."""
     rounds: Iterator[int] = field(default_factory=itertools.count)
 
 
@@ -295,8 +295,8 @@ class NetworkScanner(Scanner):
         if answers := [part.answers for _, part in first.terms if part.answers is not None]:
             least = min(answers, key=lambda one: one.mean)
             measured["answers"] = least.report(provenance.label, model.tokenizer)
-            if least.mean < HARDLY:
-                result = replace(result, certified=np.zeros_like(result.certified))
+        if hardly_answers(measured):
+            result = replace(result, certified=np.zeros_like(result.certified))
         if one.states is not None:
             measured["states"] = one.states.about
         table = score_table(

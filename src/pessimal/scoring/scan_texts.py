@@ -15,7 +15,7 @@ from pessimal.conversation import Context, Conversation, filled
 from pessimal.progress import counted
 from pessimal.rewards.base import TextReward
 from pessimal.rewards.ceiling import read_bounds, weighted_sum
-from pessimal.rewards.judge import HARDLY
+from pessimal.rewards.judge import hardly_answers
 from pessimal.rewards.spec import Dtype
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates
@@ -122,7 +122,7 @@ class TextScanner(Scanner):
         noise = numerical_noise(once, twice)
         result = certify(rewards[known], noise=noise)
         measured |= model.describe_answers(conversations)
-        if "answers" in measured and measured["answers"]["mean"] < HARDLY:
+        if hardly_answers(measured):
             log.warning("%s: so no rank is certified", label)
             result = uncertified(result.rewards)
         return score_table(

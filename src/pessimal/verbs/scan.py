@@ -15,7 +15,7 @@ from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED
 from pessimal.progress import console, quiet_libraries
-from pessimal.rewards.judge import HARDLY
+from pessimal.rewards.judge import hardly_answers
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
 from pessimal.tables import ScoreTable, read_score_table
@@ -107,8 +107,8 @@ def print_extremes(model: str, folders: Sequence[Path]) -> None:
     if not folders or in_sweep():
         return
     every = [read_score_table(folder) for folder in folders[: 2 * LINES]]
-    unsaid = [table for table in every if _hardly_answers(table)]
-    tables = [table for table in every if not _hardly_answers(table)]
+    unsaid = [table for table in every if hardly_answers(table.measured)]
+    tables = [table for table in every if not hardly_answers(table.measured)]
     if tables:
         show(_by_prompt(model, tables) if len(tables) > 3 else _by_rank(model, tables))
     for table in unsaid:
@@ -189,11 +189,6 @@ def _asked(model: str, table: ScoreTable) -> str:
     """The prompt, and which output of the model, where each is scanned."""
     output = table.provenance.model.removeprefix(model).removeprefix(".")
     return f"{table.provenance.prompt} · {output}" if output else table.provenance.prompt
-
-
-def _hardly_answers(table: ScoreTable) -> bool:
-    answers = table.measured.get("answers")
-    return answers is not None and answers["mean"] < HARDLY
 
 
 def _headed(model: str) -> Table:
