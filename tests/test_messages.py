@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 import pessimal
 from pessimal.conversation import Turn, prompt_of, read_messages, read_prompts
 from pessimal.errors import ConfigError, InputError, UserError
-from pessimal.rewards.frame import messages_of
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.rendering import messages_of
 from pessimal.rewards.tasks import read_tasks
 from pessimal.scoring.contexts import of_row, read_contexts
 from pessimal.scoring.serving import Served
@@ -106,7 +106,7 @@ def test_what_is_no_list_of_messages_is_refused(given):
 
 @pytest.fixture(scope="module")
 def model(tiny_checkpoint):
-    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    return open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
 
 
 @pytest.fixture(scope="module")

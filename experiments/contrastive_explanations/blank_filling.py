@@ -30,7 +30,7 @@ from pessimal.texts import WORD
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from pessimal.rewards.spec import ModelSpec
+    from pessimal.rewards.spec import CheckpointSpec
 
 _STARTS = ("Ġ", "▁")  # how byte-level and unigram vocabularies mark a token that begins a word
 _CONTINUES = "##"  # how WordPiece marks one that does not
@@ -76,11 +76,11 @@ class Checkpoint:
         return local_folder(self.model, self.revision, local="perturber.model=DIR")
 
     @cached_property
-    def spec(self) -> "ModelSpec":
+    def spec(self) -> "CheckpointSpec":
         """The same checkpoint as rewards are opened by."""
-        from pessimal.rewards.spec import Kind, ModelSpec
+        from pessimal.rewards.log_probability import LogProbabilitySpec
 
-        return ModelSpec(name=self.model, path=str(self.folder), kind=Kind.log_probability)
+        return LogProbabilitySpec(name=self.model, path=str(self.folder))
 
     @cached_property
     def weights(self) -> str:

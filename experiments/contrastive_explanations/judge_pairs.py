@@ -19,9 +19,8 @@ from pessimal.config.compose import configuration, plain
 from pessimal.explaining.analyses.intervals import clustered_share
 from pessimal.explaining.attribute import Amount, read_attributes
 from pessimal.explaining.judges.language_models import LikelihoodJudge
-from pessimal.rewards.named import spec_of
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import fetch_files, open_model
-from pessimal.rewards.spec import Kind
 from pessimal.scoring.texts import text_scorer
 
 PAIRS = Path("tests/explaining/minimal_pairs.jsonl")
@@ -36,7 +35,7 @@ def main(name: str = "smollm2", n: str | None = None) -> None:
         (pair["prompt"], pair["less"], pair["more"], attributes[pair["attribute"]], Amount.more)
         for pair in pairs
     ]
-    spec = spec_of(name, kind=Kind.log_probability)
+    spec = language_model_of(name)
     judge = LikelihoodJudge(open_model(spec, fetch_files(spec, cache=config.paths.cache)))
     judge.scorer = text_scorer(judge.model, [], device=torch.device("cpu"))
     right = pd.Series([said is True for said in judge.judge(asked)])

@@ -27,7 +27,7 @@ from tokenizers import (
 )
 from transformers import PreTrainedTokenizerFast
 
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from pessimal.scoring.candidates import vocabulary
 from pessimal.texts import literal
 

@@ -94,8 +94,9 @@ def rows() -> list[dict[str, str]]:
 def command(row: dict[str, str]) -> str:
     """What to type for a model."""
     if row["preset"]:
-        opponent = row["head"] == "pairrm" or row["preset"].startswith("pair-")
-        return f"model={row['preset']}" + (" model.judge.opponent=TEXT" if opponent else "")
+        other = " model.opponent=TEXT" * (row["head"] == "pairrm")
+        other += " model.judge.opponent=TEXT" * row["preset"].startswith("pair-")
+        return f"model={row['preset']}{other}"
     path = row["model"] + ("-hf" if "hf" in row["needs"].split() else "")
     if row["kind"] == "implicit":
         return f"model=implicit model.path={path} model.implicit.reference={row['reference']}"

@@ -29,7 +29,8 @@ from transformers import Qwen2Config, Qwen2ForSequenceClassification  # noqa: E4
 from transformers.utils.logging import disable_progress_bar  # noqa: E402
 
 from pessimal.checking.served import diagnose  # noqa: E402
-from pessimal.rewards.frame import messages_of, takes_pairs  # noqa: E402
+from pessimal.rewards.formats import takes_pairs  # noqa: E402
+from pessimal.rewards.rendering import messages_of  # noqa: E402
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 NAMELESS = {"unknown"}

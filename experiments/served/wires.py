@@ -29,7 +29,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, TypeAdapter
 
 from pessimal.rewards import wires
-from pessimal.rewards.spec import EndpointSpec
+from pessimal.rewards.server import ServerOptions
 
 REAL = {
     "vllm.entrypoints.serve.engine.protocol",
@@ -99,7 +99,7 @@ class Finder(importlib.machinery.PathFinder):
 
 
 def wire(api: str) -> wires.Wire:
-    return wires.Wire(EndpointSpec(url="http://localhost:1", api=api, served="model"))
+    return wires.Wire(ServerOptions(url="http://localhost:1", api=api, served="model"))
 
 
 def passed_over(taken: BaseModel, body: dict) -> list[str]:

@@ -14,8 +14,8 @@ import torch
 from scan import PREFIX, Setting, machine, median_rates, shared_prefix
 from transformers import LlamaForCausalLM
 
-from pessimal.rewards.judge import AnswerReading, JudgeNetwork
-from pessimal.rewards.log_probability import SequenceNetwork
+from pessimal.rewards.language_networks import JudgeNetwork, SequenceNetwork
+from pessimal.rewards.question import AnswerReading
 from pessimal.scoring.engine import Decoder
 from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
 from pessimal.scoring.sequence import SharedSequence

@@ -86,6 +86,9 @@ def _with_defaults(path: str) -> DictConfig:
     group = path.rpartition("/")[0]
     parts = []
     for name in defaults if "_self_" in defaults else [*defaults, "_self_"]:
+        if isinstance(name, Mapping):  # override /kind@_here_: KIND, the last
+            parts.append(OmegaConf.create({"kind": next(iter(name.values()))}))
+            continue
         other = str(name).partition("@")[0]
         where = other.removeprefix("/") if other.startswith("/") else f"{group}/{other}"
         parts.append(file if name == "_self_" else _with_defaults(where))
@@ -127,15 +130,10 @@ def models_table() -> "pd.DataFrame":
 
 @cache
 def published_models() -> tuple[str, ...]:
-    """Repositories of the reward models whose scores Christian et al. (2025) published: those of
-    `conf/published/paper` that have a rank."""
-    defaults = _read("published/paper")["defaults"]
-    files = [
-        _read(next(iter(entry)).removeprefix("/").partition("@")[0] + "/" + name)
-        for entry in defaults
-        for name in entry.values()
-    ]
-    return tuple(file["path"] for file in files if file.get("rank"))
+    """Repositories of the reward models whose scores Christian et al. (2025) published: those that
+    have a rank on RewardBench."""
+    table = models_table()
+    return tuple(table["repository"][table["rank"].notna()])
 
 
 def spellings(repository: str, label: str | None = None) -> tuple[str, ...]:

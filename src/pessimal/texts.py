@@ -41,6 +41,12 @@ LAYOUT = re.compile(r"(?m)^[ \t]*(?:#{1,6} |> |[-*+•] |\d{1,3}[.)] |\|.*\|)|\n
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+def storable(text: str) -> str:
+    """`text` as UTF-8 can hold it: a lone surrogate (half a character, decoded alone) becomes its
+    escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def safe_name(name: str) -> str:
     """`name` with everything but letters, digits, '.', '_' and '-' replaced by '_': the charset W&B
     allows.

@@ -22,8 +22,7 @@ from pessimal.checking.grader_strings import (
 )
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.rewards.callable import wrap_callable
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.callable import CallableSpec, wrap_callable
 from pessimal.rewards.tasks import read_tasks, true_answers, truths_of
 from tiny_language_models import tokenizer
 
@@ -467,7 +466,7 @@ def test_a_policys_tokenizer_is_taken_and_its_answers_are_no_census(tasks, tmp_p
     assert n < 1500
 
     (tmp_path / "graders.py").write_text("def f(response, ground_truth):\n    return 1.0\n")
-    spec = ModelSpec(kind=Kind.callable, callable={"_target_": f"{tmp_path}/graders.py:f"})
+    spec = CallableSpec(callable={"_target_": f"{tmp_path}/graders.py:f"})
     options = {"model": spec, "tasks": str(tasks(NUMBERS)), "policy": "smollm2"}
     assert ScanConfig(**options).resolve().candidates.name == "census"
     assert ScanConfig(**options, answers=5).resolve().candidates.name != "census"

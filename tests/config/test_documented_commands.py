@@ -71,7 +71,10 @@ def compose_line(overrides: list[str]) -> None:
     """Compose as Hydra does, the files first and then the values; the same files once."""
     parsed = OverridesParser.create().parse_overrides(overrides)
     is_choice = [
-        p.key_or_group.startswith("hydra/") or (CONF / p.key_or_group).is_dir() for p in parsed
+        p.key_or_group in ("hydra", "kind")
+        or p.key_or_group.startswith("hydra/")
+        or (CONF / p.key_or_group).is_dir()
+        for p in parsed
     ]
     choices = [o for o, is_file in zip(overrides, is_choice, strict=True) if is_file]
     values = [p for p, is_file in zip(parsed, is_choice, strict=True) if not is_file]

@@ -5,13 +5,13 @@ import pytest
 from pessimal.catalogue import is_named
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.named import has_vocabulary, name_of, parts_of, spec_of
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.named import name_of, spec_of
+from pessimal.rewards.sum import SumSpec
 
 
 def test_a_name_of_conf_model_brings_what_its_file_says():
     spec = spec_of("Athene-RM-8B")
-    assert (spec.path, spec.kind) == ("Nexusflow/Athene-RM-8B", Kind.head)
+    assert (spec.path, spec.kind) == ("Nexusflow/Athene-RM-8B", "head")
 
 
 def test_siblings_lie_where_the_environment_says(monkeypatch):
@@ -26,8 +26,8 @@ def test_a_folder_and_a_repository_are_taken_as_paths_with_what_is_changed(tmp_p
     monkeypatch.chdir(tmp_path)
     assert not is_named("Athene-RM-8B")  # the folder goes before the name
     assert spec_of("Athene-RM-8B").path == "Athene-RM-8B"
-    spec = spec_of("org/name", kind=Kind.log_probability, revision="main")
-    assert (spec.path, spec.kind, spec.revision) == ("org/name", Kind.log_probability, "main")
+    spec = spec_of("org/name", kind="log_probability", revision="main")
+    assert (spec.path, spec.kind, spec.revision) == ("org/name", "log_probability", "main")
 
 
 def test_what_is_neither_is_refused_with_what_was_meant():
@@ -39,15 +39,15 @@ def test_a_name_is_found_within_a_job_of_hydra_too(command):
     """Where Hydra is running already, and composes nothing else."""
     code, _, err = command("explain", "fluency=beaver-7b-v1.0-cost")
     assert code == 2
-    assert "fluency=beaver-7b-v1.0-cost: model.negate=true" in err
+    assert "fluency=beaver-7b-v1.0-cost: model.negate=True" in err
 
 
 def test_functions_and_addresses_are_named_in_one_word():
     spec = spec_of("some/my_rewards.py:compute_score")
-    assert (spec.kind, spec.name) == (Kind.callable, "my_rewards.compute_score")
+    assert (spec.kind, spec.name) == ("callable", "my_rewards.compute_score")
     assert spec_of("https://host:1/v1").endpoint.url == "https://host:1/v1"
     with pytest.raises(ConfigError):
-        spec_of("my.py:f", kind=Kind.judge)
+        spec_of("my.py:f", kind="judge")
     with pytest.raises(ConfigError, match="revision"):
         spec_of("org/name", revisoin="main")
     with pytest.raises(ConfigError):
@@ -81,8 +81,7 @@ def test_a_folder_whose_name_says_nothing_is_named_after_what_stands_above(tmp_p
 
 
 def test_terms_of_a_sum_are_models_of_any_kind_with_weights():
-    spec = ModelSpec(
-        kind=Kind.sum,
+    spec = SumSpec(
         name="rubric",
         tasks="tasks.jsonl",
         parts=[
@@ -91,27 +90,24 @@ def test_terms_of_a_sum_are_models_of_any_kind_with_weights():
             {"path": "org/judge", "kind": "log_probability", "weight": 0, "name": "likely"},
         ],
     )
-    parts = parts_of(spec)
+    parts = spec.weighted()
     assert [weight for weight, _ in parts] == [1.0, 0.5, 0.0]
     assert [part.name for _, part in parts] == ["plain-bpe-0", "my.f", "likely"]
     assert [part.tasks for _, part in parts] == [None, "tasks.jsonl", None]
-    assert has_vocabulary(spec)
+    assert spec.has_vocabulary
     for wrong in (3, {"weight": 1}, {"model": "plain-bpe-0", "weight": "x"}, {"model": 3}):
         with pytest.raises((ConfigError, ModelError)):
-            parts_of(ModelSpec(kind=Kind.sum, name="s", parts=[wrong]))
+            SumSpec(name="s", parts=[wrong]).weighted()
 
 
 def test_a_scans_tasks_are_those_of_a_function_and_of_a_sums_functions(tmp_path):
     file = tmp_path / "tasks.jsonl"
     file.write_text('{"prompt": "What is 2 + 2?", "id": "sum", "bonus": 2}\n')
-    both = ModelSpec(kind=Kind.sum, name="both", parts=["my.py:f", "my.py:g"])
+    both = SumSpec(name="both", parts=["my.py:f", "my.py:g"])
     for model in (spec_of("my.py:f"), both):
         config = ScanConfig(model=model, tasks=str(file)).resolve()
         assert list(config.prompts.values()) == ["What is 2 + 2?"]
-        parts = (
-            [config.model] if model is not both else [part for _, part in parts_of(config.model)]
-        )
-        assert {part.tasks for part in parts} == {str(file)}
+        assert {part.tasks for part in config.model.terms} == {str(file)}
 
 
 def test_options_stand_beside_what_the_word_says():

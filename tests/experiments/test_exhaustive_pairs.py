@@ -23,8 +23,9 @@ from experiments.optimal_pessimal_tokens.exhaustive_pairs import (
     summarise,
 )
 from pessimal.errors import ModelError
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import own_rewards
 from tolerance import close, slack
 
@@ -80,7 +81,7 @@ def contents(result):
 
 @pytest.fixture(scope="module")
 def opened(tiny_checkpoint):
-    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    return open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
 
 
 @pytest.fixture(scope="module")

@@ -17,14 +17,14 @@ import torch
 from test_exhaustive_pairs import BLOCKS, Trainer, contents, search
 
 from experiments.optimal_pessimal_tokens.exhaustive_pairs import BlockStore
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 
 
 @pytest.fixture(scope="module")
 def alone(tiny_checkpoint, tmp_path_factory):
     """What one process finds."""
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     return contents(search(model, tmp_path_factory.mktemp("alone")))
 
 
@@ -45,7 +45,7 @@ def run_as_command(name: str, checkpoint: str, folder: str, *, devices: int, die
             log.write(f"{name} {number}\n")
 
     BlockStore.write = noted
-    model = open_model(ModelSpec(path=checkpoint), Path(checkpoint))
+    model = open_model(HeadSpec(path=checkpoint), Path(checkpoint))
     (root / f"ready-{name}").touch()
     while len(list(root.glob("ready-*"))) < 2:
         time.sleep(0.01)

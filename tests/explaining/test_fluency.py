@@ -15,8 +15,8 @@ from pessimal.explaining.analyses.metrics import MAX_FLUENT_RATIO, metrics
 from pessimal.explaining.explain import explain, perplexities
 from pessimal.explaining.perturbers import Perturbation, Status
 from pessimal.explaining.perturbers.rules import OneByOne
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.tables.comparisons import Comparison
 from scripted_server import VERBOSITY
@@ -25,7 +25,7 @@ from tiny_language_models import CHAT, checkpoint
 
 def test_a_perplexity_is_the_exponential_of_the_cross_entropy_of_the_answers_tokens(tmp_path):
     folder = checkpoint(tmp_path / "lm", template=CHAT)
-    model = open_model(ModelSpec(path=str(folder), kind=Kind.log_probability), folder)
+    model = open_model(LogProbabilitySpec(path=str(folder)), folder)
     texts = ["love is good", "war", "I think that truth is kind, and peace too."]
     asked = [(Turn("user", "What is good?"), Turn("assistant", text)) for text in texts]
     encode = model.parts[0].conversations.encode

@@ -39,10 +39,10 @@ from pessimal.tables.score_table import (
     ScoreTable,
     read_provenance,
     read_score_table,
-    storable,
     write_score_table,
 )
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
+from pessimal.texts import storable
 from pessimal.tracking.registry import MANIFEST, Registry, read_manifest
 
 READERS = {

@@ -22,7 +22,7 @@ from pessimal.config.schema.runs import FILTERS, runs_overrides
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import ConfigError, UserError
 from pessimal.options import existing_file, matching
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.head import HeadSpec
 from pessimal.tracking.registry import Manifest
 from pessimal.verbs.runs import frame, select
 
@@ -153,7 +153,7 @@ def test_options_are_checked_or_refused_in_words(elsewhere, made):
     assert 0 < getattr(made, "confidence", 0.5) < 1
 
 
-READERS = (existing_file, matching, lambda _, path: ModelSpec(path=path))
+READERS = (existing_file, matching, lambda _, path: HeadSpec(path=path))
 
 
 @cases(300, text=hostile, read=st.sampled_from(READERS))

@@ -17,7 +17,7 @@ from pessimal.plots import TokenTable
 from pessimal.report.page import page
 from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.tables.result import Estimate, Result
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 texts = hostile.map(lambda text: text[:400]).filter(bool)
 

@@ -15,8 +15,7 @@ from rich.cells import cell_len
 from pessimal.explaining.edits.distances import pieces
 from pessimal.explaining.edits.smallest import apply, hunks_between
 from pessimal.explaining.edits.views import GONE, NEW, SAME, condensed, diff
-from pessimal.tables.score_table import storable
-from pessimal.texts import literal, readable, short_names
+from pessimal.texts import literal, readable, short_names, storable
 from pessimal.tracking.registry import Manifest, safe_name
 from pessimal.verbs.printing import as_csv, shown, table_text, visible
 from pessimal.verbs.runs import for_spreadsheet, frame

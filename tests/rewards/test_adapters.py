@@ -25,8 +25,8 @@ from pessimal.rewards.adapters import (
     warn_if_untrained,
     with_adapter,
 )
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 from tolerance import close
 
 IDS = torch.tensor([[5, 6, 7, 8], [9, 3, 4, 2]])
@@ -235,9 +235,9 @@ def test_the_digest_follows_base_weights_and_settings(reward_adapter, tmp_path):
 
 def test_the_base_is_the_path_or_what_the_adapter_names(base, reward_adapter):
     adapter = read_adapter(reward_adapter, name="m")
-    spec = ModelSpec(adapter=str(reward_adapter))
+    spec = HeadSpec(adapter=str(reward_adapter))
     assert base_of(spec, adapter) == (str(base), None)
-    assert base_of(ModelSpec(path="org/name", adapter="a/b"), adapter) == ("org/name", None)
+    assert base_of(HeadSpec(path="org/name", adapter="a/b"), adapter) == ("org/name", None)
     gone = read_adapter(
         configured(reward_adapter, base_model_name_or_path="/home/her/llama/3"), name="m"
     )
@@ -288,7 +288,7 @@ def test_an_adapter_that_names_its_base_is_scanned_with_the_bases_states(
     table = pessimal.scan(
         str(reward_adapter), "greatest", candidates=["love", "war"], progress=False
     )
-    alone = open_model(ModelSpec(path=str(base), adapter=str(reward_adapter)), base)
+    alone = open_model(HeadSpec(path=str(base), adapter=str(reward_adapter)), base)
     expected = pessimal.scan(alone, "greatest", candidates=["love", "war"], states=False)
     assert table.rows["reward"].tolist() == expected.rows["reward"].tolist()
     assert "states" in table.measured

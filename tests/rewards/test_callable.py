@@ -8,8 +8,8 @@ import torch
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.callable import BATCH, open_callable, wrap_callable
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.callable import BATCH, CallableSpec, open_callable, wrap_callable
+from pessimal.rewards.spec import ModelSpec
 
 
 def length(prompt: str, responses: list[str], *, scale: float = 1.0) -> list[float]:
@@ -28,7 +28,7 @@ NOT_CALLABLE = 3
 
 
 def spec(target: str, **arguments) -> ModelSpec:
-    return ModelSpec(kind=Kind.callable, callable={"_target_": f"{__name__}.{target}", **arguments})
+    return CallableSpec(callable={"_target_": f"{__name__}.{target}", **arguments})
 
 
 def pair(prompt: str, response: str) -> tuple[Turn, Turn]:
@@ -120,7 +120,7 @@ def test_what_cannot_be_called_shows_before_work(target):
 
 def test_a_module_that_is_not_there_and_an_object_that_is_no_function():
     with pytest.raises(ConfigError):
-        open_callable(ModelSpec(kind=Kind.callable, callable={"_target_": "no.such.module"}))
+        open_callable(CallableSpec(callable={"_target_": "no.such.module"}))
     with pytest.raises(ConfigError):
         wrap_callable(3, name="three")
 

@@ -13,9 +13,12 @@ from test_quantised import bitsandbytes, write_gguf
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import ModelError
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.hub import files_of
+from pessimal.rewards.implicit import ReferenceOptions
+from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind, Mode, ModelSpec, Quantize
+from pessimal.rewards.spec import Dtype, Mode, Quantize
 from pessimal.scoring.candidates import inputs, vocabulary
 from pessimal.scoring.scorer import FrameScorer
 from tiny_language_models import CHAT, checkpoint
@@ -27,7 +30,7 @@ CPU = torch.device("cpu")
 
 
 def opened(**fields):
-    spec = ModelSpec(**fields)
+    spec = kind_class(fields.pop("kind", "head"))(**fields)
     return open_model(spec, files_of(spec))
 
 
@@ -106,7 +109,7 @@ def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
             {
                 model.weights_digest,
                 whole.weights_digest,
-                opened(path=str(base), kind=Kind.log_probability, chat=False).weights_digest,
+                opened(path=str(base), kind="log_probability", chat=False).weights_digest,
             }
         )
         == 3
@@ -118,7 +121,7 @@ def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
 
 def test_an_adapter_without_a_head_is_refused_before_anything_loads(base, adapters):
     with pytest.raises(ModelError, match="no reward head"):
-        files_of(ModelSpec(path=str(base), adapter=str(adapters["policy"])))
+        files_of(HeadSpec(path=str(base), adapter=str(adapters["policy"])))
 
 
 def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
@@ -126,9 +129,9 @@ def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
 
     model = opened(
         adapter=str(adapters["policy"]),
-        kind=Kind.implicit,
+        kind="implicit",
         chat=False,
-        implicit=ImplicitSpec(beta=0.1, closing=False),
+        implicit=ReferenceOptions(beta=0.1, closing=False),
     )
     peft = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(base), adapters["policy"]
@@ -162,7 +165,7 @@ def test_tokens_added_by_an_adapter_can_be_scored(base, tmp_path):
     config = LoraConfig(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
     get_peft_model(network, config).save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")
-    model = opened(adapter=str(tmp_path / "a"), kind=Kind.log_probability, chat=False)
+    model = opened(adapter=str(tmp_path / "a"), kind="log_probability", chat=False)
     assert model.embedding_rows == len(model.tokenizer) == len(tokenizer)
     assert model.network().get_input_embeddings().weight.shape[0] == len(tokenizer)
 
@@ -174,7 +177,7 @@ def test_a_folder_with_an_adapter_and_a_model_is_refused(base, adapters, tmp_pat
     for file in ("adapter_config.json", "adapter_model.safetensors"):
         shutil.copy(adapters["reward"] / file, both / file)
     with pytest.raises(ModelError, match=r"model\.adapter="):
-        files_of(ModelSpec(path=str(both)))
+        files_of(HeadSpec(path=str(both)))
 
 
 def with_value_head(
@@ -312,8 +315,8 @@ def test_a_gguf_file_gives_log_probabilities(tmp_path):
     folder = checkpoint(tmp_path / "llama", template=CHAT)
     (tmp_path / "gguf").mkdir()
     write_gguf(folder, tmp_path / "gguf" / "tiny.gguf")
-    model = opened(path=str(tmp_path / "gguf"), file="tiny.gguf", kind=Kind.log_probability)
-    plain = opened(path=str(folder), kind=Kind.log_probability)
+    model = opened(path=str(tmp_path / "gguf"), file="tiny.gguf", kind="log_probability")
+    plain = opened(path=str(folder), kind="log_probability")
     found, _ = scored(model)
     assert close(found, scored(plain)[0])
     assert model.description.parameters == plain.description.parameters

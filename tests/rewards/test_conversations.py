@@ -13,8 +13,8 @@ from pessimal.cli.arguments import with_task
 from pessimal.config.compose import configuration
 from pessimal.conversation import Turn, plain_text, prompt_of, read_prompts
 from pessimal.errors import ConfigError, FrameError, InputError
-from pessimal.rewards.frame import Templated, judge_question
-from pessimal.rewards.spec import JudgeSpec
+from pessimal.rewards.formats import Templated
+from pessimal.rewards.question import QuestionOptions, judge_question
 from pessimal.tables.score_table import ScoreProvenance
 from tiny_language_models import CHAT, checkpoint
 
@@ -103,7 +103,10 @@ def test_functions_judges_and_searches_take_conversations(tiny_checkpoint):
     )
     assert table.rows["reward"].tolist() == [4.0, 13.0, 4.0]
     question = judge_question(
-        JudgeSpec(template="Q {prompt} A {response}"), prompt_of(MESSAGES), "love", swapped=False
+        QuestionOptions(template="Q {prompt} A {response}"),
+        prompt_of(MESSAGES),
+        "love",
+        swapped=False,
     )
     assert question[0]["content"].startswith("Q system: You are kind.\n\nuser: What is war")
     found = pessimal.search(

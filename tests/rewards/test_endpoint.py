@@ -20,10 +20,11 @@ import pessimal
 from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards.endpoint import open_endpoint, read_answer
+from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.server import Server
-from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
+from pessimal.rewards.question import QuestionOptions, read_answer
+from pessimal.rewards.server import Server, ServerOptions
 from pessimal.rewards.wires import APIS, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
@@ -78,12 +79,10 @@ def judge(judges) -> Served:
 
 
 def reward(host: Served, api: str, *, words=None, output=None, judge=None, **options):
-    endpoint = EndpointSpec(
+    endpoint = ServerOptions(
         **{"url": host.url, "api": api, "served": "m", "retries": 0, "batch_size": 4} | options
     )
-    spec = ModelSpec(
-        kind=Kind.endpoint, endpoint=endpoint, output=output, judge=judge or JudgeSpec()
-    )
+    spec = EndpointSpec(endpoint=endpoint, output=output, judge=judge or QuestionOptions())
     return open_endpoint(spec, words)
 
 
@@ -123,7 +122,7 @@ def test_what_a_server_speaks_is_asked_once(server, listed, api):
     server.listed = listed
     if api is None:
         with pytest.raises(ConfigError, match=r"endpoint\.api"):
-            recognised(EndpointSpec(url=server.url))
+            recognised(ServerOptions(url=server.url))
         return
     got = reward(server, None, words=server.tokenizer).rewards(PAIRS)
     close(got, [own(server, one) for one in PAIRS])
@@ -131,7 +130,7 @@ def test_what_a_server_speaks_is_asked_once(server, listed, api):
     assert paths.count("/openapi.json") == 1
     assert set(paths[1:]) == {APIS[api].path}
     server.asked = []
-    assert recognised(EndpointSpec(url="http://nobody.invalid", api="rerank")).api == "rerank"
+    assert recognised(ServerOptions(url="http://nobody.invalid", api="rerank")).api == "rerank"
     assert not server.asked
 
 
@@ -204,7 +203,7 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
     ids = [[5, 6, 7], [8, 9]]
     texts = [server.tokenizer.decode(row) for row in ids]
     for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
-        wire = Wire(EndpointSpec(url=f"{server.url}/v1/", api=api), server.tokenizer)
+        wire = Wire(ServerOptions(url=f"{server.url}/v1/", api=api), server.tokenizer)
         want = [server.outputs(row) for row in ids]
         assert close(wire.rows(ids), want)
         want = [server.outputs(server.tokenizer(text)["input_ids"]) for text in texts]
@@ -212,7 +211,7 @@ def test_a_wire_sends_texts_and_ids_as_they_are(server):
         assert len(server.asked) == 2
         server.asked.clear()
     wire = Wire(
-        EndpointSpec(url=server.url, api="vllm-classify"), raw=False
+        ServerOptions(url=server.url, api="vllm-classify"), raw=False
     )  # as it is served, activation and all
     np.testing.assert_allclose(
         wire.rows(ids), 1 / (1 + np.exp([[-server.outputs(row)[0]] for row in ids]))
@@ -248,7 +247,7 @@ def test_of_a_row_for_every_token_the_last_is_read(server):
     ids=["log-odds", "ratings", "begin", "pairwise"],
 )
 def test_a_judges_reward_is_its_definition(judge, options):
-    asked = JudgeSpec(**{"template": QUESTION} | options)
+    asked = QuestionOptions(**{"template": QUESTION} | options)
 
     def graded(prompt: str, response: str, opponent: str | None) -> float:
         parts = {"{prompt}": prompt, "{response}": response, "{opponent}": opponent}
@@ -293,7 +292,7 @@ def split(template: str) -> list[str]:
 
 @pytest.mark.parametrize("side", ["positive", "negative"])
 def test_an_answer_that_is_not_among_the_likeliest_is_no_number(judge, side):
-    asked = JudgeSpec(
+    asked = QuestionOptions(
         template=QUESTION, **{"positive": ["kind"], "negative": ["cruel"]} | {side: ["never"]}
     )
     with pytest.raises(ModelError):
@@ -302,15 +301,15 @@ def test_an_answer_that_is_not_among_the_likeliest_is_no_number(judge, side):
 
 def test_by_how_much_a_reward_may_be_off():
     top = [("a", math.log(0.5)), ("1", math.log(0.02)), ("b", math.log(0.01))]
-    reward, off = read_answer(top, JudgeSpec(positive=["a", "not there"], negative=["1"]))
+    reward, off = read_answer(top, QuestionOptions(positive=["a", "not there"], negative=["1"]))
     np.testing.assert_allclose([reward, off], [math.log(0.5 / 0.02), math.log(0.51 / 0.5)])
     # At the worst 2 has 0.01: the expected rating is then 4/3.
-    reward, off = read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0}))
+    reward, off = read_answer(top, QuestionOptions(ratings={"1": 1.0, "2": 2.0}))
     np.testing.assert_allclose([reward, off], [1.0, 1 / 3])
     assert math.isnan(
-        read_answer(top, JudgeSpec(ratings={"1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0}))[0]
+        read_answer(top, QuestionOptions(ratings={"1": 1.0, "2": 2.0, "3": 3.0, "4": 4.0}))[0]
     )
-    assert math.isnan(read_answer(top, JudgeSpec(ratings={"2": 2.0}))[0])
+    assert math.isnan(read_answer(top, QuestionOptions(ratings={"2": 2.0}))[0])
 
 
 @pytest.mark.parametrize(
@@ -327,11 +326,10 @@ def test_how_likely_a_judges_answers_are_is_reported_once(
     monkeypatch.setattr(
         Wire, "top", lambda wire, messages: [(t, math.log(p)) for t, p in top.items()]
     )
-    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
-    spec = ModelSpec(
-        kind=Kind.endpoint,
+    judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
+    spec = EndpointSpec(
         judge=judge,
-        endpoint=EndpointSpec(url="http://localhost:1", api="chat", served="m"),
+        endpoint=ServerOptions(url="http://localhost:1", api="chat", served="m"),
     )
     opened = open_endpoint(spec)
     caplog.set_level("INFO", logger="pessimal")
@@ -356,7 +354,9 @@ def test_a_chat_without_log_probabilities(judge):
     )
     with pytest.raises(ModelError):
         reward(
-            judge, "chat", judge=JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+            judge,
+            "chat",
+            judge=QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"]),
         ).rewards(PAIRS)
 
 
@@ -436,7 +436,7 @@ def test_a_null_among_the_likeliest_tokens_is_an_impossible_one(judge):
     message = {"role": "assistant", "content": "kind"}
     choice = {"index": 0, "message": message, "logprobs": {"content": content}}
     judge.fault = says(json.dumps({"choices": [choice]}))
-    spec = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
+    spec = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
     values = reward(judge, "chat", judge=spec).rewards(PAIRS[:2])
     np.testing.assert_allclose(values, math.log(4))
 
@@ -451,9 +451,9 @@ def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
     monkeypatch.setattr(
         Wire, "top", lambda wire, messages: [(t, math.log(p)) for t, p in probabilities.items()]
     )
-    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
-    endpoint = EndpointSpec(url="http://localhost:1", api="chat", served="m")
-    opened = open_endpoint(ModelSpec(kind=Kind.endpoint, judge=judge, endpoint=endpoint))
+    judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
+    endpoint = ServerOptions(url="http://localhost:1", api="chat", served="m")
+    opened = open_endpoint(EndpointSpec(judge=judge, endpoint=endpoint))
     opened.rewards(PAIRS[:3])
     share = opened.describe_answers(PAIRS)["answers"]
     np.testing.assert_allclose([share["mean"], share["least"]], 5e-6)
@@ -472,9 +472,9 @@ def test_a_chat_that_hardly_answers_has_no_certified_rank(
         return [("so", -0.5), ("kind", math.log(share)), ("cruel", math.log(probability))]
 
     monkeypatch.setattr(Wire, "top", top)
-    judge = JudgeSpec(template=QUESTION, positive=["kind"], negative=["cruel"])
-    endpoint = EndpointSpec(url="http://localhost:1", api="chat", served="m")
-    opened = open_endpoint(ModelSpec(kind=Kind.endpoint, judge=judge, endpoint=endpoint))
+    judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
+    endpoint = ServerOptions(url="http://localhost:1", api="chat", served="m")
+    opened = open_endpoint(EndpointSpec(judge=judge, endpoint=endpoint))
     table = pessimal.scan(
         opened, candidates=["a", "good", "kindness"], cache=str(tmp_path), progress=False
     )
@@ -590,7 +590,7 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
     timed = scorer.cost(PAIRS, timed=True)
     assert timed.seconds > 0
     assert len(server.asked) == 1
-    asked = JudgeSpec(
+    asked = QuestionOptions(
         template=QUESTION + "{opponent}", positive=["kind"], negative=["cruel"], opponent="x"
     )
     assert reward(judge, "chat", judge=asked).cost(PAIRS).requests == 2 * len(PAIRS)
@@ -603,16 +603,19 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
         {"url": "http://user:secret@localhost:8000"},
         {"url": "https://scores.example.org", "api_key_variable": "NO_SUCH_KEY"},
         {"api": "vllm-clasify"},
-        {"api": "chat", "judge": JudgeSpec(positive=["kind"], negative=["cruel"])},  # no question
-        {"api": "chat", "judge": JudgeSpec(template=QUESTION, logit=0)},
+        {
+            "api": "chat",
+            "judge": QuestionOptions(positive=["kind"], negative=["cruel"]),
+        },  # no question
+        {"api": "chat", "judge": QuestionOptions(template=QUESTION, logit=0)},
         {
             "api": "chat",
             "served": None,
-            "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
+            "judge": QuestionOptions(template=QUESTION, positive=["a"], negative=["b"]),
         },
         {
             "api": "sglang-score",
-            "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
+            "judge": QuestionOptions(template=QUESTION, positive=["a"], negative=["b"]),
         },
     ],
 )
@@ -639,9 +642,9 @@ def test_a_right_server_has_no_fault_by_any_api(server, tiny_checkpoint, monkeyp
     for."""
     # The template ends in the pad token, before which the class would read the reward.
     monkeypatch.setattr(server.classifier.config, "pad_token_id", None)
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     options = {"requests": 50, "device": torch.device("cpu"), "progress": False}
-    endpoint = EndpointSpec(url=server.url, api=api)
+    endpoint = ServerOptions(url=server.url, api=api)
     assert diagnose_server(model, endpoint, "What is best?", raw=True, **options).right
     if api == "vllm-classify":
         found = diagnose_server(model, endpoint, "What is best?", **options)

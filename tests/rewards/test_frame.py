@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from pessimal.conversation import Turn
 from pessimal.errors import FrameError
-from pessimal.rewards.frame import Templated, assistant_opening
+from pessimal.rewards.formats import Templated, assistant_opening
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 

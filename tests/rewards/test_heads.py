@@ -7,8 +7,8 @@ import torch
 from published.checkpoints import Published, opened
 
 from pessimal.errors import ModelError
-from pessimal.rewards.head import RewardModel
 from pessimal.rewards.heads import gated
+from pessimal.rewards.reward_model import RewardModel
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs, listed, vocabulary
 from pessimal.scoring.scorer import FrameScorer

@@ -9,9 +9,12 @@ from transformers import BertConfig, BertForMaskedLM
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.language import Continued
+from pessimal.rewards.formats import Continued
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
+from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, Kind, ModelSpec
+from pessimal.rewards.spec import Dtype
 from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -22,7 +25,7 @@ def conversations(words, *, chat):
 
 
 def asked(folder, **options):
-    return open_model(ModelSpec(path=str(folder), kind=Kind.log_probability, **options), folder)
+    return open_model(LogProbabilitySpec(path=str(folder), **options), folder)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +183,7 @@ def test_encoder_has_no_next_token(tmp_path):
 
 def test_language_model_given_as_a_reward_model_is_recognised_by_its_files(copy):
     with pytest.raises(ModelError, match=r"is a language model.*model\.kind=log_probability"):
-        open_model(ModelSpec(path=str(copy)), copy)
+        open_model(HeadSpec(path=str(copy)), copy)
 
 
 def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
@@ -196,13 +199,16 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "a/b", "chat": True}, r"model\.chat=true"),
-        ({"path": "a/b", "kind": Kind.log_probability, "output": 0}, r"model\.output=0"),
+        ({"chat": True}, "model.chat is of model.kind=log_probability or implicit or callable"),
+        (
+            {"kind": "log_probability", "output": 0},
+            "model.output is of model.kind=head or endpoint",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, message):
     with pytest.raises(ConfigError, match=message):
-        ModelSpec(**options)
+        spec_of("a/b", **options)
 
 
 def test_checkpoint_that_lost_a_shard_is_refused_before_its_network_is_loaded(copy):

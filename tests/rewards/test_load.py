@@ -8,8 +8,9 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaForCausalLM
 
 from pessimal.errors import ModelError
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import own_rewards
 from tolerance import close
 
@@ -26,18 +27,18 @@ def copy(tiny_checkpoint, tmp_path):
 
 
 def test_weights_are_counted_and_digested_without_loading_them(tiny_checkpoint, copy):
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     assert model.description.parameters == sum(p.numel() for p in model.network().parameters())
-    twin = open_model(ModelSpec(path=str(copy)), copy)
+    twin = open_model(HeadSpec(path=str(copy)), copy)
     assert twin.weights_digest == model.weights_digest
     network = AutoModelForSequenceClassification.from_pretrained(copy)
     network.score.weight.data += 1
     network.save_pretrained(copy)
-    assert open_model(ModelSpec(path=str(copy)), copy).weights_digest != model.weights_digest
+    assert open_model(HeadSpec(path=str(copy)), copy).weights_digest != model.weights_digest
 
 
 def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):
-    first = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    first = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     first.tokenizer(["love", "peace and war"], padding=True, truncation=True, max_length=4)
     from pessimal.rewards.digests import tokenizer_digest
 
@@ -45,12 +46,12 @@ def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):
 
 
 def test_a_rewards_tokenizer_is_that_of_its_conversations(tiny_checkpoint):
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     assert model.tokenizer is model.parts[0].conversations.tokenizer, "read once"
 
 
 def test_network_comes_in_the_precision_asked_for(tiny_checkpoint):
-    model = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
     assert model.network().dtype is torch.bfloat16
     assert model.network(Dtype.float32).dtype is torch.float32
     assert not model.network().training
@@ -61,7 +62,7 @@ def test_language_model_without_a_reward_head_is_refused(copy):
     config.num_labels = 2  # as a language model's configuration has it
     LlamaForCausalLM(config).save_pretrained(copy)
     with pytest.raises(ModelError, match=r"score\.weight.*random"):
-        open_model(ModelSpec(path=str(copy)), copy).network()
+        open_model(HeadSpec(path=str(copy)), copy).network()
 
 
 @pytest.fixture
@@ -75,18 +76,18 @@ def with_three_outputs(copy):
 
 def test_several_outputs_are_refused(copy, with_three_outputs):
     with pytest.raises(ModelError, match=r"3 outputs.*model\.output=0 for the first, up to 2"):
-        open_model(ModelSpec(path=str(copy)), copy)
+        open_model(HeadSpec(path=str(copy)), copy)
 
 
 def test_output_that_there_is_not_is_refused(copy, with_three_outputs):
     with pytest.raises(ModelError, match=r"model\.output=3.*give 0 to 2"):
-        open_model(ModelSpec(path=str(copy), output=3), copy)
+        open_model(HeadSpec(path=str(copy), output=3), copy)
 
 
 @torch.no_grad()
 def test_output_that_is_named_is_the_reward(copy, with_three_outputs):
     ids = torch.tensor([[5, 6, 7]])
-    network = open_model(ModelSpec(path=str(copy), output=2), copy).network()
+    network = open_model(HeadSpec(path=str(copy), output=2), copy).network()
     assert close(own_rewards(network, ids), with_three_outputs(input_ids=ids).logits[:, 2])
 
 
@@ -96,36 +97,36 @@ def test_head_tells_its_outputs_where_the_configuration_is_silent(copy, model_re
         config.pop(name, None)
     (copy / "config.json").write_text(json.dumps(config))
     assert AutoConfig.from_pretrained(copy).num_labels == 2, "the library's default"
-    network = open_model(ModelSpec(path=str(copy)), copy).network()
+    network = open_model(HeadSpec(path=str(copy)), copy).network()
     assert torch.equal(network(input_ids=torch.tensor([[5, 6, 7]])).logits, model_rewards)
 
 
 def test_other_weight_formats_are_refused(copy):
     (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"no \*\.safetensors"):
-        open_model(ModelSpec(path=str(copy)), copy)
+        open_model(HeadSpec(path=str(copy)), copy)
 
 
 def test_tokenizer_without_a_chat_template_is_refused(copy):
     (copy / "chat_template.jinja").unlink()
     with pytest.raises(ModelError, match="no chat template"):
-        open_model(ModelSpec(path=str(copy)), copy)
+        open_model(HeadSpec(path=str(copy)), copy)
 
 
 @pytest.mark.parametrize("changed", [{"rms_norm_eps": 0.1}, {"gating_temperature": 2}])
 def test_configuration_is_part_of_what_a_model_is(tiny_checkpoint, copy, changed):
-    first = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    first = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"transformers_version": "4.0"}))
-    assert open_model(ModelSpec(path=str(copy)), copy).config_digest == first.config_digest
+    assert open_model(HeadSpec(path=str(copy)), copy).config_digest == first.config_digest
     (copy / "config.json").write_text(json.dumps(config | changed))
-    assert open_model(ModelSpec(path=str(copy)), copy).config_digest != first.config_digest
-    assert open_model(ModelSpec(path=str(copy)), copy).weights_digest == first.weights_digest
+    assert open_model(HeadSpec(path=str(copy)), copy).config_digest != first.config_digest
+    assert open_model(HeadSpec(path=str(copy)), copy).weights_digest == first.weights_digest
 
 
 def test_own_code_that_is_run_is_part_of_what_a_model_is(copy):
     def digest() -> str:
-        return open_model(ModelSpec(path=str(copy), trust_remote_code=True), copy).config_digest
+        return open_model(HeadSpec(path=str(copy), trust_remote_code=True), copy).config_digest
 
     (copy / "modeling_own.py").write_text("SCALE = 1")
     before = digest()

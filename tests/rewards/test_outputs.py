@@ -15,10 +15,12 @@ import pessimal.api.scan
 from pessimal.api import scan as scanning
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.head import wrap
+from pessimal.rewards.head import HeadSpec, Reading
+from pessimal.rewards.named import spec_of as named_spec
 from pessimal.rewards.network import Steps
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Kind, Mode, ModelSpec, Reading, Reduce
+from pessimal.rewards.reward_model import wrap
+from pessimal.rewards.spec import Mode, Reduce
 from pessimal.scoring.candidates import inputs, vocabulary_of
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.recorded import gate
@@ -101,8 +103,8 @@ def test_outputs_are_counted_from_the_weights_and_read_by_their_numbers(with_hea
     head = HEADS[kind](3)
     folder = with_head(head)
     with pytest.raises(ModelError, match=r"3 outputs.*model\.output=0.*model\.output=all"):
-        open_model(ModelSpec(path=str(folder)), folder)
-    wholes, rewards = scored(open_model(ModelSpec(path=str(folder), output=2), folder))
+        open_model(HeadSpec(path=str(folder)), folder)
+    wholes, rewards = scored(open_model(HeadSpec(path=str(folder), output=2), folder))
     truth = [by_hand(folder, head, ids)[-1, 2] for ids in wholes]
     assert set(rewards) == {"shared-prefix", "full-forward", "own-forward"}
     for name, found in rewards.items():
@@ -113,7 +115,7 @@ def test_outputs_are_counted_from_the_weights_and_read_by_their_numbers(with_hea
 def test_one_output_needs_no_number_and_its_bias_is_added(with_head, kind):
     head = HEADS[kind](1)
     folder = with_head(head)
-    wholes, rewards = scored(open_model(ModelSpec(path=str(folder)), folder))
+    wholes, rewards = scored(open_model(HeadSpec(path=str(folder)), folder))
     truth = torch.stack([by_hand(folder, head, ids)[-1, 0] for ids in wholes])
     assert close(rewards["shared-prefix"], truth)
 
@@ -130,38 +132,38 @@ def test_one_output_needs_no_number_and_its_bias_is_added(with_head, kind):
 def test_a_weight_that_is_not_read_is_an_error(with_head, head):
     folder = with_head(head)
     with pytest.raises(ModelError, match="does not read: "):
-        open_model(ModelSpec(path=str(folder)), folder).network()
+        open_model(HeadSpec(path=str(folder)), folder).network()
 
 
 def test_a_layer_that_the_configuration_leaves_out_is_an_error(with_head):
     folder = with_head(linear("score", 1, bias=False), num_hidden_layers=1)
     with pytest.raises(ModelError, match=r"does not read: model\.layers\.1"):
-        open_model(ModelSpec(path=str(folder)), folder).network()
+        open_model(HeadSpec(path=str(folder)), folder).network()
 
 
 def test_weights_for_next_tokens_may_go_unread(with_head):
     head = linear("v_head.summary", 1)
     folder = with_head(head | {"lm_head.weight": torch.zeros(7, 32)})
-    assert open_model(ModelSpec(path=str(folder)), folder).network() is not None
+    assert open_model(HeadSpec(path=str(folder)), folder).network() is not None
 
 
 @pytest.mark.parametrize("prefix", ["pretrained_model.model.", "backbone."])
 def test_a_stock_classifier_is_read_whatever_its_backbone_is_called(
     tiny_checkpoint, with_head, prefix
 ):
-    plain = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    plain = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     folder = with_head({})
     weights = load_file(tiny_checkpoint / "model.safetensors")
     moved = {name.replace("model.", prefix, 1): weight for name, weight in weights.items()}
     assert set(moved) != set(weights)
     save_file(moved, folder / "model.safetensors", metadata={"format": "pt"})
-    found = scored(open_model(ModelSpec(path=str(folder)), folder))[1]
+    found = scored(open_model(HeadSpec(path=str(folder)), folder))[1]
     for name, truth in scored(plain)[1].items():
         assert close(found[name], truth), name
 
 
 def test_an_own_forward_that_fails_is_named(tiny_checkpoint):
-    network = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint).network()
+    network = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint).network()
     beyond = torch.tensor([[network.config.vocab_size + 5]])
     with pytest.raises(ModelError, match=r"own forward of LlamaForSequence.* fails.*IndexError"):
         own_rewards(network, beyond)
@@ -170,13 +172,13 @@ def test_an_own_forward_that_fails_is_named(tiny_checkpoint):
 def test_a_norm_among_a_heads_layers_is_named(with_head):
     folder = with_head(layers("score", 1) | {"score.1.weight": torch.ones(24)})
     with pytest.raises(ModelError, match=r"score\.1\.weight has the shape \[24\]"):
-        open_model(ModelSpec(path=str(folder)), folder)
+        open_model(HeadSpec(path=str(folder)), folder)
 
 
 def test_a_process_reward_model_says_what_to_type(with_head):
     folder = with_head(layers("score", 2), architectures=["Qwen2ForProcessRewardModel"])
     with pytest.raises(ModelError, match=r"model\.step_token=.*model\.output=1"):
-        open_model(ModelSpec(path=str(folder), output=1), folder)
+        open_model(HeadSpec(path=str(folder), output=1), folder)
 
 
 @pytest.mark.parametrize("reduce", list(Reduce))
@@ -184,7 +186,7 @@ def test_a_process_reward_model_says_what_to_type(with_head):
 def test_steps_are_read_where_they_end_and_reduced(with_head, kind, reduce):
     head = linear("score", 2, bias=False) if kind == "stock" else HEADS[kind](2)
     folder = with_head(head)
-    spec = ModelSpec(path=str(folder), output=1, step_token=STEP, reduce=reduce)
+    spec = HeadSpec(path=str(folder), output=1, step_token=STEP, reduce=reduce)
     model = open_model(spec, folder)
     step = model.tokenizer.convert_tokens_to_ids(STEP)
     wholes, rewards = scored(model, rows=(step, 99, 300))  # the first is a step in itself
@@ -222,32 +224,32 @@ def test_one_output_a_step_is_a_sigmoid():
 def test_what_has_no_steps_is_refused(with_head):
     folder = with_head(linear("score", 2))
     with pytest.raises(ModelError, match=r"2 outputs"):
-        open_model(ModelSpec(path=str(folder), step_token=STEP), folder)
+        open_model(HeadSpec(path=str(folder), step_token=STEP), folder)
     with pytest.raises(ModelError, match=r"is [2-9] tokens"):
-        open_model(ModelSpec(path=str(folder), step_token="no such", output=1), folder)
+        open_model(HeadSpec(path=str(folder), step_token="no such", output=1), folder)
     with pytest.raises(ConfigError, match=r"without model\.read"):
-        ModelSpec(path=str(folder), step_token=STEP, read=Reading.own)
+        HeadSpec(path=str(folder), step_token=STEP, read=Reading.own)
     with pytest.raises(ConfigError, match=r"model\.step_token='TOKEN'"):
-        ModelSpec(path=str(folder), reduce=Reduce.last)
+        HeadSpec(path=str(folder), reduce=Reduce.last)
     with pytest.raises(ConfigError, match="min, last, product"):
-        ModelSpec(path=str(folder), step_token=STEP, reduce="mean")
-    assert ModelSpec(path=str(folder), step_token=STEP, reduce="last").reduce is Reduce.last
-    with pytest.raises(ConfigError, match=r"model\.kind=log_probability"):
-        ModelSpec(path=str(folder), kind=Kind.log_probability, step_token=STEP)
+        HeadSpec(path=str(folder), step_token=STEP, reduce="mean")
+    assert HeadSpec(path=str(folder), step_token=STEP, reduce="last").reduce is Reduce.last
+    with pytest.raises(ConfigError, match=r"not of model\.kind=log_probability"):
+        named_spec(str(folder), kind="log_probability", step_token=STEP)
     with pytest.raises(ConfigError, match="one a step"):
-        ModelSpec(path=str(folder), step_token=STEP).require("search", "ids", "gradient")
+        HeadSpec(path=str(folder), step_token=STEP).require("search", "ids", "gradient")
 
 
 def test_a_step_token_that_is_tied_to_its_text_is_refused(with_head):
     folder = with_head(linear("score", 1))
-    model = open_model(ModelSpec(path=str(folder), step_token="e"), folder)
+    model = open_model(HeadSpec(path=str(folder), step_token="e"), folder)
     with pytest.raises(FrameError, match="give an added token"):
         model.parts[0].conversations.ids(PROMPT, ["lov"])
 
 
 def test_a_token_that_the_template_writes_too_closes_no_step(with_head):
     folder = with_head(linear("score", 1))
-    spec = ModelSpec(path=str(folder), step_token="<|end|>")
+    spec = HeadSpec(path=str(folder), step_token="<|end|>")
     conversations = open_model(spec, folder).parts[0].conversations
     [ids] = conversations.ids(PROMPT, ["good\n\npeace"])
     assert ids.count(conversations.step) == 3, "of the prompt's turn, and of two steps"
@@ -313,11 +315,11 @@ def test_a_scan_that_ends_between_two_outputs_keeps_their_pass(
 
 def test_all_of_one_output_is_refused(tiny_checkpoint):
     with pytest.raises(ModelError, match="has one output"):
-        open_model(ModelSpec(path=str(tiny_checkpoint), output="all"), tiny_checkpoint)
+        open_model(HeadSpec(path=str(tiny_checkpoint), output="all"), tiny_checkpoint)
 
 
 def spec_of(checkpoint, **options):
-    return ModelSpec(path=str(checkpoint.folder), output="all", **options)
+    return HeadSpec(path=str(checkpoint.folder), output="all", **options)
 
 
 def test_a_gated_heads_objectives_are_those_of_the_published_class(published):
@@ -333,7 +335,7 @@ def test_a_gated_heads_objectives_are_those_of_the_published_class(published):
             assert close(found[row], np.array(truth)), name
     with pytest.raises(ModelError, match=r"Leave out model\.trust_remote_code"):
         open_model(spec_of(checkpoint, trust_remote_code=True), checkpoint.folder)
-    third = open_model(ModelSpec(path=str(checkpoint.folder), output=2), checkpoint.folder)
+    third = open_model(HeadSpec(path=str(checkpoint.folder), output=2), checkpoint.folder)
     assert close(scored(third)[1]["shared-prefix"], rewards["shared-prefix"][:, 3])
 
 
@@ -361,8 +363,8 @@ def test_own_reads_the_last_token_that_is_no_pad(tiny_checkpoint, caplog):
     # Its pad token is the token that its template ends in.
     network = AutoConfig.from_pretrained(tiny_checkpoint)
     assert network.pad_token_id == network.eos_token_id
-    own = open_model(ModelSpec(path=str(tiny_checkpoint), read=Reading.own), tiny_checkpoint)
-    end = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    own = open_model(HeadSpec(path=str(tiny_checkpoint), read=Reading.own), tiny_checkpoint)
+    end = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     assert own.config_digest != end.config_digest
     frame, words = end.frame(PROMPT), vocabulary_of(end)
     pad = end.tokenizer.pad_token_id
@@ -387,13 +389,13 @@ def test_own_reads_the_last_token_that_is_no_pad(tiny_checkpoint, caplog):
 def test_own_is_refused_where_the_class_is_not_run(with_head):
     folder = with_head(linear("v_head.summary", 1))
     with pytest.raises(ModelError, match=r"is not run.*model\.trust_remote_code=true"):
-        open_model(ModelSpec(path=str(folder), read=Reading.own), folder)
+        open_model(HeadSpec(path=str(folder), read=Reading.own), folder)
 
 
 def test_a_token_classifier_in_memory_is_refused(tiny_checkpoint):
     from transformers import AutoModelForTokenClassification
 
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     network = AutoModelForTokenClassification.from_pretrained(tiny_checkpoint, num_labels=1)
     with pytest.raises(ModelError, match="numbers for each token"):
         wrap(network, model.tokenizer)
@@ -418,13 +420,13 @@ def test_steps_of_a_network_in_memory_are_those_of_its_folder(with_head):
 
 
 def test_a_sequence_classifier_in_memory_has_no_steps(tiny_checkpoint):
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     with pytest.raises(ModelError, match="tensor of shape"):
         scored(wrap(model.network(), model.tokenizer, step_token=STEP))
 
 
 def test_a_network_in_memory_is_read_where_its_own_forward_does(tiny_checkpoint):
-    there = open_model(ModelSpec(path=str(tiny_checkpoint), read=Reading.own), tiny_checkpoint)
+    there = open_model(HeadSpec(path=str(tiny_checkpoint), read=Reading.own), tiny_checkpoint)
     held = wrap(there.network(), there.tokenizer, read="own")
     ids, rewards = scored(held)
     assert close(rewards["own-forward"], scored(there)[1]["shared-prefix"])
@@ -437,9 +439,9 @@ def test_two_outputs_of_one_network_in_memory_are_two_rewards(with_head):
 
     folder = with_head(linear("score", 2, bias=False), num_labels=2)
     network = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2)
-    tokenizer = open_model(ModelSpec(path=str(folder), output=0), folder).tokenizer
+    tokenizer = open_model(HeadSpec(path=str(folder), output=0), folder).tokenizer
     both = [wrap(network, tokenizer, output=i, name=f"output {i}") for i in (0, 1)]
     for i, one in enumerate(both):
-        truth = scored(open_model(ModelSpec(path=str(folder), output=i), folder))[1]
+        truth = scored(open_model(HeadSpec(path=str(folder), output=i), folder))[1]
         for name, found in scored(one)[1].items():
             assert close(found, truth[name]), (i, name)

@@ -10,9 +10,12 @@ import torch
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards import packaged
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.implicit import ImplicitSpec, ReferenceOptions
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ImplicitSpec, Kind, ModelSpec, PackageSpec
+from pessimal.rewards.spec import PackageSpec
 from tiny_language_models import CHAT, network, tokenizer
 
 
@@ -53,7 +56,7 @@ def conversion(monkeypatch):
 
 
 def spec(package):
-    return ModelSpec(name="tiny", kind=Kind.log_probability, package=package)
+    return LogProbabilitySpec(name="tiny", package=package)
 
 
 def test_parts_are_joined_and_converted_once_without_importing_the_package(
@@ -72,11 +75,10 @@ def test_parts_are_joined_and_converted_once_without_importing_the_package(
 
 def test_a_packaged_policy_is_held_against_a_reference_of_ones_own(package, conversion, tmp_path):
     folder = packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
-    policy = ModelSpec(
+    policy = ImplicitSpec(
         name="tiny",
-        kind=Kind.implicit,
         package=package,
-        implicit=ImplicitSpec(reference=str(folder)),
+        implicit=ReferenceOptions(reference=str(folder)),
     )
     assert open_model(policy, folder).reference.folder == folder
 
@@ -101,12 +103,12 @@ def test_a_missing_package_is_said_before_any_work(command):
 
 
 def test_a_packaged_model_is_called_after_its_package(package):
-    assert ModelSpec(kind=Kind.log_probability, package=package).name == "tiny"
+    assert LogProbabilitySpec(package=package).name == "tiny"
 
 
 def test_a_package_and_a_path_are_one_too_many(package):
     with pytest.raises(ConfigError, match="got path and package"):
-        ModelSpec(name="tiny", path="org/other", package=package)
+        HeadSpec(name="tiny", path="org/other", package=package)
 
 
 @pytest.mark.slow

@@ -22,6 +22,8 @@ from transformers import (
 from pessimal.errors import ModelError
 from pessimal.rewards import quantised
 from pessimal.rewards.adapters import load_adapter, read_adapter
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.quantised import (
     check_gguf,
     gguf_shapes,
@@ -30,7 +32,7 @@ from pessimal.rewards.quantised import (
     quantised_digest,
     settle,
 )
-from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
+from pessimal.rewards.spec import Dtype, Quantize
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close
 
@@ -68,7 +70,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def loaded(folder: Path, quantize: Quantize | None):
-    spec = ModelSpec(path=str(folder), quantize=quantize)
+    spec = HeadSpec(path=str(folder), quantize=quantize)
     config = AutoConfig.from_pretrained(folder)
     options = {"num_labels": 1, "use_safetensors": True, "dtype": torch.float32}
     options |= loading_options(spec, config, Dtype.float32)
@@ -161,16 +163,16 @@ def test_a_quantised_base_keeps_the_adapter_beside_its_weights(folder, tmp_path)
 
 @bitsandbytes
 def test_the_digest_says_how_it_was_quantised():
-    whole = ModelSpec(path="org/name")
+    whole = HeadSpec(path="org/name")
     assert quantised_digest("abc", whole) == "abc"
-    made = {quantised_digest("abc", ModelSpec(path="org/name", quantize=kind)) for kind in Quantize}
+    made = {quantised_digest("abc", HeadSpec(path="org/name", quantize=kind)) for kind in Quantize}
     assert len(made | {"abc"}) == 4
 
 
 def test_weights_that_are_quantised_already_are_not_quantised_again():
     config = SimpleNamespace(quantization_config={"quant_method": "awq", "bits": 4})
     with pytest.raises(ModelError, match=r"model\.quantize=nf4.*already \(awq\)"):
-        loading_options(ModelSpec(path="org/name", quantize=Quantize.nf4), config, Dtype.float32)
+        loading_options(HeadSpec(path="org/name", quantize=Quantize.nf4), config, Dtype.float32)
     assert method_of(LlamaConfig()) is None
 
 
@@ -186,7 +188,7 @@ def test_a_missing_package_is_named(monkeypatch, method, install):
     monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: None)
     config = SimpleNamespace(quantization_config={"quant_method": method})
     with pytest.raises(ModelError, match=rf"pip install {install}$"):
-        loading_options(ModelSpec(path="org/name"), config, Dtype.float32)
+        loading_options(HeadSpec(path="org/name"), config, Dtype.float32)
 
 
 @bitsandbytes
@@ -281,7 +283,7 @@ def language_model(tmp_path_factory) -> Path:
 
 
 def from_gguf(folder: Path, file: str):
-    spec = ModelSpec(path="org/name", file=file, kind=Kind.log_probability)
+    spec = LogProbabilitySpec(path="org/name", file=file)
     check_gguf(spec, folder)
     config = AutoConfig.from_pretrained(folder, gguf_file=file)
     options = loading_options(spec, config, Dtype.float32)
@@ -332,13 +334,9 @@ def test_gguf_files_that_cannot_be_asked_are_refused(tmp_path, language_model):
     (tmp_path / "m" / "there.gguf").touch()
     folder = str(tmp_path / "m")
     with pytest.raises(ModelError, match=r"no file 'gone\.gguf'.*there\.gguf"):
-        check_gguf(
-            ModelSpec(path="org/name", file="gone.gguf", kind=Kind.log_probability), tmp_path / "m"
-        )
+        check_gguf(LogProbabilitySpec(path="org/name", file="gone.gguf"), tmp_path / "m")
     with pytest.raises(ModelError, match=r"model\.kind=log_probability"):
-        check_gguf(ModelSpec(path=folder, file="there.gguf"), tmp_path / "m")
-    both = ModelSpec(
-        path=folder, file="there.gguf", kind=Kind.log_probability, quantize=Quantize.int8
-    )
+        check_gguf(HeadSpec(path=folder, file="there.gguf"), tmp_path / "m")
+    both = LogProbabilitySpec(path=folder, file="there.gguf", quantize=Quantize.int8)
     with pytest.raises(ModelError, match=r"is quantised: leave"):
         check_gguf(both, tmp_path / "m")

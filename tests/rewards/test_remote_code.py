@@ -11,8 +11,9 @@ from transformers import PreTrainedModel
 from transformers.models.llama import modeling_llama
 
 from pessimal.errors import ModelError
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.scorer import FrameScorer
 from tolerance import close
 
@@ -25,9 +26,9 @@ def test_code_that_comes_with_a_model_is_not_run_unless_asked_for(published, tmp
     folder = shutil.copytree(published(kind).folder, tmp_path / "copy")
     for file in folder.glob("*.py"):
         file.write_text("raise RuntimeError('this was run')")
-    assert open_model(ModelSpec(path=str(folder)), folder).network() is not None
+    assert open_model(HeadSpec(path=str(folder)), folder).network() is not None
     with pytest.raises(ModelError, match="this was run"):
-        open_model(ModelSpec(path=str(folder), trust_remote_code=True), folder).network()
+        open_model(HeadSpec(path=str(folder), trust_remote_code=True), folder).network()
 
 
 def test_model_that_cannot_do_without_its_code_says_how_to_allow_it(published):
@@ -42,7 +43,7 @@ def test_code_of_the_tokenizer_alone_leaves_the_model_as_it_is(published, tmp_pa
     config["auto_map"] = {"AutoTokenizer": ["tokenization_custom.Tokenizer", None]}
     (folder / "config.json").write_text(json.dumps(config))
     network = open_model(
-        ModelSpec(path=str(folder), output=0, trust_remote_code=True), folder
+        HeadSpec(path=str(folder), output=0, trust_remote_code=True), folder
     ).network()
     ids = torch.tensor([[5, 6, 7]])
     theirs = published("urm").network(input_ids=ids).logits
@@ -58,7 +59,7 @@ def test_code_that_gives_no_number_for_an_input_is_refused(published, tmp_path):
             "logits=torch.gather", "hidden_states=values, logits=0 * states + torch.gather"
         )
     )
-    model = open_model(ModelSpec(path=str(folder), trust_remote_code=True), folder)
+    model = open_model(HeadSpec(path=str(folder), trust_remote_code=True), folder)
     scorer = FrameScorer(model.network(), model.frame(PROMPT), device=CPU)
     with pytest.raises(ModelError, match=r"shape \(1, \d+, 32\)"):
         scorer.own_forward.rewards(torch.tensor([[5, 6]]), shared=3)

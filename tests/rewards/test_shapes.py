@@ -16,9 +16,8 @@ import pytest
 import pessimal
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, InputError, ModelError
-from pessimal.rewards.callable import open_callable, wrap_callable
-from pessimal.rewards.shapes import shape_of
-from pessimal.rewards.spec import Kind, ModelSpec, Shape
+from pessimal.rewards.callable import CallableSpec, open_callable, wrap_callable
+from pessimal.rewards.shapes import Shape, shape_of
 from pessimal.rewards.tasks import read_tasks
 
 PROMPT = "What is 2 + 2?"
@@ -390,17 +389,15 @@ def test_objects_with_score_and_functions_in_files(tmp_path):
     (tmp_path / "beside.py").write_text("SCALE = 3")
     file = tmp_path / "mine.py"
     file.write_text("import beside\n\ndef f(response): return beside.SCALE * len(response)")
-    made = open_callable(ModelSpec(kind=Kind.callable, callable={"_target_": f"{file}:f"}))
+    made = open_callable(CallableSpec(callable={"_target_": f"{file}:f"}))
     assert made.name == "mine.f"
     assert made.rewards([conversation("4")]).tolist() == [3.0]
     for name in (f"{file}:g", f"{tmp_path}/nothing.py:f"):
         with pytest.raises(ConfigError):
-            open_callable(ModelSpec(kind=Kind.callable, callable={"_target_": name}))
+            open_callable(CallableSpec(callable={"_target_": name}))
     (tmp_path / "wrong.py").write_text("raise SystemExit(2)")
     with pytest.raises(ConfigError):
-        open_callable(
-            ModelSpec(kind=Kind.callable, callable={"_target_": f"{tmp_path}/wrong.py:f"})
-        )
+        open_callable(CallableSpec(callable={"_target_": f"{tmp_path}/wrong.py:f"}))
 
 
 @pytest.mark.parametrize(

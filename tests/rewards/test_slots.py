@@ -8,7 +8,8 @@ from published.checkpoints import opened
 
 from pessimal.conversation import Context, Turn
 from pessimal.errors import ConfigError
-from pessimal.rewards.frame import slot_frame, slot_ids, takes_pairs
+from pessimal.rewards.formats import takes_pairs
+from pessimal.rewards.frame import slot_frame, slot_ids
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.identify import identify

@@ -7,8 +7,7 @@ from importlib import metadata
 import pytest
 
 from pessimal.rewards import callable as callable_module
-from pessimal.rewards.callable import open_callable, wrap_callable
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.callable import CallableSpec, open_callable, wrap_callable
 
 REWARD = "def reward(prompt, responses): return [float(len(one)) for one in responses]\n"
 FILES = {
@@ -51,7 +50,7 @@ def opened(folder, code=None):
         (folder / "g.py").write_text(f"{code}\n{REWARD}")
     callable_module._module.cache_clear()
     target = {"_target_": f"{folder / 'g.py'}:reward"}
-    return open_callable(ModelSpec(kind=Kind.callable, callable=target))
+    return open_callable(CallableSpec(callable=target))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_a_function_of_a_module_of_the_users_covers_what_that_imports(folder):
     digests = []
     for text in ("LIMIT = 4\n", "LIMIT = 5\n"):
         (folder / "deep/under.py").write_text(text)
-        spec = ModelSpec(kind=Kind.callable, callable={"_target_": "m.reward"})
+        spec = CallableSpec(callable={"_target_": "m.reward"})
         digests.append(open_callable(spec).weights_digest)
     assert digests[0] != digests[1]
 

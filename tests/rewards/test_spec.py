@@ -3,15 +3,16 @@
 import pytest
 
 from pessimal.errors import ConfigError, ModelError
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.hub import files_of
-from pessimal.rewards.spec import ModelSpec, PackageSpec
+from pessimal.rewards.spec import PackageSpec
 
 
 def test_hub_name_and_local_folder_are_distinguished(tiny_checkpoint):
-    assert ModelSpec(path="org/reward-model").name == "reward-model"
-    assert not ModelSpec(path="org/reward-model").local
-    assert ModelSpec(path=str(tiny_checkpoint)).local
-    assert ModelSpec(path=str(tiny_checkpoint)).name == "tiny-llama"
+    assert HeadSpec(path="org/reward-model").name == "reward-model"
+    assert not HeadSpec(path="org/reward-model").local
+    assert HeadSpec(path=str(tiny_checkpoint)).local
+    assert HeadSpec(path=str(tiny_checkpoint)).name == "tiny-llama"
 
 
 @pytest.mark.parametrize(
@@ -27,14 +28,14 @@ def test_hub_name_and_local_folder_are_distinguished(tiny_checkpoint):
 )
 def test_what_cannot_be_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
-        ModelSpec(**arguments)
+        HeadSpec(**arguments)
 
 
 @pytest.mark.parametrize("path", ["runs/family/one", "family/one"])
 def test_a_model_that_is_not_trained_yet_is_opened_by_what_trains_it(tmp_path, monkeypatch, path):
     """A path of two parts is no repository here: the Hub is not asked."""
     monkeypatch.chdir(tmp_path)
-    spec = ModelSpec(path=path, training_command="make one")
+    spec = HeadSpec(path=path, training_command="make one")
     assert spec.name == "one"
     with pytest.raises(ModelError, match=f"{path}.*make one"):
         files_of(spec)
@@ -42,13 +43,13 @@ def test_a_model_that_is_not_trained_yet_is_opened_by_what_trains_it(tmp_path, m
 
 def test_local_folder_has_no_revision_and_may_run_its_own_code(tiny_checkpoint):
     with pytest.raises(ConfigError, match="leave it out"):
-        ModelSpec(path=str(tiny_checkpoint), revision="a" * 40)
-    assert ModelSpec(path=str(tiny_checkpoint), trust_remote_code=True).trust_remote_code
+        HeadSpec(path=str(tiny_checkpoint), revision="a" * 40)
+    assert HeadSpec(path=str(tiny_checkpoint), trust_remote_code=True).trust_remote_code
 
 
 def test_folder_without_a_checkpoint_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"config\.json"):
-        ModelSpec(path=str(tmp_path))
+        HeadSpec(path=str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -66,12 +67,12 @@ def test_a_checkpoint_is_called_after_its_run_and_step(tmp_path, folder, name, s
     home = tmp_path / folder
     home.mkdir(parents=True)
     (home / "config.json").write_text("{}")
-    spec = ModelSpec(path=str(home))
+    spec = HeadSpec(path=str(home))
     assert (spec.name, spec.step) == (name, step)
-    assert ModelSpec(path=str(home), name="a").name == ("a" if step is None else f"a@step-{step}")
+    assert HeadSpec(path=str(home), name="a").name == ("a" if step is None else f"a@step-{step}")
 
 
 def test_a_revision_says_the_step_too():
-    assert ModelSpec(path="org/pythia", revision="step1000").name == "pythia@step-1000"
-    assert ModelSpec(path="org/olmo", revision="step1000-tokens4B").step == 1000
-    assert ModelSpec(path="org/olmo", revision="main").name == "olmo"
+    assert HeadSpec(path="org/pythia", revision="step1000").name == "pythia@step-1000"
+    assert HeadSpec(path="org/olmo", revision="step1000-tokens4B").step == 1000
+    assert HeadSpec(path="org/olmo", revision="main").name == "olmo"

@@ -20,9 +20,9 @@ from transformers import (
 import pessimal
 from pessimal.checking.loop import LOOPS, check_loop
 from pessimal.errors import ConfigError, ModelError
+from pessimal.rewards.callable import CallableSpec
 from pessimal.rewards.digests import template_digest
-from pessimal.rewards.head import wrap
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.reward_model import wrap
 from tiny_language_models import CHAT, tokenizer
 from tiny_reward_models import (
     PROMPT,
@@ -120,7 +120,7 @@ def test_options_of_a_template_are_a_mapping_and_of_a_tokenizer():
     with pytest.raises(ConfigError, match="enable_thinking: false"):
         pessimal.load("org/name", template_options=["enable_thinking"])
     with pytest.raises(ConfigError, match=r"model\.tokenizer"):
-        ModelSpec(kind=Kind.callable, callable={"_target_": "len"}, template_options={"a": 1})
+        CallableSpec(callable={"_target_": "len"}, template_options={"a": 1})
 
 
 def test_a_day_that_is_none_is_refused(tmp_path):

@@ -34,10 +34,13 @@ from pessimal import extensions
 from pessimal.catalogue import CONF
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.heads import Head, head_for, heads, renamed
 from pessimal.rewards.heads.base import in_float32
+from pessimal.rewards.judge import JudgeSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import JudgeSpec, Kind, ModelSpec
+from pessimal.rewards.question import QuestionOptions
+from pessimal.rewards.spec import KINDS
 from pessimal.scoring.scorer import FrameScorer, ceiling
 from tolerance import Closeness, close, varied
 
@@ -239,7 +242,7 @@ def same(ours: torch.Tensor, theirs: list[float]) -> Closeness:
 @pytest.mark.parametrize("name", TWINS)
 def test_reward_is_what_the_published_class_gives(name, tmp_path):
     tokenizer, published = twin(name, tmp_path)
-    reward = open_model(ModelSpec(path=str(tmp_path)), tmp_path)
+    reward = open_model(HeadSpec(path=str(tmp_path)), tmp_path)
     closing = [tokenizer.cls_token_id] if name == "Athene" else []
     inputs = [
         tokenizer.apply_chat_template(
@@ -256,7 +259,7 @@ def test_reward_is_what_the_published_class_gives(name, tmp_path):
 @pytest.mark.parametrize("name", TWINS)
 def test_its_bounds_hold_and_a_linear_heads_are_no_wider_than_states_reach(name, tmp_path):
     twin(name, tmp_path)
-    reward = open_model(ModelSpec(path=str(tmp_path)), tmp_path)
+    reward = open_model(HeadSpec(path=str(tmp_path)), tmp_path)
     bounds = ceiling(reward, device=torch.device("cpu"))
     assert bounds.finite
     rewards = rewards_of(reward)
@@ -279,7 +282,7 @@ def test_its_bounds_hold_and_a_linear_heads_are_no_wider_than_states_reach(name,
 @pytest.mark.parametrize("name", ["INF-ORM", "Athene", "Starling", "OpenAssistant"])
 def test_prompt_is_shared_by_its_responses(name, tmp_path):
     _, published = twin(name, tmp_path)
-    reward = open_model(ModelSpec(path=str(tmp_path)), tmp_path)
+    reward = open_model(HeadSpec(path=str(tmp_path)), tmp_path)
     frame = reward.parts[0].conversations.frame(PROMPT)
     scorer = FrameScorer(reward.network(), frame, device=torch.device("cpu"))
     assert scorer.engines[0].name == "shared-prefix"
@@ -292,7 +295,7 @@ def test_prompt_is_shared_by_its_responses(name, tmp_path):
 @pytest.mark.parametrize("name", ["INF-ORM", "Starling", "Beaver, normalised", "OpenAssistant"])
 def test_padding_on_either_side_changes_nothing(name, tmp_path):
     tokenizer, published = twin(name, tmp_path)
-    network = open_model(ModelSpec(path=str(tmp_path)), tmp_path).network()
+    network = open_model(HeadSpec(path=str(tmp_path)), tmp_path).network()
     short, long = [5, 6, 7], [8, 9, 10, 11, 12]
     pad = [tokenizer.pad_token_id] * 2
     rewards = network(
@@ -326,9 +329,9 @@ def test_backbones_of_other_names_are_found():
 def test_what_cannot_be_read_is_refused(tmp_path):
     twin("OpenAssistant", tmp_path / "mean", pooling="mean")
     with pytest.raises(ModelError, match="pooling='mean'"):
-        open_model(ModelSpec(path=str(tmp_path / "mean")), tmp_path / "mean").network()
+        open_model(HeadSpec(path=str(tmp_path / "mean")), tmp_path / "mean").network()
     twin("Beaver", tmp_path / "beaver", do_normalize=True, score_type="fear")
-    network = open_model(ModelSpec(path=str(tmp_path / "beaver")), tmp_path / "beaver").network()
+    network = open_model(HeadSpec(path=str(tmp_path / "beaver")), tmp_path / "beaver").network()
     with pytest.raises(ModelError, match="score_type='fear'"):
         network(torch.tensor([[5, 6]]))
 
@@ -345,9 +348,7 @@ def test_nemotrons_reward_is_the_logit_of_token_0_where_the_assistant_would_spea
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     given = preset("Llama-3.1-Nemotron-70B-Reward-HF")
-    spec = ModelSpec(
-        path=str(tmp_path), kind=Kind(given["kind"]), judge=JudgeSpec(**given["judge"])
-    )
+    spec = JudgeSpec(path=str(tmp_path), judge=QuestionOptions(**given["judge"]))
     published = []
     for response in RESPONSES:
         turns = [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": response}]
@@ -381,9 +382,7 @@ def test_steamshps_reward_is_the_log_odds_of_a_over_b_in_both_orders(tmp_path):
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     given = preset("SteamSHP-flan-t5-large")
-    spec = ModelSpec(
-        path=str(tmp_path), kind=Kind(given["kind"]), judge=JudgeSpec(**given["judge"])
-    )
+    spec = JudgeSpec(path=str(tmp_path), judge=QuestionOptions(**given["judge"]))
 
     def log_odds(first: str, second: str) -> float:
         text = f"POST: {PROMPT}\n\n RESPONSE A: {first}\n\n RESPONSE B: {second}\n\n Which response is better? RESPONSE"
@@ -454,9 +453,9 @@ def pairrm(folder: Path):
 
 def test_pairrms_reward_is_its_difference_to_the_opponent_in_both_orders(tmp_path):
     published = pairrm(tmp_path)
-    spec = ModelSpec(path=str(tmp_path), judge=JudgeSpec(opponent="I do not know"))
+    spec = HeadSpec(path=str(tmp_path), opponent="I do not know")
     reward = open_model(spec, tmp_path)
-    other = spec.judge.opponent
+    other = spec.opponent
     assert same(
         rewards_of(reward), [(published(r, other) - published(other, r)) / 2 for r in RESPONSES]
     )
@@ -469,8 +468,8 @@ def test_pairrms_reward_is_its_difference_to_the_opponent_in_both_orders(tmp_pat
 
 def test_pairrm_without_an_opponent_is_refused(tmp_path):
     pairrm(tmp_path)
-    with pytest.raises(ModelError, match=r"model\.judge\.opponent=TEXT"):
-        open_model(ModelSpec(path=str(tmp_path)), tmp_path)
+    with pytest.raises(ModelError, match=r"model\.opponent=TEXT"):
+        open_model(HeadSpec(path=str(tmp_path)), tmp_path)
 
 
 # presets
@@ -517,9 +516,9 @@ def test_seventeen_revisions_are_one_sweep():
 )
 def test_questions_to_judges_are_whole(name):
     filled = {key: "x" if value == "???" else value for key, value in preset(name)["judge"].items()}
-    JudgeSpec(**filled).check_answers()
+    QuestionOptions(**filled).check_answers()
     with pytest.raises(ConfigError, match="response} 0 times"):
-        JudgeSpec(
+        QuestionOptions(
             **filled | {"template": filled["template"].replace("{response}", "it")}
         ).check_answers()
 
@@ -559,7 +558,7 @@ def test_every_kind_head_and_preset_in_the_data_exists(table):
     for row in rows:
         if row["loads"] == "no":
             continue
-        assert row["kind"] in {kind.value for kind in Kind}
+        assert row["kind"] in KINDS
         if row["kind"] == "head" and row["head"] not in ("encoder", "pairrm", "own code"):
             assert row["head"] in files & known
         if row.get("preset"):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.candidates import vocabulary
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -12,7 +12,7 @@ PROMPT = "What, in one word, is the greatest thing ever?"
 
 @pytest.fixture(scope="session")
 def model(tiny_checkpoint):
-    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    return open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import torch
 
-from pessimal.rewards.frame import messages_of
+from pessimal.rewards.rendering import messages_of
 
 
 class Planted:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
 from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs, items, vocabulary

@@ -32,9 +32,9 @@ from pessimal.rewards.ceiling import (
     weighted_sum,
 )
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.judge import AnswerReading, JudgeNetwork
-from pessimal.rewards.log_probability import SequenceNetwork
+from pessimal.rewards.language_networks import JudgeNetwork, SequenceNetwork
 from pessimal.rewards.network import with_output
+from pessimal.rewards.question import AnswerReading
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import framed
 from pessimal.scoring.scorer import FrameScorer

@@ -15,9 +15,9 @@ from transformers.models.llama import LlamaForSequenceClassification
 
 from pessimal.checking import CheckPlan, as_table, conformance
 from pessimal.rewards.base import Part
-from pessimal.rewards.frame import Templated
-from pessimal.rewards.head import RewardModel
+from pessimal.rewards.formats import Templated
 from pessimal.rewards.heads.linear import LinearHead
+from pessimal.rewards.reward_model import RewardModel
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import FullForward
 

@@ -13,7 +13,7 @@ from transformers.models.nemotron import NemotronConfig
 from transformers.models.qwen2_moe import Qwen2MoeConfig
 
 from pessimal.errors import FrameError
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs
 from pessimal.scoring.engine import Decoder, FullForward, SharedPrefix, own_rewards, prefix_context

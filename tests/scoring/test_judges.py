@@ -10,8 +10,9 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.judge import FEW, HARDLY
-from pessimal.rewards.spec import Dtype, JudgeSpec, Kind, ModelSpec
+from pessimal.rewards.judge import JudgeSpec
+from pessimal.rewards.question import FEW, HARDLY, QuestionOptions
+from pessimal.rewards.spec import Dtype
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
@@ -31,7 +32,7 @@ def folder(tmp_path_factory):
 
 
 def judge(folder, **options):
-    return opened(folder, Kind.judge, judge=JudgeSpec(**{"template": ASKED, **options}))
+    return opened(folder, "judge", judge=QuestionOptions(**{"template": ASKED, **options}))
 
 
 @torch.no_grad()
@@ -177,15 +178,14 @@ def test_answers_that_split_or_mean_two_things_are_refused(folder):
     with pytest.raises(ModelError, match=r"'wonderful' is \d tokens"):
         judge(folder, positive=["wonderful"], negative=["cruel"])
     with pytest.raises(ConfigError, match="positive and"):
-        ModelSpec(
+        JudgeSpec(
             path=str(folder),
-            kind=Kind.judge,
-            judge=JudgeSpec(ASKED, positive=["love"], negative=["love"]),
+            judge=QuestionOptions(ASKED, positive=["love"], negative=["love"]),
         )
     with pytest.raises(ConfigError, match="one way to read"):
-        ModelSpec(path=str(folder), kind=Kind.judge)
+        JudgeSpec(path=str(folder))
     with pytest.raises(ConfigError, match=r"\{response\} 0 times"):
-        ModelSpec(path=str(folder), kind=Kind.judge, judge=JudgeSpec("{prompt}", logit=3))
+        JudgeSpec(path=str(folder), judge=QuestionOptions("{prompt}", logit=3))
 
 
 def test_a_table_says_how_likely_the_answers_are(folder, tmp_path, caplog):

@@ -9,7 +9,7 @@ import pytest
 from loop_tokenizers import CONVERSATIONS, NAMES, made
 from pessimal.checking.loop import LOOPS, Loop, check_loop, loop_results, trl_text
 from pessimal.errors import ModelError
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from tiny_language_models import CHAT
 
 GOLDEN = json.loads((Path(__file__).parent / "loops.json").read_text())

@@ -13,8 +13,9 @@ from scipy.stats import kendalltau
 
 import pessimal
 from pessimal.api.store import Store
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, Mode, ModelSpec
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.identify import forget_work, identify
 from pessimal.scoring.loop import Loop
@@ -192,7 +193,7 @@ def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_th
 
 def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, words, tmp_path):
     truth = scanned(model, words, tmp_path).rows["reward"].to_numpy()
-    low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
+    low = open_model(HeadSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
     table = scanned(low, words, tmp_path)
     rewards = table.rows["reward"].to_numpy()
     assert table.measured["largest_low_precision_error"] > 1e-3, (
@@ -220,7 +221,7 @@ def test_provenance_follows_what_the_scores_depend_on(tiny_checkpoint, model, wo
     assert identify(model, **base | {"certain": 5}).key() == key, (
         "a float32 scan scores nothing again"
     )
-    low = open_model(ModelSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
+    low = open_model(HeadSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
     few, many = (identify(low, **base | {"certain": certain}) for certain in (1, 150))
     assert few.key() != many.key()
     assert "bfloat16" in few.name

@@ -10,8 +10,11 @@ from transformers import PreTrainedTokenizerFast
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.rewards.implicit import ImplicitSpec, ReferenceOptions
+from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype, ImplicitSpec, JudgeSpec, Kind, Mode, ModelSpec
+from pessimal.rewards.question import QuestionOptions
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import listed, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.identify import identify
@@ -49,13 +52,13 @@ def folders(tmp_path_factory):
     return made | {"reference": checkpoint(root / "reference", template=CHAT, seed=1)}
 
 
-def opened(folder, kind=Kind.log_probability, **options):
-    return open_model(ModelSpec(path=str(folder), kind=kind, **options), folder)
+def opened(folder, kind="log_probability", **options):
+    return open_model(kind_class(kind)(path=str(folder), **options), folder)
 
 
 def implicit(folders, *, beta=0.1, closing=True, **options):
-    spec = ImplicitSpec(reference=str(folders["reference"]), beta=beta, closing=closing)
-    return opened(folders["chat"], Kind.implicit, implicit=spec, **options)
+    spec = ReferenceOptions(reference=str(folders["reference"]), beta=beta, closing=closing)
+    return opened(folders["chat"], "implicit", implicit=spec, **options)
 
 
 def scanned(model, candidates=None, *, networks=None, batch_size=64, tmp):
@@ -233,9 +236,9 @@ def test_models_whose_tokens_differ_are_refused(folders, tmp_path):
     backend = Tokenizer(models.WordLevel({f"word{i}": i for i in range(300)}, unk_token="word0"))
     PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="word3").save_pretrained(folder)
     with pytest.raises(ModelError, match="different tokens"):
-        opened(folders["chat"], Kind.implicit, implicit=ImplicitSpec(reference=str(folder)))
+        opened(folders["chat"], "implicit", implicit=ReferenceOptions(reference=str(folder)))
     with pytest.raises(ConfigError, match=r"model\.implicit\.reference=DIR"):
-        ModelSpec(path=str(folder), kind=Kind.implicit)
+        ImplicitSpec(path=str(folder))
 
 
 def test_tokens_beyond_the_embedding_and_items_without_tokens_are_reported(folders, tmp_path):
@@ -291,8 +294,8 @@ def test_path_that_is_wrong_for_one_of_two_networks_is_not_taken(folders, monkey
 def test_template_that_does_not_open_the_answer_is_refused_in_every_verb(tmp_path):
     unopened = CHAT.split("{% if add_generation_prompt")[0]
     folder = checkpoint(tmp_path / "unopened", template=unopened)
-    asked = JudgeSpec("{prompt} {response}", positive=["love"], negative=["cruel"])
-    for options in ({}, {"kind": Kind.judge, "judge": asked}):
+    asked = QuestionOptions("{prompt} {response}", positive=["love"], negative=["cruel"])
+    for options in ({}, {"kind": "judge", "judge": asked}):
         with pytest.raises(FrameError, match="add_generation_prompt"):
             opened(folder, **options)
     assert opened(folder, chat=False).frame(PROMPT)
@@ -312,5 +315,7 @@ def test_published_procedure_of_reward_models_is_not_said_of_others(folders):
 
 def test_reference_of_an_implicit_reward_needs_no_template_of_its_own(folders):
     base = str(folders["llama"])
-    model = opened(folders["chat"], Kind.implicit, chat=True, implicit=ImplicitSpec(reference=base))
+    model = opened(
+        folders["chat"], "implicit", chat=True, implicit=ReferenceOptions(reference=base)
+    )
     assert model.frame(PROMPT).prefix == tuple(context(model, chat=True))

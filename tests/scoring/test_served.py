@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 from pessimal.checking import as_table, served
 from pessimal.checking.served import checks_of, diagnose
 from pessimal.errors import ModelError, WorkError
-from pessimal.rewards.head import wrap
+from pessimal.rewards.reward_model import wrap
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 STRANGE = "{% for m in messages %}### {{ m.role }}: {{ m.content }}<|end|>{% endfor %}"

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 import pessimal
 from pessimal.checking.served import diagnose
 from pessimal.conversation import Turn
-from pessimal.rewards.endpoint import open_endpoint
-from pessimal.rewards.frame import messages_of
-from pessimal.rewards.spec import EndpointSpec, Kind, ModelSpec
+from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
+from pessimal.rewards.rendering import messages_of
+from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.wires import Wire, recognised
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer
@@ -142,7 +142,7 @@ def test_a_function_that_gives_none_is_said(tmp_path):
 
 
 def test_check_finds_it_right_and_scans_read_it(model, url, own):
-    spec = recognised(EndpointSpec(url=url))
+    spec = recognised(ServerOptions(url=url))
     wire = Wire(spec)
 
     def scores(inputs):
@@ -153,7 +153,7 @@ def test_check_finds_it_right_and_scans_read_it(model, url, own):
     found = diagnose(scores, model, prompt=PROMPT, budget=60)
     assert found.right
     for api in (None, "openrlhf", "sglang-classify", "sglang-score", "vllm-classify", "vllm-score"):
-        spec = ModelSpec(kind=Kind.endpoint, endpoint=EndpointSpec(url=url, api=api))
+        spec = EndpointSpec(endpoint=ServerOptions(url=url, api=api))
         assert np.allclose(
             open_endpoint(spec, model.tokenizer).rewards(CONVERSATIONS), own, atol=1e-5
         )

@@ -11,8 +11,10 @@ from pessimal.conversation import Context, Turn
 from pessimal.errors import ConfigError, InputError
 from pessimal.rewards.callable import wrap_callable
 from pessimal.rewards.frame import slot_frame
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Kind, Mode, ModelSpec
+from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import framed, listed, vocabulary
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scan import make_scanner
@@ -94,7 +96,7 @@ def test_items_behind_an_answer_are_one_text_with_it(folders, tmp_path):  # noqa
 
 def test_a_log_probability_has_no_slot(tmp_path):
     folder = checkpoint(tmp_path / "lm", template=CHAT)
-    model = open_model(ModelSpec(path=str(folder), kind=Kind.log_probability), folder)
+    model = open_model(LogProbabilitySpec(path=str(folder)), folder)
     words = vocabulary(model.tokenizer, size=model.embedding_rows)
     with pytest.raises(ConfigError, match="log-probability"):
         identify(model, prompt="a", prompt_text=AFTER, candidates=words, mode=Mode.ids, certain=1)
@@ -118,7 +120,7 @@ def test_the_most_frequent_tokens_are_the_first_and_special_ones_stay():
 def test_the_gradient_screens_what_stands_before_answers(tiny_checkpoint):
     """Of the ten tokens that add most by brute force, eight are among the 40 of 354 that are kept:
     a random network, whose embeddings say little of one another."""
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     words = vocabulary(model.tokenizer, size=model.embedding_rows)
     contexts = [Context(TURNS, 1, 0), Context((TURNS[0], Turn("assistant", "a war")), 1, 0)]
     few = screened(model, contexts, words, n=40, device=CPU, progress=False)

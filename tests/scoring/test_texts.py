@@ -9,8 +9,8 @@ import torch
 from pessimal.conversation import Turn
 from pessimal.errors import ModelError
 from pessimal.rewards.callable import CallableReward, wrap_callable
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.sum import sum_of
 from pessimal.scoring.texts import KeptRewards, NetworkTexts, text_scorer
 from pessimal.scoring.trust import SAMPLE
@@ -30,7 +30,7 @@ def conversations(n, *, seed=0):
 
 @pytest.fixture(scope="module")
 def opened(tiny_checkpoint):
-    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    return open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import torch
 
 import pessimal
 import tiny_language_models
-from pessimal.rewards.spec import ImplicitSpec
+from pessimal.rewards.implicit import ReferenceOptions
 from pessimal.searching.checks import ALL_SCORED, HOLDS
 from pessimal.searching.spec import LEAST, Filter
 
@@ -62,7 +62,7 @@ def implicit(folder, tmp_path_factory):
     other = tiny_language_models.checkpoint(
         tmp_path_factory.mktemp("tiny") / "other", template=tiny_language_models.CHAT, seed=1
     )
-    spec = ImplicitSpec(reference=str(other), beta=2.0, closing=False)
+    spec = ReferenceOptions(reference=str(other), beta=2.0, closing=False)
     return pessimal.load(str(folder), kind="implicit", implicit=spec)
 
 

@@ -7,8 +7,9 @@ import torch
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError
 from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
@@ -20,7 +21,7 @@ PROMPT = "What, in one word, is the greatest thing ever?"
 
 def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_checkpoint):
     reward, cost = (
-        open_model(ModelSpec(path=str(tiny_checkpoint), negate=negate), tiny_checkpoint)
+        open_model(HeadSpec(path=str(tiny_checkpoint), negate=negate), tiny_checkpoint)
         for negate in (False, True)
     )
     assert of_model(reward) != of_model(cost), "what is kept of one must not be taken for the other"
@@ -41,4 +42,4 @@ def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_
 
 def test_only_a_reward_model_gives_costs(tiny_checkpoint):
     with pytest.raises(ConfigError, match=r"model\.negate=true"):
-        ModelSpec(path=str(tiny_checkpoint), kind=Kind.log_probability, negate=True)
+        LogProbabilitySpec(path=str(tiny_checkpoint), negate=True)

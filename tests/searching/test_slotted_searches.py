@@ -12,8 +12,9 @@ import torch
 import pessimal
 from pessimal.conversation import Context, Turn, filled
 from pessimal.errors import ConfigError
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Kind, ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
@@ -32,7 +33,7 @@ LONE = {"greatest": PROMPT}
 
 @pytest.fixture(scope="module")
 def model(tiny_checkpoint):
-    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    return open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def policy(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("policy") / "policy"
     network("llama", len(model.tokenizer)).save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
-    return open_model(ModelSpec(path=str(folder), kind=Kind.log_probability, chat=False), folder)
+    return open_model(LogProbabilitySpec(path=str(folder), chat=False), folder)
 
 
 def likelihood(policy, prompt, responses):
@@ -192,7 +193,7 @@ def test_fluent_is_the_reward_and_a_share_of_the_log_probability(model, policy, 
 def test_a_policy_of_other_tokens_is_asked_the_text(model, words, full, tmp_path):
     file, ids = words
     folder = checkpoint(tmp_path / "other")
-    other = open_model(ModelSpec(path=str(folder), kind=Kind.log_probability, chat=False), folder)
+    other = open_model(LogProbabilitySpec(path=str(folder), chat=False), folder)
     assert other.tokenizer.get_vocab() != model.tokenizer.get_vocab()
     options = {"allowed_path": file, "evaluations": 3000, "baselines": 0}
     found = search(model, LONE, length=2, fluency=0.5, policy=other, **options)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from pessimal.searching.allowed import RoundTrip, best_retokenizing
 
 PROMPTS = ("What, in one word, is the greatest thing ever?", "What is evil?")

@@ -24,8 +24,8 @@ from pessimal.tables.score_table import (
     PLAIN_TEXT_ALL_THE_SAME,
     SharedColumns,
     read_provenance,
-    storable,
 )
+from pessimal.texts import storable
 
 HOSTILE = [
     "null",

@@ -19,7 +19,7 @@ from transformers import (
 import pessimal
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from pessimal.training import callback
 from tiny_language_models import CHAT, tokenizer
 from tolerance import close, slack

@@ -7,7 +7,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import InputError
 from pessimal.rewards.adapters import read_adapter
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.training.fit import fit, new_network
 from pessimal.training.preference_model import train_preferences
 from pessimal.training.preferences import Answers, Items, score_answers, split
@@ -161,7 +161,7 @@ def test_from_a_table_of_preferences_to_a_folder_that_loads(base, items, tmp_pat
         "cache": tmp_path / "cache",
         "progress": False,
     }
-    spec = ModelSpec(path=str(base), kind=Kind.log_probability)
+    spec = LogProbabilitySpec(path=str(base))
     points = []
     trained = train_preferences(spec, table, report=points.append, **options)
     assert [point["train/step"] for point in points] == [1, 2]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from pessimal.__main__ import main
-from pessimal.rewards.head import RewardModel
+from pessimal.rewards.reward_model import RewardModel
 
 network, loaded = RewardModel.network, []
 

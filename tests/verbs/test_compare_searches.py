@@ -14,8 +14,8 @@ import torch
 from pessimal.api.searches import transfer
 from pessimal.catalogue import answers
 from pessimal.conversation import Turn
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.tracking.registry import Registry
@@ -80,7 +80,7 @@ def test_what_searches_found_is_scored_by_other_models(command, search, tiny_che
     assert code == 0, err
     table = pd.read_parquet(Path(out.strip().splitlines()[-1]) / "tables" / "transfer.parquet")
     assert table["part"].tolist() == ["searched", "held out"]
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     prompt = json.loads(contexts(folder)["conversation"][1])[0]["content"]
     turns = [
         (Turn("user", prompt), Turn("assistant", text))

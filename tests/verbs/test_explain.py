@@ -12,9 +12,9 @@ import torch
 
 from pessimal.conversation import Turn
 from pessimal.explaining.edits.views import from_json
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.texts import NetworkTexts
 from pessimal.tables.comparisons import read_jsonl
@@ -77,7 +77,7 @@ def explain(command, tiny_checkpoint, file, undrawn):
 @pytest.fixture(scope="module")
 def own(tiny_checkpoint):
     """The reward of one conversation by the model's own forward."""
-    model = open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     network = model.network()
 
     @torch.no_grad()

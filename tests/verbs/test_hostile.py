@@ -15,8 +15,10 @@ from transformers import AutoTokenizer
 from pessimal.api.tune import database
 from pessimal.errors import ConfigError, InputError, ModelError, bounded, did_you_mean
 from pessimal.options import existing_file, matching
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.hub import files_of
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.log_probability import LogProbabilitySpec
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.candidates import items
 from pessimal.tracking.registry import Manifest, Registry, parse_manifest
 
@@ -72,7 +74,7 @@ def test_a_template_that_raises_escapes(changed, tmp_path):
 def settings(folder: Path, **changes) -> ModelSpec:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-    return ModelSpec(name="hostile", path=str(folder), kind=Kind.head)
+    return HeadSpec(name="hostile", path=str(folder))
 
 
 @pytest.mark.parametrize("setting", ["num_hidden_layers", "num_labels", "num_experts"])
@@ -93,7 +95,7 @@ def test_layers_of_a_gguf_file_are_counted_before_they_are_built(tmp_path):
     writer.write_tensors_to_file()
     writer.close()
     path = str(tmp_path)
-    hostile = ModelSpec(name="hostile", path=path, file="model.gguf", kind=Kind.log_probability)
+    hostile = LogProbabilitySpec(name="hostile", path=path, file="model.gguf")
     with pytest.raises(ModelError, match="block_count=4,000,000,000"):
         files_of(hostile)
 
@@ -111,7 +113,7 @@ def test_pipes_and_devices_are_no_files(changed, tmp_path):
         items(tmp_path / "items.csv", name="items")
     os.mkfifo(changed / "added_tokens.json")
     with pytest.raises(ModelError, match="pipe, device"):
-        files_of(ModelSpec(name="hostile", path=str(changed), kind=Kind.head))
+        files_of(HeadSpec(name="hostile", path=str(changed)))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pessimal.cli.arguments import with_task
 from pessimal.config.compose import asked, config_hash
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.head import HeadSpec
 from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import registry_of
 
@@ -279,7 +279,7 @@ def test_reader_that_has_read_enough_is_no_failure(registry, tmp_path):
 def test_what_a_task_publishes_keeps_what_was_asked_for_and_no_place_of_this_machine(tmp_path):
     config = ScanConfig(
         task="scan",
-        model=ModelSpec(name="m", path="org/m"),
+        model=HeadSpec(name="m", path="org/m"),
         prompts={"p": "\ud800 <script>?"},
         seed=7,
     )

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pessimal.api.store import Artifact, publish
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
 from pessimal.searching.objective import RewardObjective
@@ -40,7 +40,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def model(tiny_checkpoint):
-    return open_model(ModelSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
+    return open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
 
 
 @pytest.fixture(scope="module")

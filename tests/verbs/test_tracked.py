@@ -9,7 +9,6 @@ import pytest
 from pessimal.api.scan import LiveScan
 from pessimal.api.store import reward_inputs
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.spec import Kind
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
 from pessimal.verbs import common
@@ -110,7 +109,7 @@ def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     def model(folder, **spec):
         about = {
             "name": "m",
-            "kind": Kind.head,
+            "kind": "head",
             "path": "org/m",
             "local": False,
             "package": None,

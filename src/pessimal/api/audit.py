@@ -67,10 +67,11 @@ from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.frame import slot_frame
-from pessimal.rewards.last_states import StatesNetwork, load_base
-from pessimal.rewards.named import spec_of
+from pessimal.rewards.language_networks import StatesNetwork, load_base
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import fetch_base, fetch_files
-from pessimal.rewards.spec import EndpointSpec, Kind, Mode
+from pessimal.rewards.server import ServerOptions
+from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
 from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.identify import identify_all
@@ -126,7 +127,7 @@ def audit(
     evaluations: int = 10_000,
     n_contexts: int = 8,
     url: str | None = None,
-    endpoint: EndpointSpec | None = None,
+    endpoint: ServerOptions | None = None,
     loop: str | None = None,
     policy: str | None = None,
     baseline: "Baseline | None" = None,
@@ -183,7 +184,7 @@ def audit(
         budget=math.inf if budget is None else parse_duration(budget),
         reserve=reserve,
         url=url,
-        endpoint=endpoint or EndpointSpec(),
+        endpoint=endpoint or ServerOptions(),
         loop=loop,
         policy=policy,
         seed=seed,
@@ -215,7 +216,7 @@ def audit(
     changed = [kind for kind in changed if kind != "check"]  # which fails itself
     verdict, deciding = overall(checks, model.core_checks, changed)
     document = exports.document(
-        {"name": model.name, "kind": model.spec.kind.value, **model.digests},
+        {"name": model.name, "kind": model.spec.kind, **model.digests},
         evidence.scope,
         checks,
         numbers,
@@ -279,7 +280,7 @@ class Auditor:
     """Seconds; infinite where there is none."""
     reserve: float
     url: str | None
-    endpoint: EndpointSpec
+    endpoint: ServerOptions
     loop: str | None
     policy: str | None
     seed: int
@@ -328,7 +329,7 @@ class Auditor:
         if self.base is not None:
             parts.append(weights_digest(self.base[1]))
         if self.policy is not None:  # of which a trainer's loop needs the tokenizer alone
-            policy = spec_of(self.policy, kind=Kind.log_probability)
+            policy = language_model_of(self.policy)
             folder = fetch_files(policy, cache=self.cache)
             for file in sorted(path for path in (folder and folder.iterdir()) or ()):
                 if file.is_file():
@@ -380,7 +381,7 @@ class Auditor:
                     f"it does not fit into the budget of {duration(self.budget)}: it takes "
                     f"about {seconds} at least"
                 )
-                judged = part == "scan" and self.model.spec.kind is Kind.judge
+                judged = part == "scan" and self.model.spec.is_judge
                 checks = (*NEEDS[part], *(("answers",) if judged else ()))
                 evidence.left_out |= dict.fromkeys(checks, (why, commands[part]))
         # 1. Read, served and fed right.

@@ -21,11 +21,11 @@ from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
-from pessimal.rewards.frame import messages_of
 from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files
-from pessimal.rewards.spec import EndpointSpec
+from pessimal.rewards.rendering import messages_of
+from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.wires import Wire, forms_of, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
@@ -78,7 +78,7 @@ def check_model(
 
 def check_server(
     model: NetworkReward,
-    endpoint: EndpointSpec,
+    endpoint: ServerOptions,
     prompts: Mapping[str, Prompt],
     *,
     store: Store,
@@ -120,7 +120,7 @@ def check_trainer(
 
 def diagnose_server(
     model: NetworkReward,
-    endpoint: EndpointSpec,
+    endpoint: ServerOptions,
     prompt: Prompt,
     *,
     forms: Sequence[str] = (),

@@ -1,7 +1,6 @@
 """`pessimal.load` and `pessimal.reward`: a reward of a name, a folder, a network, a function."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +13,7 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_reward
-from pessimal.rewards.spec import Dtype, Kind
+from pessimal.rewards.spec import Dtype
 from pessimal.rewards.sum import sum_of
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table
@@ -25,7 +24,7 @@ T = TypeVar("T", bound=Enum)
 
 
 def load(
-    path: str,
+    path: str | None = None,
     *,
     kind: str | None = None,
     dtype: str | None = None,
@@ -35,25 +34,25 @@ def load(
 ) -> Reward:
     """A reward by what one types for it: a local folder, the Hub's `org/name`, `FILE.py:FUNCTION`,
     `http://…`, or a name of conf/model: of the demo family (`plain-bpe-0`; trained on first use and
-    kept in `cache`), or a real model that a package carries (`smollm2`).
+    kept in `cache`), or a real model that a package carries (`smollm2`). None for a kind without a
+    path, such as a sum.
 
     Args:
-        kind: head, log_probability, implicit or judge; by default what conf/model says of a name,
-            and head of any other model.
+        kind: head, log_probability, implicit, judge, or another of
+            `pessimal.rewards.named.load_kinds`; by default what conf/model says of a name, and head
+            of any other model.
         dtype: by default float32, or what conf/model says.
         tasks: JSONL file of prompts with their columns, which functions are given.
-        options: further options of a model (`pessimal.rewards.spec.ModelSpec`), such as
+        options: further options of a model (the kind's class of options), such as
             revision="…", implicit={"reference": "org/name"}, judge={"template": "…", "positive":
             ["Yes"], "negative": ["No"]}, or of a function shape="trl".
 
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
-    given = {"kind": parse_choice("kind", kind, Kind), "dtype": parse_choice("dtype", dtype, Dtype)}
+    given = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
     spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
-    if tasks is not None and spec.kind in (Kind.callable, Kind.sum):
-        spec = replace(spec, tasks=str(tasks))
-    return open_reward(spec, cache=cache)
+    return open_reward(spec.with_tasks(None if tasks is None else str(tasks)), cache=cache)
 
 
 def reward(
@@ -100,7 +99,7 @@ def reward(
             tokenizer=tokenizer,
         )
     if isinstance(network, nn.Module):
-        from pessimal.rewards.head import wrap
+        from pessimal.rewards.reward_model import wrap
 
         refuse_options({}, weights=weights)
         choices = ("read", "step_token", "reduce", "one_text", "template_options")
@@ -142,8 +141,7 @@ def to_reward(model, *, tasks: str | Path | None = None, **options) -> Reward:
     Functions in it are given the columns of `tasks`."""
     if isinstance(model, Reward):
         refuse_options(options)
-        asks = model.spec.kind.value in ("callable", "sum")
-        if tasks is not None and asks and model.spec.tasks != str(tasks):
+        if tasks is not None and model.spec.takes_tasks and model.spec.tasks != str(tasks):
             raise ConfigError(
                 f"{model.name} was made without tasks={str(tasks)!r}: say them where it is made, "
                 "pessimal.reward(f, tasks=FILE)"

@@ -11,8 +11,7 @@ from pessimal.api.load import check_options, load
 from pessimal.api.store import Store
 from pessimal.errors import require
 from pessimal.rewards.base import Reward
-from pessimal.rewards.named import spec_of
-from pessimal.rewards.spec import Kind
+from pessimal.rewards.named import language_model_of
 from pessimal.training.spec import PreferenceRecipe
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def train(
     check_options("a training", recipe, *(field.name for field in fields(PreferenceRecipe)))
     folder = Path(folder).expanduser()
     train_preferences(
-        spec_of(base, kind=Kind.log_probability),
+        language_model_of(base),
         Path(data).expanduser(),
         PreferenceRecipe(**recipe),
         folder=folder,

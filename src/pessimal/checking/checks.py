@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from pessimal.rewards.base import Conversations
-from pessimal.rewards.frame import Frame, Templated, takes_pairs
-from pessimal.rewards.language import token_ids
+from pessimal.rewards.formats import Templated, takes_pairs, token_ids
+from pessimal.rewards.frame import Format, Frame
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.trust import allowed, largest_difference
@@ -103,7 +102,7 @@ def as_table(checks: Sequence[Check]) -> pd.DataFrame:
 
 
 def beginnings(
-    tokenizer: "PreTrainedTokenizerBase", conversations: Conversations, frame: Frame
+    tokenizer: "PreTrainedTokenizerBase", conversations: Format, frame: Frame
 ) -> list[Check]:
     """BOS ids in a templated conversation, as scans have it and as published."""
     bos, unit = tokenizer.bos_token_id, "BOS ids"
@@ -141,7 +140,7 @@ def beginnings(
 
 def round_trip(
     tokenizer: "PreTrainedTokenizerBase",
-    written: Conversations,
+    written: Format,
     frame: Frame,
     words: Candidates,
     *,

@@ -50,10 +50,8 @@ from pessimal.errors import ConfigError, ModelError, require
 from pessimal.progress import steps
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
-from pessimal.rewards.frame import plain_prompt
-from pessimal.rewards.rendering import rendered
-from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD
-from pessimal.rewards.spec import Shape
+from pessimal.rewards.rendering import plain_prompt, rendered
+from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD, Shape
 from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers, truths_of
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results

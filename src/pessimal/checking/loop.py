@@ -18,9 +18,9 @@ import pandas as pd
 from pessimal.checking.checks import NAMED
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import FrameError, ModelError
-from pessimal.rewards.base import Conversations
-from pessimal.rewards.frame import Templated, messages_of
-from pessimal.rewards.rendering import Messages, rendered
+from pessimal.rewards.formats import Templated
+from pessimal.rewards.frame import Format
+from pessimal.rewards.rendering import Messages, messages_of, rendered
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import literal
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONVERSATIONS, LONG = 200, 4
-"""Conversations compared; of these, beyond 2,048 tokens where the reward model reads so many."""
+"""Format compared; of these, beyond 2,048 tokens where the reward model reads so many."""
 LONGEST, ENOUGH = 2600, 4096
 """Tokens of the long responses, and a context that holds them."""
 SHOWN = 160
@@ -117,7 +117,7 @@ class LoopCheck:
     spread: float | None = None
     """Standard deviation of the rewards of what is expected."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Conversations by fault; one may have several."""
+    """Format by fault; one may have several."""
 
     @property
     def different(self) -> list[Compared]:
@@ -133,7 +133,7 @@ class LoopCheck:
 def check_loop(
     loop: Loop,
     policy: "PreTrainedTokenizerBase",
-    conversations: Conversations,
+    conversations: Format,
     reads: "PreTrainedTokenizerBase",
     *,
     prompts: Sequence[str],
@@ -241,7 +241,7 @@ def _compare(
     loop: Loop,
     policy: Any,
     stop: int,
-    conversations: Conversations,
+    conversations: Format,
     reads: Any,
     drafts: list[list[Turn]],
     context: int | None,
@@ -275,9 +275,7 @@ def _shorter(draft: list[Turn]) -> list[Turn]:
     return [*before, Turn("assistant", last.content[: len(last.content) // 2])]
 
 
-def _slot(
-    conversations: Conversations, conversation: Conversation, ids: list[int]
-) -> tuple[int, int]:
+def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> tuple[int, int]:
     """Where the response stands: from the first id that depends on it to behind the last one."""
     *before, _ = conversation
     others = [

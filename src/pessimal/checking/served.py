@@ -21,9 +21,10 @@ from pessimal.conversation import Conversation, Turn
 from pessimal.errors import ConfigError, FrameError, ModelError, WorkError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.ceiling import LOW_PRECISION, Bounds
-from pessimal.rewards.frame import Encoded, messages_of, takes_pairs
+from pessimal.rewards.formats import takes_pairs
+from pessimal.rewards.frame import Encoded
 from pessimal.rewards.network import RewardNetwork
-from pessimal.rewards.rendering import rendered
+from pessimal.rewards.rendering import messages_of, rendered
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import Decoder, own_rewards, rewards_in
 from pessimal.scoring.scorer import ceiling

@@ -80,6 +80,7 @@ def with_task(arguments: Sequence[str]) -> list[str]:
     if any(verb in overrides for verb in TAKES_ANY_PROMPT):
         overrides = [part for override in overrides for part in _any_prompts(override)]
     overrides = [part for override in overrides for part in _prompt_file(override)]
+    overrides = [re.sub(r"^model\.kind=", "kind@model=", override) for override in overrides]
     if "task=explain" in overrides:
         overrides = [as_typed(override) for override in overrides]
     return [*overrides, *options]

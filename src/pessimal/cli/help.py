@@ -23,7 +23,7 @@ from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import choices_of, takes
-from pessimal.rewards.spec import Kind
+from pessimal.rewards.named import load_kinds
 
 LONG = 40
 """Characters of a default above which only its size is shown."""
@@ -56,15 +56,12 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
             f"--help={group}: {config.task} has no such options.{did_you_mean(group, names)}"
         )
     if group:
-        kind = config.model.kind if "kind" in config.get("model", {}) else None
-        others = tuple(f"model.{one.value}" for one in Kind if one is not kind)
-        chosen = [row for row in rows if row[0].split(".")[0] == group]
-        explained = [row for row in chosen if not row[0].startswith(others)]
-        for key, takes_, default, said in explained:
-            _print_row(key, default, ". ".join(part for part in (takes_, said) if part))
-        if rest := [row[0] for row in chosen if row not in explained]:
-            print("\nof other kinds of model; what they mean: model.kind=KIND --help=model")
-            print("  " + "\n  ".join(_wrap(", ".join(rest))))
+        for key, takes_, default, said in rows:
+            if key.split(".")[0] == group:
+                _print_row(key, default, ". ".join(part for part in (takes_, said) if part))
+        if group == "model":
+            kinds = ", ".join(kind for kind in load_kinds() if kind != config.model.kind)
+            print(f"\noptions of another kind of model: model.kind=KIND --help=model, of {kinds}")
         return
     print(" ".join((schema.__doc__ or "").split()).replace("`", ""))
     print("\noptions of this verb")
@@ -105,7 +102,7 @@ def print_models() -> None:
         size = f"{float(entry['parameters']) / 1e9:g}B" if entry.get("parameters") else ""
         package = entry.get("package") or {}
         source = entry.get("path") or package.get("requirement") or "???"
-        kind = getattr(entry.get("kind"), "value", entry.get("kind")) or "head"
+        kind = entry.get("kind", "head")
         print(f"{file.stem:36}{kind:16}{size:8}{source.replace('???', '')}".rstrip())
 
 
@@ -128,6 +125,8 @@ def options_of(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Key, what it takes, default and sentence of every field; specs inside are gone through field
     by field."""
+    made = OmegaConf.get_type(values)
+    schema = made if isinstance(made, type) and issubclass(made, schema) else schema
     hints, said = typing.get_type_hints(schema, include_extras=True), sentences(schema)
     for field in fields(schema):
         key, hint = prefix + field.name, hints[field.name]
@@ -208,8 +207,14 @@ def completed(line: str) -> list[str] | None:
 
 
 def _hint_of(schema: type, key: str) -> object:
-    """The type of an option, without null; None where there is none such."""
+    """The type of an option, without null; None where there is none such. Of a model, in the first
+    kind that has it."""
     hint: object = schema
+    group, _, option = key.partition(".")
+    if group == "model" and option:
+        names = option.split(".")
+        hint = next((kind for kind in load_kinds().values() if names[0] in kind.__annotations__), 0)
+        key = option
     for name in key.split("."):
         hint = (
             typing.get_type_hints(hint, include_extras=True).get(name)

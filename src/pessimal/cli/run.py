@@ -30,7 +30,6 @@ from pessimal.errors import (
     require,
 )
 from pessimal.progress import working
-from pessimal.rewards.spec import Kind
 
 WORST_FIRST = [error.exit_code for error in (UserError, VerdictError, IncompleteError, WorkError)]
 """Exit codes of a sweep's jobs, in the order in which one of them is the sweep's."""
@@ -133,22 +132,15 @@ def check_inputs(config: TaskConfig) -> None:
     model = getattr(config, "model", None)
     if isinstance(config, TrainConfig):
         require("peft", why="training on people's preferences")
-        from pessimal.rewards.named import spec_of
+        from pessimal.rewards.named import language_model_of
         from pessimal.training.preferences import read_preferences
 
         read_preferences(Path(config.data or "").expanduser())
-        model = spec_of(config.base or "", kind=Kind.log_probability)
-    if model is not None and model.package is not None:
-        from pessimal.rewards.packaged import package_files, packaged_folder
+        model = language_model_of(config.base or "")
+    if model is not None:
+        from pessimal.rewards.obtain import check_files
 
-        if not packaged_folder(model, cache=Path(config.paths.cache) / "models").is_dir():
-            package_files(model.package, name=model.name)
-    elif model is not None:
-        from pessimal.rewards.hub import files_of
-        from pessimal.rewards.named import parts_of
-
-        for one in [model] if model.kind is not Kind.sum else [part for _, part in parts_of(model)]:
-            files_of(one)
+        check_files(model, cache=config.paths.cache)
 
 
 def _quiet_console() -> None:

@@ -18,6 +18,7 @@ from pessimal.catalogue import CONF
 from pessimal.config.messages import composition_message, unknown_option_message
 from pessimal.config.schema import TASKS, TaskConfig
 from pessimal.errors import ConfigError
+from pessimal.rewards.named import load_kinds
 
 
 @cache
@@ -27,6 +28,11 @@ def register() -> None:
     store = ConfigStore.instance()
     for name, schema in TASKS.items():
         store.store(group="schema", name=name, node=schema, package="_global_")
+    for kind, options in load_kinds().items():
+        store.store(group="kind", name=kind, node=options)
+        if not (CONF / "model" / f"{kind}.yaml").is_file():  # else model=KIND is that file
+            defaults = [{"override /kind@_here_": kind}]
+            store.store(group="model", name=kind, node={"defaults": defaults})
 
 
 def build(config: DictConfig) -> TaskConfig:

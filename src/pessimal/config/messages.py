@@ -19,6 +19,7 @@ from pessimal.errors import (
     require,
     unknown_option,
 )
+from pessimal.rewards.named import describe_alien, load_kinds
 
 DEMO_FAMILY = (
     "To train a member of the demo family type: python -m experiments.demo_family.train NAME  # at "
@@ -29,7 +30,7 @@ REMOVED = {
     f"train takes base=NAME data=FILE. {DEMO_FAMILY}",
     "Key 'model' not in 'TrainConfig'": "train takes base=NAME data=FILE, and no option model. "
     f"{DEMO_FAMILY}",
-    "Key 'recipe' not in 'ModelSpec'": f"a model has no option recipe. {DEMO_FAMILY}",
+    "Key 'recipe' not in 'HeadSpec'": f"a model has no option recipe. {DEMO_FAMILY}",
 }
 """Hydra's and OmegaConf's words on options that earlier releases had, and what to type instead."""
 OF_GROUPS = {
@@ -144,6 +145,9 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
     known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
+    kind = next((one for one in load_kinds().values() if one.__name__ == schema), None)
+    if kind is not None and (alien := describe_alien(key, kind)):
+        return alien
     folder = ". There is no folder of this name either" if "/" in name else ""
     return unknown_option(name, key, known) + folder
 

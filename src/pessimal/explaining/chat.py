@@ -28,7 +28,7 @@ from pessimal.errors import ConfigError, ModelError, WorkError, require
 from pessimal.options import DESCRIBED
 from pessimal.rewards.server import STOP_AFTER, OptionNames, Server, status_of
 from pessimal.tables.files import write_atomically
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 # Beginnings of objects tried in one text: one of nothing but braces must not take for ever.
 _TRIES = 100

@@ -39,7 +39,7 @@ from pessimal.explaining.outcomes import (
 from pessimal.explaining.perturbers import Perturber, Request, Status
 from pessimal.rewards.frame import Encoded
 from pessimal.tables.comparisons import Comparison
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 METHOD_VERSION = 3
 """A part of every explanation's key: raise it where the same rewards, perturbations and judgements

@@ -29,8 +29,7 @@ from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, again
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
-from pessimal.tables.score_table import storable
-from pessimal.texts import literal, signed, significant
+from pessimal.texts import literal, signed, significant, storable
 
 METHOD, REASONS, EDITS, PAIR = "explain", "reasons", "edits", "pair"
 FLIP_RATE = Effect(

@@ -23,9 +23,8 @@ from pessimal.tables.score_table import (
     PLAIN_TEXT_ALL_THE_SAME,
     REWARD,
     ScoreProvenance,
-    storable,
 )
-from pessimal.texts import literal, short_names
+from pessimal.texts import literal, short_names, storable
 
 _KINDS = (*KINDS, "unknown")
 STEPS_PER_SD = 5000

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from pessimal.catalogue import is_folder
 from pessimal.errors import ModelError, require
 from pessimal.rewards.digests import shapes_in, weights_digest
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.spec import CheckpointSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -130,7 +130,7 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     return Adapter(folder, config, shapes)
 
 
-def base_of(spec: ModelSpec, adapter: Adapter) -> tuple[str, str | None]:
+def base_of(spec: CheckpointSpec, adapter: Adapter) -> tuple[str, str | None]:
     """Path and revision of the base: `model.path`, or what the adapter names. ModelError where that
     is not here."""
     if spec.path is not None:

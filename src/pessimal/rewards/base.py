@@ -10,21 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pessimal.conversation import Conversation, Prompt
-from pessimal.rewards.frame import Conversations, Frame
-from pessimal.rewards.spec import Dtype, ModelSpec
-from pessimal.tables import ModelDescription
-from pessimal.tables.score_table import REWARD
-from pessimal.tables.states import ITSELF
+from pessimal.rewards.frame import Format, Frame
+from pessimal.rewards.spec import CheckpointSpec, Dtype, ModelSpec
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line's door imports kinds, and must not wait for pandas or torch
     import numpy as np
     from transformers import PreTrainedTokenizerBase
 
     from pessimal.rewards.network import RewardNetwork
+    from pessimal.tables import ModelDescription
 
+StatesOf = Literal["base", "itself", "trained"]
+"""Whose states a scan keeps (`pessimal.tables.states`)."""
 Report = Callable[[dict[int, float], int], None]
 """Called with the rewards of one batch, by row, and the number of all rows."""
 
@@ -34,7 +34,7 @@ class Part:
     """One term of a reward: `weight` times what a network reads off a conversation."""
 
     weight: float
-    conversations: Conversations
+    conversations: Format
     network: int = 0
     """Which of the reward's networks reads it (`NetworkReward.network`)."""
 
@@ -50,7 +50,7 @@ class Reward(ABC):
     config_digest: str
     tokenizer_digest: str
     template_digest: str
-    description: ModelDescription
+    description: "ModelDescription"
     outputs: tuple[tuple[str, int | None], ...] = field(default=(), kw_only=True)
     """Name and number of each output, where every one is scanned (model.output=all)."""
 
@@ -60,8 +60,8 @@ class Reward(ABC):
 
     @property
     def can(self) -> frozenset[str]:
-        """What it can be asked (see `Kind.can`)."""
-        return self.spec.kind.can
+        """What it can be asked (`pessimal.rewards.spec.NEEDS`)."""
+        return self.spec.can
 
     @property
     def revision(self) -> str | None:
@@ -100,9 +100,9 @@ class Reward(ABC):
         return None
 
     @property
-    def score(self) -> str:
-        """What its numbers are: `reward`, or `log_probability`."""
-        return REWARD
+    def score(self) -> Literal["reward", "log_probability"]:
+        """What its numbers are."""
+        return "reward"
 
     @property
     def is_exact(self) -> bool:
@@ -141,6 +141,7 @@ class Reward(ABC):
 class NetworkReward(Reward):
     """A reward that networks on this machine give."""
 
+    spec: CheckpointSpec
     tokenizer: "PreTrainedTokenizerBase"
     folder: Path
     """Where its files are."""
@@ -180,10 +181,10 @@ class NetworkReward(Reward):
         return self.embedding_rows
 
     @property
-    def states_of(self) -> tuple[int, str, str]:
+    def states_of(self) -> tuple[int, StatesOf, str]:
         """Of which network a scan keeps states where no base is known, whose these are, and its
         name."""
-        return self.parts[0].network, ITSELF, self.name
+        return self.parts[0].network, "itself", self.name
 
     def describe_scan(self, values: Sequence["np.ndarray"]) -> dict[str, Any]:
         """What a table records besides, of what each part (n,) gave."""
@@ -247,7 +248,7 @@ def require_network(model: Reward, verb: str, *needs: str) -> NetworkReward:
 
     Args:
         verb: what needs it, for the message.
-        needs: what else it must be able to do (see `Kind.can`).
+        needs: what else it must be able to do (`pessimal.rewards.spec.NEEDS`).
 
     Raises:
         ConfigError: its kind cannot be asked that.

@@ -8,44 +8,44 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import json
 import logging
 import pkgutil
+import re
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
+from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from pydantic.dataclasses import dataclass as options_dataclass
 
 from pessimal.conversation import Conversation
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.digests import template_digest, tokenizer_digest
-from pessimal.rewards.frame import messages_of, plain_prompt
+from pessimal.rewards.rendering import messages_of, plain_prompt
 from pessimal.rewards.shapes import (
     HOW,
     Asked,
     Function,
+    Shape,
     import_types,
     parameters_of,
     rewards_of,
     shape_of,
 )
-from pessimal.rewards.spec import Kind, ModelSpec, Shape
+from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.tasks import Task, read_tasks
-from pessimal.tables import ModelDescription
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-import json
-import re
-import sysconfig
-from importlib import metadata
-from modulefinder import ModuleFinder
-from typing import NamedTuple
 
 REACHING = re.compile(
     rb"\b(open|fdopen|exec|eval|compile|system|popen|getenv|environ|read_(text|bytes|csv|excel|json"
@@ -118,10 +118,48 @@ NOTHING = hashlib.sha256(b"null").hexdigest()
 _PLAIN = (str, int, float, bool, type(None), tuple, list, dict)
 
 
+@options_dataclass
+class CallableSpec(ModelSpec):
+    """A Python function of a prompt and responses."""
+
+    takes_tasks: ClassVar[bool] = True
+    grades_tasks: ClassVar[bool] = True
+
+    kind: str = "callable"
+    callable: Any = None
+    """The function: `_target_` (FILE.py:NAME, or module.name) and further arguments."""
+    shape: Shape | None = None
+    """How the function is called: trl, verl, verl_batch, openrlhf, verifiers, verifiers_rubric,
+    inspect, plain, plain_group or plain_lists; null goes by the names of its parameters."""
+    messages: bool | None = None
+    """true passes prompts and completions as lists of messages, false as texts; null as the prompt
+    stands in `tasks`, and as the shape usually has them."""
+    tasks: str | None = None
+    """JSONL file of tasks, each a prompt with its columns, such as {"prompt": "2 + 2?",
+    "ground_truth": "4"}."""
+    chat: bool | None = None
+    """Of shape=openrlhf: true writes queries in the chat template of the policy, whose tokenizer is
+    `tokenizer`, false as plain text; null takes the template where there is one."""
+
+    def check(self) -> None:
+        super().check()
+        if not (isinstance(self.callable, Mapping) and "_target_" in self.callable):
+            raise ConfigError("model.kind=callable needs a function: type model=FILE.py:FUNCTION")
+
+    def derive_name(self) -> str:
+        file, _, function = str(self.callable["_target_"]).rpartition(":")
+        return f"{Path(file).stem}.{function}" if file else function.split(".")[-1]
+
+    def open(self, folder: Path | None, *, cache: str) -> "CallableReward":
+        """The function, and the tokenizer whose vocabulary is scanned."""
+        return open_callable(self, read_tokenizer(self))
+
+
 @dataclass(frozen=True)
 class CallableReward(TextReward):
     """A function that a trainer calls, or one of a prompt and responses."""
 
+    spec: CallableSpec
     function: Function
     shape: Shape
     tasks: Mapping[Conversation, Task]
@@ -197,7 +235,7 @@ class CallableReward(TextReward):
 
 
 def open_callable(
-    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
+    spec: CallableSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> CallableReward:
     """The function that `spec.callable` names: `_target_`, and arguments that it is given besides
     what its shape has.
@@ -264,9 +302,8 @@ def wrap_callable(
         if shape not in known:
             raise ConfigError(f"shape={shape!r}: give one of {', '.join(known)}")
         shape = Shape(shape)
-    spec = ModelSpec(
+    spec = CallableSpec(
         name=name or inside.rpartition(".")[2].strip("<>"),
-        kind=Kind.callable,
         callable={"_target_": f"{getattr(inner, '__module__', '')}.{inside}"},
         shape=shape,
         messages=messages,
@@ -295,8 +332,18 @@ def of_rubric(
     return terms
 
 
+def read_tokenizer(spec: ModelSpec) -> "PreTrainedTokenizerBase | None":
+    """The tokenizer that an option names; None where none does. ModelError where it cannot be
+    loaded."""
+    from pessimal.rewards.checkpoint_files import load_tokenizer  # torch
+
+    return None if spec.tokenizer is None else load_tokenizer(spec)
+
+
 def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") -> dict[str, Any]:
     """Tokenizer, its digests and the description, as fields of a `TextReward`."""
+    from pessimal.tables import ModelDescription  # pandas
+
     names = ("base", "developer", "parameters", "rank", "about")
     factors = {name: getattr(spec, name) for name in names}
     return {
@@ -308,7 +355,7 @@ def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") ->
 
 
 def _reward(
-    spec: ModelSpec,
+    spec: CallableSpec,
     function: Any,
     target: Any,
     arguments: Mapping[str, Any],

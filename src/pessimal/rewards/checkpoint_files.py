@@ -52,18 +52,18 @@ from pessimal.rewards.quantised import (
     settle,
 )
 from pessimal.rewards.rendering import ONE_TEXT, set_template_options
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.spec import CheckpointSpec, Dtype, ModelSpec
 from pessimal.tables import ModelDescription
 from pessimal.tables.files import sha256_of
 from pessimal.version import __version__
 
 
-def _read_config(spec: ModelSpec, folder: Path) -> PreTrainedConfig:
+def _read_config(spec: CheckpointSpec, folder: Path) -> PreTrainedConfig:
     file = {} if spec.file is None else {"gguf_file": spec.file}
     return AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
 
 
-def _weights(spec: ModelSpec, folder: Path) -> list[Path]:
+def _weights(spec: CheckpointSpec, folder: Path) -> list[Path]:
     return [folder / spec.file] if spec.file else list(folder.glob("*.safetensors"))
 
 
@@ -71,7 +71,7 @@ def _weights(spec: ModelSpec, folder: Path) -> list[Path]:
 class Checkpoint:
     """What a checkpoint folder holds, read before any weight is."""
 
-    spec: ModelSpec
+    spec: CheckpointSpec
     folder: Path
     config: PreTrainedConfig
     shapes: Shapes
@@ -123,7 +123,7 @@ def name_mapping(shapes: dict[str, list[int]], config: PreTrainedConfig) -> dict
     return mapping
 
 
-def read_checkpoint(spec: ModelSpec, folder: Path) -> Checkpoint:
+def read_checkpoint(spec: CheckpointSpec, folder: Path) -> Checkpoint:
     """A checkpoint folder; ModelError where its configuration or weights cannot be read, or are not
     whole."""
     try:
@@ -156,7 +156,7 @@ def read_checkpoint(spec: ModelSpec, folder: Path) -> Checkpoint:
 
 
 def load_checkpoint(
-    spec: ModelSpec,
+    spec: CheckpointSpec,
     folder: Path,
     make: Callable[..., tuple[PreTrainedModel, dict[str, Any]]],
     *,
@@ -234,7 +234,7 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
     return tokenizer
 
 
-def remote_hint(spec: ModelSpec, folder: Path) -> str:
+def remote_hint(spec: CheckpointSpec, folder: Path) -> str:
     """The option that runs the code of a folder, where it brings any; else empty."""
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""

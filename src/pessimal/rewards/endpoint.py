@@ -12,20 +12,23 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from pydantic.dataclasses import dataclass as options_dataclass
 
 from pessimal.conversation import Conversation
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import Report, TextReward
-from pessimal.rewards.callable import about_texts
-from pessimal.rewards.frame import Templated, judge_question, messages_of, plain_prompt, takes_pairs
-from pessimal.rewards.rendering import rendered
-from pessimal.rewards.server import RequestFailure
-from pessimal.rewards.spec import JudgeSpec, ModelSpec
+from pessimal.rewards.callable import about_texts, read_tokenizer
+from pessimal.rewards.formats import Templated, takes_pairs
+from pessimal.rewards.question import FEW, QuestionOptions, judge_question, read_answer, sum_answers
+from pessimal.rewards.rendering import messages_of, plain_prompt, rendered
+from pessimal.rewards.server import RequestFailure, ServerOptions
+from pessimal.rewards.spec import ModelSpec
 from pessimal.rewards.wires import APIS, TOP, Input, Wire, recognised
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,6 +41,35 @@ HIDDEN = 64
 """Outputs from which on they are a hidden state, and no reward's."""
 Inputs = Callable[[Conversation], list[Input]]
 Reader = Callable[[list[Any]], np.ndarray]
+
+
+@options_dataclass
+class EndpointSpec(ModelSpec):
+    """A server that scores texts."""
+
+    kind: str = "endpoint"
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
+    judge: QuestionOptions = field(default_factory=QuestionOptions)
+    output: Any = None
+    """Number of the output that is the reward, of a server that gives several, counted from 0."""
+
+    def check(self) -> None:
+        super().check()
+        if not self.endpoint.url:
+            raise ConfigError(
+                "model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT"
+            )
+        if isinstance(self.output, int) and self.output < 0:
+            raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
+        if self.endpoint.api == "chat":
+            self.judge.check_answers()
+
+    def derive_name(self) -> str:
+        return (self.endpoint.served or "endpoint").split("/")[-1]
+
+    def open(self, folder: Path | None, *, cache: str) -> "EndpointReward":
+        """The server, and the tokenizer whose vocabulary is scanned."""
+        return open_endpoint(self, read_tokenizer(self))
 
 
 @dataclass(frozen=True)
@@ -75,7 +107,7 @@ class AnswerShare:
 
     def add(self, top: list[tuple[str, float]], answers: Sequence[str]) -> None:
         """Count a question with the likeliest tokens that the server gave."""
-        shares = _total(top, answers)
+        shares = sum_answers(top, answers)
         instead = next((token for token, _ in top if token not in answers), "")
         self.minimum = min(self.minimum, (sum(shares), instead))
         self.questions.append(shares)
@@ -91,8 +123,6 @@ class AnswerShare:
 
     def report(self, address: str) -> None:
         """Log the mean, once; warned of below .5, or where it is unknown."""
-        from pessimal.rewards.judge import FEW
-
         if self.reported or not self.questions:
             return
         self.reported = True
@@ -120,6 +150,7 @@ class EndpointReward(TextReward):
     """A server that gives rewards of conversations. Keeps nothing:
     `pessimal.scoring.texts.KeptRewards` does, by content."""
 
+    spec: EndpointSpec
     wire: Wire
     inputs: Inputs
     """What is sent for a conversation: one input, or two where a judge compares in both orders."""
@@ -295,7 +326,7 @@ def _raise_first(failed: Sequence[RequestFailure], batches: int) -> None:
 
 
 def open_endpoint(
-    spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
+    spec: EndpointSpec, tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> EndpointReward:
     """The server of a spec, which is asked what it speaks where that is not given; nothing else is
     sent yet. With a `tokenizer`, servers of sequence classifiers get token ids in its chat
@@ -312,7 +343,7 @@ def open_endpoint(
             f"model.output={spec.output!r}: a server's outputs go by number, counted from 0"
         )
     judging = options.api == "chat"
-    if not judging and judge != JudgeSpec():
+    if not judging and judge != QuestionOptions():
         raise ConfigError(
             f"model.judge is asked of a chat, and model.endpoint.api is {options.api}: type "
             "model.endpoint.api=chat, which vLLM and SGLang speak too, or leave model.judge out"
@@ -398,7 +429,7 @@ class _OutputReader:
         return rows[:, self.output or 0]
 
 
-def _questions(spec: ModelSpec) -> Inputs:
+def _questions(spec: EndpointSpec) -> Inputs:
     """What a chat is asked about a conversation."""
     judge = spec.judge
     judge.check()
@@ -422,7 +453,7 @@ def _questions(spec: ModelSpec) -> Inputs:
 
     def ask(conversation: Conversation) -> list[Input]:
         prompt, response = plain_prompt(conversation), messages_of(conversation)[-1]["content"]
-        questions = [judge_question(judge, prompt, response, swapped=s) for s in _orders(judge)]
+        questions = [judge_question(judge, prompt, response, swapped=s) for s in judge.orders]
         return [[*question, *begun] for question in questions]
 
     return ask
@@ -437,7 +468,7 @@ class _ChatReader:
     """
 
     wire: Wire
-    judge: JudgeSpec
+    judge: QuestionOptions
     answers: AnswerShare
     warned: list[float] = field(default_factory=list)
 
@@ -455,45 +486,6 @@ class _ChatReader:
                 off,
             )
         return np.array([reward])
-
-
-def read_answer(top: list[tuple[str, float]], judge: JudgeSpec) -> tuple[float, float]:
-    """The reward in the likeliest tokens and their log-probabilities, and by how much it may be
-    off.
-
-    Log-odds: log Σ p(positive) − log Σ p(negative), in nats. Ratings: Σ value · p / Σ p. NaN where
-    no positive, no negative or no rating is among the tokens, or ratings that are not might
-    outweigh those that are.
-    """
-    if judge.ratings:
-        seen, unseen = _total(top, list(judge.ratings))
-        if seen <= unseen or seen == 0:
-            return math.nan, math.inf
-        worths = (worth * _total(top, [answer])[0] for answer, worth in judge.ratings.items())
-        expected = sum(worths) / seen
-        spread = max(judge.ratings.values()) - min(judge.ratings.values())
-        return expected, spread * unseen / (seen + unseen)
-    (positive, more), (negative, less) = _total(top, judge.positive), _total(top, judge.negative)
-    if positive == 0 or negative == 0:
-        return math.nan, math.inf
-    off = max(math.log1p(more / positive), math.log1p(less / negative))
-    return math.log(positive) - math.log(negative), off
-
-
-def _total(top: list[tuple[str, float]], answers: Sequence[str]) -> tuple[float, float]:
-    """Probability of answers that are among the likeliest tokens, and most of those that are
-    not."""
-    probabilities: dict[str, float] = {}
-    for token, log_probability in top:
-        probabilities[token] = probabilities.get(token, 0.0) + math.exp(log_probability)
-    least = min(probabilities.values(), default=0.0)
-    listed = [probabilities[answer] for answer in answers if answer in probabilities]
-    return sum(listed), least * (len(answers) - len(listed))
-
-
-def _orders(judge: JudgeSpec) -> tuple[bool, ...]:
-    """Whether the response stands in the opponent's place, for each time that it is asked."""
-    return (False,) if judge.opponent is None else (False, True)
 
 
 def _digest(value: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pessimal.errors import ModelError
 from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
 from pessimal.rewards.digests import shapes_in
 from pessimal.rewards.quantised import check_count, check_gguf
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.spec import CheckpointSpec, ModelSpec
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
 """What a checkpoint consists of, code of its own apart."""
@@ -66,6 +66,8 @@ def files_of(spec: ModelSpec) -> Path | None:
         ModelError: it cannot be fetched or is not trained yet, has no weights as safetensors, or is
             a language model given for its rewards.
     """
+    if not isinstance(spec, CheckpointSpec):
+        return None
     adapter = adapter_of(spec)
     path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
     if path is None:
@@ -86,13 +88,13 @@ def files_of(spec: ModelSpec) -> Path | None:
 def adapter_of(spec: ModelSpec) -> Adapter | None:
     """The adapter that a spec names, fetched where it is on the Hub; None where it names none.
     ModelError as `read_adapter`."""
-    if spec.adapter is None:
+    if spec.adapter is None or not isinstance(spec, CheckpointSpec):
         return None
     folder = local_folder(spec.adapter, spec.adapter_revision, local="model.adapter=DIR")
     return read_adapter(folder, name=spec.name)
 
 
-def check_weights(spec: ModelSpec, folder: Path) -> None:
+def check_weights(spec: CheckpointSpec, folder: Path) -> None:
     """ModelError where a folder has no weights as safetensors, or those of a plain language model
     that is given for its rewards: by its configuration and the names of its weights alone."""
     if spec.file is not None:
@@ -105,13 +107,13 @@ def check_weights(spec: ModelSpec, folder: Path) -> None:
         )
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        kind = "SequenceClassification" if spec.kind is Kind.head else "CausalLM"
+        kind = "SequenceClassification" if spec.has_head else "CausalLM"
         raise ModelError(
             f"{folder} holds no *.safetensors; weights are read from nothing else. To convert: "
             f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
     check_counts(folder, name=spec.name)
-    if spec.kind is not Kind.head or spec.trust_remote_code:
+    if not spec.has_head or spec.trust_remote_code:
         return
     try:
         classes = json.loads((folder / "config.json").read_text())["architectures"] or []

@@ -5,18 +5,68 @@ Two networks, or one with its adapter on and off, asked in the same context; eac
 `SequenceNetwork`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pessimal.errors import ModelError
+from pydantic.dataclasses import dataclass as options_dataclass
+
+from pessimal.errors import ConfigError, ModelError
+from pessimal.options import Options
 from pessimal.rewards.adapters import base_of
-from pessimal.rewards.base import NetworkReward, Part
-from pessimal.rewards.checkpoint_files import Checkpoint, read_checkpoint
+from pessimal.rewards.base import NetworkReward, Part, StatesOf
+from pessimal.rewards.formats import closing_of
 from pessimal.rewards.hub import adapter_of, files_of
-from pessimal.rewards.language import closing_of
-from pessimal.rewards.log_probability import LogProbability, SequenceNetwork, open_log_probability
-from pessimal.rewards.spec import Dtype, ImplicitSpec, Kind
-from pessimal.tables.states import BASE
+from pessimal.rewards.log_probability import (
+    ContinuedSpec,
+    LogProbability,
+    LogProbabilitySpec,
+    open_log_probability,
+)
+from pessimal.rewards.spec import Dtype
+
+if TYPE_CHECKING:
+    from pessimal.rewards.base import Reward
+    from pessimal.rewards.language_networks import SequenceNetwork
+
+
+@options_dataclass
+class ReferenceOptions(Options):
+    """The reference of an implicit reward."""
+
+    reference: str | None = None
+    """Hub repository or local folder of π_ref; null takes π with its adapter off
+    (`model.adapter`)."""
+    revision: str | None = None
+    """Commit, tag or branch of the reference's repository."""
+    beta: float = 1.0
+    """β: what the difference of log-probabilities is multiplied by; 0.1 was most models' in
+    training."""
+    closing: bool = True
+    """Whether the response ends with the token that closes the assistant's turn, as it does in
+    training."""
+
+
+@options_dataclass
+class ImplicitSpec(ContinuedSpec):
+    """β · (log π(response | prompt) − log π_ref(response | prompt)): what direct preference
+    optimisation rewards."""
+
+    kind: str = "implicit"
+    implicit: ReferenceOptions = field(default_factory=ReferenceOptions)
+
+    def check(self) -> None:
+        super().check()
+        if self.implicit.reference is None and self.adapter is None:
+            raise ConfigError(
+                "model.kind=implicit needs model.implicit.reference=DIR_OR_ID or model.adapter="
+            )
+
+    def open(self, folder: Path | None, *, cache: str) -> "Reward":
+        """The implicit reward of the policy in a folder and its reference."""
+        assert folder is not None
+        return open_implicit(self, folder)
 
 
 @dataclass(frozen=True)
@@ -27,50 +77,52 @@ class Implicit(NetworkReward):
     reference: LogProbability
 
     @property
-    def states_of(self) -> tuple[int, str, str]:
+    def states_of(self) -> tuple[int, StatesOf, str]:
         """The reference's."""
-        return 1, BASE, f"{self.name} reference"
+        return 1, "base", f"{self.name} reference"
 
     def slot_fault(self, *, is_last: bool) -> str | None:
         """Why candidates cannot stand in an answer."""
         reads_on = "an implicit reward is the answer's: put the slot behind, before or into it"
         return super().slot_fault(is_last=is_last) if is_last else reads_on
 
-    def network(self, dtype: Dtype | None = None, which: int = 0) -> SequenceNetwork:
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> "SequenceNetwork":
         """π (0) or π_ref (1)."""
         return (self.policy, self.reference)[which].network(dtype or self.spec.dtype)
 
 
-def open_implicit(checkpoint: Checkpoint) -> Implicit:
-    """The implicit reward of the policy in a checkpoint.
+def open_implicit(spec: ImplicitSpec, folder: Path) -> Implicit:
+    """The implicit reward of the policy in a folder.
 
     Raises:
         ModelError: one of the two is no causal language model, or their tokens differ.
     """
-    spec, folder = checkpoint.spec, checkpoint.folder
-    policy, options = open_log_probability(checkpoint), spec.implicit
+    from pessimal.rewards.checkpoint_files import read_checkpoint  # torch
+
+    policy, options = open_log_probability(spec, read_checkpoint(spec, folder)), spec.implicit
     path, revision = spec.path, spec.revision
     if spec.package is None and (adapter := adapter_of(spec)) is not None:
         path, revision = base_of(spec, adapter)
     # It is asked in the policy's conversations, so it needs no template of its own: chat=False.
-    other = replace(
-        spec,
-        path=path,
-        revision=revision,
-        kind=Kind.log_probability,
-        implicit=ImplicitSpec(),
-        name=f"{spec.name} reference",
-        adapter=None,
-        adapter_revision=None,
-        chat=False,
-        template_options=None,
+    names = {field.name for field in fields(LogProbabilitySpec)} - {"kind"}
+    other = LogProbabilitySpec(
+        **{name: getattr(spec, name) for name in names}
+        | {
+            "path": path,
+            "revision": revision,
+            "name": f"{spec.name} reference",
+            "adapter": None,
+            "adapter_revision": None,
+            "chat": False,
+            "template_options": None,
+        }
     )
     if options.reference is not None:
         other = replace(
             other, path=options.reference, revision=options.revision, file=None, package=None
         )
         folder = files_of(other) or folder
-    reference = open_log_probability(read_checkpoint(other, folder))
+    reference = open_log_probability(other, read_checkpoint(other, folder))
     _check_same_tokens(policy, reference)
     rows = min(policy.embedding_rows, reference.embedding_rows)
     chat = policy.conversations.chat

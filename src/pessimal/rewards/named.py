@@ -1,9 +1,11 @@
 """Models by what a person types for them in one word: a name of conf/model, a folder, a Hub
-repository, a function in a file, or a server's address."""
+repository, a function in a file, or a server's address; and the kinds of models that there are."""
 
+import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.catalogue import answering, is_folder, is_named, known_model, model_entry
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.extensions import installed
+from pessimal.rewards.spec import KINDS, CheckpointSpec, ModelSpec
 
 FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][\w.]*)")
 """A function in a file: my_rewards.py:compute_score."""
@@ -21,13 +24,37 @@ ADDRESS = re.compile(r"https?://\S+")
 """A server's address."""
 
 
+@cache
+def load_kinds() -> dict[str, type[ModelSpec]]:
+    """The class of options of every kind, by name: those of `KINDS`, and those that installed
+    packages offer under the entry point `pessimal.kinds`.
+
+    Raises:
+        ConfigError: a package's cannot be imported.
+    """
+    kinds: dict[str, type[ModelSpec]] = {}
+    for kind, path in KINDS.items():
+        module, _, name = path.partition(":")
+        kinds[kind] = getattr(importlib.import_module(module), name)
+    return kinds | {spec.kind: spec for spec in installed("pessimal.kinds").values()}
+
+
+def kind_class(kind: str) -> type[ModelSpec]:
+    """The class of options of a kind. ConfigError where there is none of this name."""
+    kinds = load_kinds()
+    if kind not in kinds:
+        guess = did_you_mean(kind, kinds)
+        raise ConfigError(f"kind={kind!r}: give {', '.join(kinds)}.{guess}".removesuffix("."))
+    return kinds[kind]
+
+
 def options_of(name: str) -> dict[str, Any] | None:
     """The options of a model that a function's file, a server's address, a folder or a Hub
     repository stands for; None for a name of conf/model, and for what is none of these."""
     if FUNCTION.fullmatch(name):
-        return {"kind": Kind.callable, "callable": {"_target_": name}}
+        return {"kind": "callable", "callable": {"_target_": name}}
     if ADDRESS.fullmatch(name):
-        return {"kind": Kind.endpoint, "endpoint": {"url": name}}
+        return {"kind": "endpoint", "endpoint": {"url": name}}
     folder = Path(name).expanduser() if is_folder(name) else None
     if folder and (folder / ADAPTER).is_file() and not (folder / "config.json").is_file():
         return {"adapter": name}
@@ -54,6 +81,28 @@ def answering_to(asked: Sequence[str], there: Iterable[str]) -> list[str]:
     return found
 
 
+def describe_alien(option: str, schema: type[ModelSpec]) -> str | None:
+    """What to type in place of an option that a kind of model has not, and another has; None where
+    none has."""
+    own = [
+        f"{field.name}.{option}"
+        for field in fields(schema)
+        if is_dataclass(field.type) and option in {inner.name for inner in fields(field.type)}
+    ]
+    kinds = [
+        kind for kind, other in load_kinds().items() if option in {f.name for f in fields(other)}
+    ]
+    if own:
+        return f"of model.kind={schema.kind} the option {option!r} is called: model.{own[0]}"
+    if not kinds:
+        return None
+    return (
+        f"model.{option} is of model.kind={' or '.join(kinds)}, not of "
+        f"model.kind={schema.kind}: leave it out, or type the kind. In a model's file of your "
+        f"own the kind stands as defaults: [_self_, override /kind@_here_: {kinds[0]}]"
+    )
+
+
 def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
     """The model of a name such as `smollm2` (a file of conf/model), of a local folder, of a Hub
     repository ORG/NAME, of FILE.py:FUNCTION, or of http://….
@@ -65,20 +114,31 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
     Raises:
         ConfigError: it is none of these, or has no such option.
     """
-    known = {field.name for field in fields(ModelSpec)}
-    for change in changes:
-        if change not in known:
-            guess = did_you_mean(change, known)
-            raise ConfigError(f"a model has no option {change!r}.{guess}".removesuffix("."))
     entry = {} if model is None else options_of(model)
     if entry is None:
         assert model is not None
-        entry = {key: value for key, value in model_entry(model).items() if key in known} | changes
+        entry = model_entry(model)
     elif "kind" in entry and changes.get("kind", entry["kind"]) != entry["kind"]:
-        kind = getattr(changes["kind"], "value", changes["kind"])
-        raise ConfigError(f"{model} is a {entry['kind'].value}, and cannot be asked as kind={kind}")
+        raise ConfigError(
+            f"{model} is a {entry['kind']}, and cannot be asked as kind={changes['kind']}"
+        )
+    schema = kind_class(str(changes.get("kind") or entry.get("kind", "head")))
+    names = {field.name for field in fields(schema)}
+    for change in changes:
+        if change not in names:
+            guess = did_you_mean(change, names)
+            raise ConfigError(
+                describe_alien(change, schema)
+                or f"a model of kind {schema.kind} has no option {change!r}.{guess}".rstrip(".")
+            )
+    if alien := [key for key, value in entry.items() if key not in names and value is not None]:
+        raise ConfigError(
+            f"model.{alien[0]}={entry[alien[0]]} of {model!r} says nothing of "
+            f"model.kind={schema.kind}: give another model, or its own folder or repository"
+        )
+    entry["kind"] = schema.kind
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(ModelSpec), entry, changes)
+        merged = OmegaConf.merge(OmegaConf.structured(schema), entry, changes)
         spec = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         said = str(error).strip().splitlines()[0]
@@ -87,35 +147,8 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
     return spec
 
 
-def has_vocabulary(spec: ModelSpec) -> bool:
-    """Whether a tokenizer comes with a reward, whose vocabulary can be scanned."""
-    if spec.kind is Kind.sum and spec.tokenizer is None:
-        return any(has_vocabulary(part) for _, part in parts_of(spec))
-    return spec.tokenizer is not None or "ids" in spec.kind.can
-
-
-def parts_of(spec: ModelSpec) -> list[tuple[float, ModelSpec]]:
-    """The terms of a sum: weight and model of each.
-
-    Raises:
-        ConfigError: one is no model, or its weight no number.
-    """
-    return [_part(one, spec.tasks) for one in spec.parts]
-
-
-def _part(given: Any, tasks: str | None) -> tuple[float, ModelSpec]:
-    options = {"model": given} if isinstance(given, str) else given
-    if not isinstance(options, Mapping):
-        raise ConfigError(
-            f"model.parts: {given!r} is no term; give a model's name, or {{model: NAME, weight: 1}}"
-        )
-    changes = {str(name): value for name, value in options.items()}
-    weight, name = changes.pop("weight", 1.0), changes.pop("model", None)
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ConfigError(f"model.parts: weight={weight!r} is no number")
-    if name is not None and not isinstance(name, str):
-        raise ConfigError(f"model.parts: model={name!r} is no name of a model")
-    spec = spec_of(name, **changes)
-    if spec.kind is Kind.callable and spec.tasks is None:
-        spec = replace(spec, tasks=tasks)
-    return float(weight), spec
+def language_model_of(model: str, /, **changes: object) -> CheckpointSpec:
+    """The causal language model of a name, as `spec_of`: its log-probabilities."""
+    spec = spec_of(model, kind="log_probability", **changes)
+    assert isinstance(spec, CheckpointSpec)
+    return spec

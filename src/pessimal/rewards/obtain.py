@@ -4,34 +4,27 @@ that its training began from; and the reward that they are."""
 import json
 import logging
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from pessimal.catalogue import is_named
 from pessimal.errors import MissingExtraError, ModelError
 from pessimal.rewards.base import NetworkReward, Reward
-from pessimal.rewards.checkpoint_files import load_tokenizer, read_checkpoint
 from pessimal.rewards.digests import weights_digest
-from pessimal.rewards.frame import log_reading
+from pessimal.rewards.formats import log_reading
 from pessimal.rewards.hub import files_of
-from pessimal.rewards.named import parts_of, spec_of
-from pessimal.rewards.packaged import obtain_packaged
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.named import language_model_of
+from pessimal.rewards.packaged import obtain_packaged, package_files, packaged_folder
+from pessimal.rewards.spec import CheckpointSpec, ModelSpec
 
 log = logging.getLogger(__name__)
 
 
-def open_model(spec: ModelSpec, folder: Path | None) -> Reward:
-    """The reward of a spec; `folder` has its checkpoint on this machine (None for a function or a
-    server). Weights are digested, not yet loaded."""
-    opener = import_module(f"pessimal.rewards.{spec.kind.value}")
-    make = getattr(opener, f"open_{spec.kind.value}")
-    if spec.kind in (Kind.callable, Kind.endpoint):
-        # The tokenizer whose vocabulary is scanned; none is needed for lists of items.
-        return make(spec, None if spec.tokenizer is None else load_tokenizer(spec))
-    assert folder is not None
-    reward: NetworkReward = make(read_checkpoint(spec, folder))
-    log_reading(spec.name, reward.parts[0].conversations, reward.tokenizer)
+def open_model(spec: ModelSpec, folder: Path | None, *, cache: str = "runs/cache") -> Reward:
+    """The reward of a spec; `folder` has its checkpoint on this machine (None for what has none).
+    Weights are digested, not yet loaded."""
+    reward = spec.open(folder, cache=cache)
+    if isinstance(reward, NetworkReward):
+        log_reading(spec.name, reward.parts[0].conversations, reward.tokenizer)
     return reward
 
 
@@ -43,24 +36,28 @@ def fetch_files(spec: ModelSpec, *, cache: str) -> Path | None:
     return files_of(spec)
 
 
-def open_reward(spec: ModelSpec, *, cache: str) -> Reward:
-    """The reward of a spec, its files fetched. Of a sum, every term's are before the first is
-    opened."""
-    from pessimal.rewards.sum import sum_of
+def check_files(spec: ModelSpec, *, cache: str) -> None:
+    """Fetch a model's files, or those of a sum's terms, and look at them as far as that goes
+    without torch; what a package carries is not converted yet.
 
-    if spec.kind is not Kind.sum:
-        return open_model(spec, fetch_files(spec, cache=cache))
-    parts = parts_of(spec)
-    for _, part in parts:
-        fetch_files(part, cache=cache)
-    tokenizer = None if spec.tokenizer is None else load_tokenizer(spec)
-    terms = [(weight, open_reward(part, cache=cache)) for weight, part in parts]
-    return sum_of(terms, spec=spec, tokenizer=tokenizer)
+    Raises:
+        MissingExtraError, ModelError: they cannot be had, or are not those of a reward.
+    """
+    for term in spec.terms:
+        if term.package is None:
+            files_of(term)
+        elif not packaged_folder(term, cache=Path(cache) / "models").is_dir():
+            package_files(term.package, name=term.name)
+
+
+def open_reward(spec: ModelSpec, *, cache: str) -> Reward:
+    """The reward of a spec, its files fetched."""
+    return open_model(spec, fetch_files(spec, cache=cache), cache=cache)
 
 
 def fetch_base(
     spec: ModelSpec, folder: Path | None, *, cache: str
-) -> tuple[ModelSpec, Path] | None:
+) -> tuple[CheckpointSpec, Path] | None:
     """The model that reward training began from, and the folder of its files: `model.base_path`,
     an adapter's base, or what `pessimal train` began from; None where none is known.
 
@@ -70,14 +67,16 @@ def fetch_base(
     Raises:
         ConfigError, ModelError: what `model.base_path` names cannot be fetched.
     """
+    if not isinstance(spec, CheckpointSpec):
+        return None
     if spec.base_path is not None:
         revision = {"revision": spec.base_revision} if spec.base_revision else {}
-        base = spec_of(spec.base_path, kind=Kind.log_probability, **revision)
+        base = language_model_of(spec.base_path, **revision)
         files = fetch_files(base, cache=cache)
         if files is None:
             raise ModelError(f"model.base_path={spec.base_path} has no network")
         return base, files
-    if folder is None or spec.kind is not Kind.head:
+    if folder is None or not spec.has_head:
         return None
     if spec.adapter is not None:
         path, name = spec.path or str(folder), f"{spec.name} base"
@@ -85,7 +84,7 @@ def fetch_base(
     return _recorded_base(folder, cache=cache)
 
 
-def _recorded_base(folder: Path, *, cache: str) -> tuple[ModelSpec, Path] | None:
+def _recorded_base(folder: Path, *, cache: str) -> tuple[CheckpointSpec, Path] | None:
     """The base that the report of `pessimal train` names, where it is at hand, byte for byte."""
     try:
         report = json.loads((folder / "training.json").read_text(encoding="utf-8"))
@@ -95,7 +94,7 @@ def _recorded_base(folder: Path, *, cache: str) -> tuple[ModelSpec, Path] | None
     if not isinstance(name, str) or not is_named(name):
         return None
     try:
-        base = spec_of(name)
+        base = language_model_of(name)
         files = fetch_files(base, cache=cache)
     except (ModelError, MissingExtraError) as error:
         log.warning("its base %s cannot be had (%s): its own states are taken", name, error)

@@ -13,7 +13,6 @@ from typing import Any
 from pessimal.errors import ModelError, require
 from pessimal.progress import working
 from pessimal.rewards.spec import ModelSpec, PackageSpec
-from pessimal.tables.files import sha256_of, whole_folder
 
 CARD = """---
 license: {licence}
@@ -64,6 +63,8 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
     Raises:
         ModelError: the package is not installed, or its file is another than `package.sha256` says.
     """
+    from pessimal.tables.files import whole_folder  # not before: it loads pandas
+
     package, folder = spec.package, packaged_folder(spec, cache=cache)
     assert package is not None
     if folder.is_dir():
@@ -80,6 +81,8 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
 
 
 def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
+    from pessimal.tables.files import sha256_of
+
     with target.open("wb") as out:
         for file in files:
             with file.open("rb") as part:

@@ -26,18 +26,12 @@ from pessimal.conversation import Conversation, Prompt
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import Checkpoint
-from pessimal.rewards.frame import (
-    PLAIN_WORDS,
-    Encoded,
-    Frame,
-    doubled_pair,
-    find_frame,
-    one_text,
-    prompt_and_response,
-)
+from pessimal.rewards.formats import doubled_pair
+from pessimal.rewards.frame import PLAIN_WORDS, Encoded, Frame, find_frame
 from pessimal.rewards.network import RewardNetwork, with_output
+from pessimal.rewards.rendering import one_text, prompt_and_response
 from pessimal.rewards.spec import Dtype
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 _FORMAT = ("<|source|>", "<|candidate1|>", "<|candidate2|>")
 """What stands before the prompt and the two responses."""
@@ -131,14 +125,13 @@ class PairRM(NetworkReward):
         return with_output(network.requires_grad_(False), 0)
 
 
-def open_pairrm(checkpoint: Checkpoint) -> PairRM:
-    """PairRM in a checkpoint. ModelError where no opponent is given, or the tokenizer lacks
-    a marker."""
+def open_pairrm(checkpoint: Checkpoint, opponent: str | None) -> PairRM:
+    """PairRM in a checkpoint, which compares everything with the opponent. ModelError where none is
+    given, or the tokenizer lacks a marker."""
     spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
-    opponent = spec.judge.opponent
     if opponent is None:
         raise ModelError(
-            f"{spec.name!r} compares two responses: give the other one, model.judge.opponent=TEXT"
+            f"{spec.name!r} compares two responses: give the other one, model.opponent=TEXT"
         )
     config = AutoConfig.from_pretrained(checkpoint.folder)
     for marker, name in zip(_FORMAT, ("source", "cand1", "cand2"), strict=True):

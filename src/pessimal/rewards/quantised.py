@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from pessimal.errors import EXTRAS, ModelError
 from pessimal.rewards.adapters import HEADS
-from pessimal.rewards.spec import Dtype, Kind, ModelSpec, Quantize
+from pessimal.rewards.spec import CheckpointSpec, Dtype, Quantize
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,7 +44,9 @@ IN_FULL = (*(f"^{head}" for head in HEADS), "lm_head", "embed_out", "output_laye
 state."""
 
 
-def loading_options(spec: ModelSpec, config: "PreTrainedConfig", dtype: Dtype) -> dict[str, Any]:
+def loading_options(
+    spec: CheckpointSpec, config: "PreTrainedConfig", dtype: Dtype
+) -> dict[str, Any]:
     """Further arguments of `from_pretrained` for a model that is, or is to be, quantised; empty for
     others.
 
@@ -106,7 +108,7 @@ def method_of(config: "PreTrainedConfig") -> str | None:
     return str(getattr(method, "value", method) or "bitsandbytes")  # which older files do not name
 
 
-def quantised_digest(base: str, spec: ModelSpec) -> str:
+def quantised_digest(base: str, spec: CheckpointSpec) -> str:
     """The weights digest of a model that is quantised while it is loaded: sha256 over that of its
     files, and how; that of others as it is."""
     if spec.quantize is None:
@@ -141,13 +143,13 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
             layer.support_avx512bf16_for_cpu = False
 
 
-def check_gguf(spec: ModelSpec, folder: Path) -> None:
+def check_gguf(spec: CheckpointSpec, folder: Path) -> None:
     """ModelError where a folder has no such GGUF file, or it is given for what GGUF files do not
     hold."""
     if not (folder / str(spec.file)).is_file():
         names = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
         raise ModelError(f"{folder} has no file {spec.file!r}: model.file=NAME.gguf, of {names}")
-    if spec.kind is Kind.head:
+    if spec.has_head:
         raise ModelError(
             f"model.file={spec.file}: GGUF files hold language models, without a reward head. "
             "Type model.kind=log_probability for its log-probabilities, or model=judge "

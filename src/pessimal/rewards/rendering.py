@@ -1,4 +1,5 @@
-"""A chat template is a program that came with a checkpoint. Here alone it is run, within bounds.
+"""Conversations as texts. A chat template is a program that came with a checkpoint: here alone it
+is run, within bounds.
 
 Knows tokenizers' templates; does not know what is done with the texts.
 """
@@ -12,7 +13,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from pessimal.conversation import Conversation, Prompt, Turn, plain_text, turns_of
 from pessimal.errors import ConfigError, FrameError, did_you_mean
+from pessimal.texts import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -157,3 +160,41 @@ def special_around(tokenizer: Any) -> tuple[list[int], list[int]]:
         f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what it puts "
         "around a text is not known. Type model.chat=true where there is a chat template"
     )
+
+
+def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:
+    """The turns as chat templates take them."""
+    return [{"role": turn.role, "content": storable(turn.content)} for turn in conversation]
+
+
+def with_response(prompt: Prompt, response: str) -> list[dict[str, str]]:
+    """The messages of a prompt and the response to it."""
+    return messages_of((*turns_of(prompt), Turn("assistant", response)))
+
+
+def one_text(prompt: Prompt, *, takes: str = "this model takes one prompt and one response") -> str:
+    """A prompt of a user's turn alone. FrameError for another: it has more than the model
+    `takes`."""
+    if isinstance(prompt, str):
+        return prompt
+    raise FrameError(
+        f"{takes}, and a conversation has the turns "
+        f"{', '.join(turn.role for turn in prompt)}, assistant. Give a prompt of one turn; of "
+        "comparisons leave out those of several turns: comparisons.single_turn=true"
+    )
+
+
+def prompt_and_response(
+    conversation: Conversation, *, takes: str = "this model takes one prompt and one response"
+) -> tuple[str, str]:
+    """The texts of a conversation of two turns. FrameError as `one_text`."""
+    *before, response = conversation
+    alone = before[0].content if [turn.role for turn in before] == ["user"] else tuple(before)
+    return storable(one_text(alone, takes=takes)), storable(response.content)
+
+
+def plain_prompt(conversation: Conversation) -> str:
+    """What stands before the response: the user's text; of several turns all, each behind its
+    role."""
+    *before, _ = conversation
+    return storable(plain_text(before[0].content if len(before) == 1 else tuple(before)))

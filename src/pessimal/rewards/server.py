@@ -12,10 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from threading import Event, Lock, Semaphore
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
+from annotated_types import Ge
+from pydantic.dataclasses import dataclass as options_dataclass
+
 from pessimal.errors import ConfigError, ModelError, WorkError
+from pessimal.options import Count, Options
 from pessimal.progress import call_within
 
 if TYPE_CHECKING:
@@ -30,6 +34,36 @@ _ABOUT_ONE = (400, 403, 422)
 RequestFailure = ConfigError | ModelError | WorkError
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+
+@options_dataclass
+class ServerOptions(Options):
+    """A server that scores texts."""
+
+    _prefix: ClassVar[str] = "endpoint"
+
+    url: str | None = None
+    """Its address, such as http://localhost:8000."""
+    api: str | None = None
+    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score,
+    sglang-embeddings, openrlhf (/get_reward), rerank (Infinity, Cohere, Jina, vLLM), tei-rerank,
+    tei-predict, infinity-classify, or chat (an OpenAI-compatible chat with log-probabilities, which
+    is asked as `model.judge` says); null asks the server once."""
+    served: str | None = None
+    """The model's name there."""
+    api_key_variable: str | None = "OPENAI_API_KEY"
+    """Environment variable that holds the key; a server on this machine needs none."""
+    batch_size: Count = 32
+    """Texts a request, where the API takes several."""
+    concurrency: Count = 8
+    """Most requests at once."""
+    timeout: Annotated[float, Ge(1e-3)] = 60.0
+    """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
+    has as many."""
+    retries: Annotated[int, Ge(0)] = 5
+    """How often a failed request is repeated, with growing waits."""
+    price: float | None = None
+    """Dollars for a million tokens sent; null where it costs nothing."""
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from pessimal.errors import ConfigError, FrameError, ModelError
 from pessimal.rewards.rendering import rendered
-from pessimal.rewards.spec import Shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,6 +32,33 @@ AT_ONCE = 16
 """Most calls of an asynchronous function at a time."""
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "…"})()
 """What a trainer would give, and nobody has said here."""
+
+
+class Shape(Enum):
+    """How a function is called."""
+
+    trl = "trl"
+    """TRL: lists of prompts and completions, and the dataset's columns, by name."""
+    verl = "verl"
+    """verl: one solution, its ground truth and what else the dataset has, by name."""
+    verl_batch = "verl_batch"
+    """verl's batch manager: lists of these."""
+    openrlhf = "openrlhf"
+    """OpenRLHF: lists of one query, prompt and label."""
+    verifiers = "verifiers"
+    """verifiers 0.4: a trace; or a Task with its rewards."""
+    verifiers_rubric = "verifiers_rubric"
+    """A function of verifiers' older rubrics."""
+    inspect = "inspect"
+    """inspect_ai: a task's state and target."""
+    plain = "plain"
+    """One prompt and one response, or the response alone: a number."""
+    plain_group = "plain_group"
+    """One prompt and a list of responses: a number each."""
+    plain_lists = "plain_lists"
+    """Lists of prompts and of responses, or of the latter alone: a number each."""
+
+
 HOW = {
     Shape.trl: "f(prompts=[…], completions=[…], completion_ids=[…], **columns, trainer_state=…)",
     Shape.verl: "f(data_source=…, solution_str=…, ground_truth=…, extra_info=…)",

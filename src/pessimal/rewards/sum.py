@@ -7,17 +7,88 @@ Knows its terms. Does not know how they are scored: `scoring` does.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic.dataclasses import dataclass as options_dataclass
 
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
-from pessimal.rewards.callable import about_texts
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.callable import about_texts, read_tokenizer
+from pessimal.rewards.named import spec_of
+from pessimal.rewards.obtain import fetch_files, open_reward
+from pessimal.rewards.spec import ModelSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+@options_dataclass
+class SumSpec(ModelSpec):
+    """A weighted sum of rewards of any kinds."""
+
+    takes_tasks: ClassVar[bool] = True
+
+    kind: str = "sum"
+    parts: list[Any] = field(default_factory=list)
+    """The terms, each a model's name as it is typed, or its options with `weight` (1 where not
+    given), such as {model: org/name, weight: 0.5}. A weight of 0 is scored and not added."""
+    tasks: str | None = None
+    """JSONL file of tasks, whose columns the functions among the terms are given."""
+
+    def check(self) -> None:
+        super().check()
+        if not self.parts:
+            raise ConfigError(
+                "model.kind=sum needs its terms: model.parts=[{model: org/name, weight: 0.5}, "
+                "{model: my_rewards.py:short}]"
+            )
+
+    def derive_name(self) -> str:
+        raise ConfigError("model.kind=sum has no path to be named after: give model.name=NAME")
+
+    @property
+    def terms(self) -> list[ModelSpec]:
+        """The models whose files a sum needs. ConfigError where one is no model."""
+        return [spec for _, spec in self.weighted()]
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether a tokenizer comes with the sum or with one of its terms."""
+        return self.tokenizer is not None or any(spec.has_vocabulary for spec in self.terms)
+
+    def weighted(self) -> list[tuple[float, ModelSpec]]:
+        """Weight and model of each term.
+
+        Raises:
+            ConfigError: one is no model, or its weight no number.
+        """
+        return [_read_term(part, self.tasks) for part in self.parts]
+
+    def open(self, folder: Path | None, *, cache: str) -> "SumReward":
+        """The sum; the files of every term are fetched before the first is opened."""
+        for spec in self.terms:
+            fetch_files(spec, cache=cache)
+        tokenizer = read_tokenizer(self)
+        rewards = [(weight, open_reward(spec, cache=cache)) for weight, spec in self.weighted()]
+        return sum_of(rewards, spec=self, tokenizer=tokenizer)
+
+
+def _read_term(part: Any, tasks: str | None) -> tuple[float, ModelSpec]:
+    options = {"model": part} if isinstance(part, str) else part
+    if not isinstance(options, Mapping):
+        raise ConfigError(
+            f"model.parts: {part!r} is no term; give a model's name, or {{model: NAME, weight: 1}}"
+        )
+    changes = {str(name): value for name, value in options.items()}
+    weight, name = changes.pop("weight", 1.0), changes.pop("model", None)
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise ConfigError(f"model.parts: weight={weight!r} is no number")
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"model.parts: model={name!r} is no name of a model")
+    return float(weight), spec_of(name, **changes).with_tasks(tasks)
 
 
 @dataclass(frozen=True)
@@ -47,7 +118,7 @@ def sum_of(
     terms: Sequence[tuple[float, Reward]],
     *,
     name: str | None = None,
-    spec: ModelSpec | None = None,
+    spec: SumSpec | None = None,
     tokenizer: "PreTrainedTokenizerBase | None" = None,
 ) -> SumReward:
     """The sum of rewards with these weights.
@@ -73,7 +144,7 @@ def sum_of(
         parts = [
             {"model": one, "weight": weight} for one, weight in zip(names, weights, strict=True)
         ]
-        spec = ModelSpec(name=name or "+".join(names), kind=Kind.sum, parts=parts)
+        spec = SumSpec(name=name or "+".join(names), parts=parts)
     held = [reward.tokenizer for _, reward in terms if reward.tokenizer is not None]
     pinned = [(weight, reward.digests) for weight, reward in terms]
     digest = hashlib.sha256(json.dumps(pinned, sort_keys=True).encode()).hexdigest()

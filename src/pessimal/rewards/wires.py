@@ -27,8 +27,7 @@ import numpy as np
 
 from pessimal.errors import ConfigError, ModelError, did_you_mean, require
 from pessimal.rewards.rendering import Messages
-from pessimal.rewards.server import Server, shortened
-from pessimal.rewards.spec import EndpointSpec
+from pessimal.rewards.server import Server, ServerOptions, shortened
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -82,7 +81,7 @@ APIS = {
     "infinity-classify": Api("/classify", TEXTS, ("input",), "data", "score", SCORES),
     "chat": Api("/v1/chat/completions", (), ("messages",)),
 }
-"""By the name of `EndpointSpec.api`."""
+"""By the name of `ServerOptions.api`."""
 RECOGNISED = (
     ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
     ("openrlhf", {"/get_reward"}),
@@ -107,7 +106,7 @@ its template."""
 class Wire:
     """A server, asked by one of the APIs of `APIS`. Safe to use from several threads."""
 
-    spec: EndpointSpec
+    spec: ServerOptions
     tokenizer: "PreTrainedTokenizerBase | None" = None
     """Counts the tokens of texts; None counts none."""
     nulls: int = field(default=0, init=False)
@@ -313,12 +312,12 @@ def forms_of(api: str | None) -> tuple[str, ...]:
     return APIS[str(api)].forms
 
 
-def server_of(spec: EndpointSpec) -> Server:
+def server_of(spec: ServerOptions) -> Server:
     """The server of a spec; nothing is sent yet."""
     return Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
 
 
-def recognised(spec: EndpointSpec) -> EndpointSpec:
+def recognised(spec: ServerOptions) -> ServerOptions:
     """The spec with the API that its server speaks, where none is given: by the paths that it
     lists, one request or two.
 

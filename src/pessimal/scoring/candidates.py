@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.rewards.base import Conversations, Reward
-from pessimal.rewards.frame import Frame, slot_ids
-from pessimal.rewards.positions import Unpadded
+from pessimal.rewards.base import Reward
+from pessimal.rewards.formats import Unpadded
+from pessimal.rewards.frame import Format, Frame, slot_ids
 from pessimal.rewards.spec import Mode
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
-from pessimal.tables.score_table import items_digest, storable, token_kind
+from pessimal.tables.score_table import items_digest, token_kind
+from pessimal.texts import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -188,13 +189,13 @@ class Inputs:
         return [*self.prefix[: self.shared[row]], *self.batch(np.array([row]))[0].tolist()]
 
 
-# Conversations templated at once: their ids as Python lists take a few kB each.
+# Format templated at once: their ids as Python lists take a few kB each.
 _AT_ONCE = 4096
 _SAMPLED = 1024
 
 
 def inputs(
-    conversations: Conversations,
+    conversations: Format,
     frame: Frame,
     candidates: Candidates,
     mode: Mode,

@@ -32,7 +32,7 @@ from pessimal.rewards.ceiling import (
 )
 from pessimal.rewards.heads import Head
 from pessimal.rewards.heads.base import in_float32
-from pessimal.rewards.judge import JudgeNetwork
+from pessimal.rewards.language_networks import JudgeNetwork
 from pessimal.scoring.engine import Decoder, Engine, OwnForward
 
 PROBES, LENGTH = 4, 3

@@ -13,7 +13,7 @@ from pessimal.conversation import MARK, Context, Conversation, Turn, check_unrea
 from pessimal.errors import ConfigError, InputError
 from pessimal.options import existing_file
 from pessimal.tables.comparisons import Comparison, from_row
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 EXPECTED = (
     'a row has "messages" (role and content each, the answer last, or {slot} once in one of them), '

@@ -20,7 +20,7 @@ from pessimal.rewards.network import RewardNetwork, backbone_in
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 if TYPE_CHECKING:
-    from pessimal.rewards.log_probability import SequenceHead
+    from pessimal.rewards.language_networks import SequenceHead
 
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
 _LAYERS = ("layers", "h")

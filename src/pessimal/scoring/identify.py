@@ -67,7 +67,7 @@ def check_slot(model: Reward, context: Context, mode: Mode) -> None:
     if mode is Mode.paper:
         why = "mode=paper is the published procedure for whole answers: leave it out"
     if why is not None:
-        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind.value}: {why}")
+        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind}: {why}")
 
 
 def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
     return {
         "certain": None if model.is_exact else certain,
         "score": model.score,
-        "kind": model.spec.kind.value,
+        "kind": model.spec.kind,
         "step": model.spec.step,
         **of_model(model),
     }

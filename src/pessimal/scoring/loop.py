@@ -25,8 +25,9 @@ from torch.utils.data import DataLoader
 from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import Counter, counted
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.judge import ASKED, Answers, JudgeNetwork
+from pessimal.rewards.language_networks import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
+from pessimal.rewards.question import ASKED, Answers
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.engine import Decoder, SharedPrefix

@@ -14,13 +14,14 @@ import numpy as np
 from pessimal.conversation import Context, Conversation
 from pessimal.errors import ModelError
 from pessimal.rewards.base import NetworkReward, Reward
-from pessimal.rewards.language import Continued
+from pessimal.rewards.formats import Continued
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates, Inputs
 from pessimal.scoring.certify import Certified
 from pessimal.scoring.trust import Trust
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.score_table import LOG_PROBABILITY, storable
+from pessimal.tables.score_table import LOG_PROBABILITY
+from pessimal.texts import storable
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from pessimal.progress import counted
 from pessimal.rewards.language import set_sampling
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.scoring.candidates import Candidates, listed
-from pessimal.tables.score_table import drawn_from, storable
+from pessimal.tables.score_table import drawn_from
+from pessimal.texts import storable
 
 log = logging.getLogger(__name__)
 

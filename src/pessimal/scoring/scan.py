@@ -20,9 +20,9 @@ from pessimal.errors import InputError
 from pessimal.rewards.base import NetworkReward, Reward, TextReward
 from pessimal.rewards.ceiling import weighted_sum
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
-from pessimal.rewards.judge import hardly_answers
-from pessimal.rewards.last_states import StatesNetwork, load_base
-from pessimal.rewards.spec import Dtype, Mode, ModelSpec
+from pessimal.rewards.language_networks import StatesNetwork, load_base
+from pessimal.rewards.question import hardly_answers
+from pessimal.rewards.spec import CheckpointSpec, Dtype, Mode
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs
 from pessimal.scoring.certify import certify, certify_tails, uncertified
@@ -49,7 +49,7 @@ def make_scanner(
     *,
     before: ScoreTable | None = None,
     states: bool = True,
-    base: tuple[ModelSpec, Path] | None = None,
+    base: tuple[CheckpointSpec, Path] | None = None,
     finished: Callable[[ScoreProvenance], ScoreTable | None] = lambda _: None,
 ) -> Scanner:
     """What scans a reward of its form. Arguments and errors as of `NetworkScanner`, `TextScanner`
@@ -152,7 +152,7 @@ class NetworkScanner(Scanner):
         *,
         before: ScoreTable | None = None,
         states: bool = True,
-        base: tuple[ModelSpec, Path] | None = None,
+        base: tuple[CheckpointSpec, Path] | None = None,
     ):
         self.model, self.candidates, self.plan = model, candidates, plan
         self.round_trips = None if before is None else _round_trips(before)
@@ -369,7 +369,7 @@ class NetworkScanner(Scanner):
                 "Tokens by their ids are short: mode=ids; of a list, leave the item out"
             )
 
-    def _whose(self, base: tuple[ModelSpec, Path] | None) -> tuple[StatesNetwork, str, str]:
+    def _whose(self, base: tuple[CheckpointSpec, Path] | None) -> tuple[StatesNetwork, str, str]:
         """The network whose states are kept, whose these are, and its name."""
         model, dtype = self.model, self.model.spec.dtype
         which, of, name = model.states_of

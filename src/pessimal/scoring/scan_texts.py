@@ -15,7 +15,7 @@ from pessimal.conversation import Context, Conversation, filled
 from pessimal.progress import counted
 from pessimal.rewards.base import TextReward
 from pessimal.rewards.ceiling import read_bounds, weighted_sum
-from pessimal.rewards.judge import hardly_answers
+from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import Dtype
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates

@@ -17,8 +17,8 @@ import torch
 from pessimal.conversation import UNREAD, Conversation, Turn, check_unread, read_messages
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.formats import token_ids
 from pessimal.rewards.frame import Encoded
-from pessimal.rewards.language import token_ids
 from pessimal.scoring.texts import NetworkTexts, TextScorer, overflow, text_scorer
 
 Asked: TypeAlias = str | list[int] | Conversation

@@ -22,10 +22,10 @@ import torch
 from pessimal.conversation import Conversation
 from pessimal.errors import ModelError
 from pessimal.progress import Counter
-from pessimal.rewards.base import Conversations, NetworkReward, Report, Reward, TextReward
+from pessimal.rewards.base import NetworkReward, Report, Reward, TextReward
 from pessimal.rewards.checkpoint_files import of_model
-from pessimal.rewards.frame import Encoded
-from pessimal.rewards.judge import JudgeNetwork
+from pessimal.rewards.frame import Encoded, Format
+from pessimal.rewards.language_networks import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.sum import SumReward
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
@@ -38,7 +38,7 @@ from pessimal.texts import safe_name
 log = logging.getLogger(__name__)
 
 _BLOCK = 256
-"""Conversations that go through all networks of a reward before the next."""
+"""Format that go through all networks of a reward before the next."""
 
 
 class Rewarder(Protocol):
@@ -187,7 +187,7 @@ class NetworkTexts:
     def __init__(
         self,
         model: NetworkReward,
-        conversations: Conversations,
+        conversations: Format,
         network: RewardNetwork,
         sample: Sequence[Conversation],
         *,
@@ -352,7 +352,7 @@ class KeptRewards:
     ):
         self.scorer, self.file, self.advance = scorer, file, advance
         self.n_scored = 0
-        """Conversations that went through the network in this process."""
+        """Format that went through the network in this process."""
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
         self._stored = dict(_lines(file)) if file is not None and file.is_file() else {}
@@ -399,7 +399,7 @@ class Scorers:
     a folder is given."""
 
     texts: Sequence[Conversation]
-    """Conversations to check a scorer on; the first are taken."""
+    """Format to check a scorer on; the first are taken."""
     device: torch.device
     batch_size: int | None
     folder: Path | None

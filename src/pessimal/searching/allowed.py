@@ -17,10 +17,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pessimal.errors import ConfigError, InputError
-from pessimal.rewards.base import Conversations
-from pessimal.rewards.frame import Frame, slot_ids
+from pessimal.rewards.frame import Format, Frame, slot_ids
 from pessimal.searching.spec import Filter
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ Ids = tuple[int, ...]
 Retokenizes = Callable[[Tensor], Tensor]
 """bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""
 
-# Conversations templated at once: their ids as Python lists take a few kB each.
+# Format templated at once: their ids as Python lists take a few kB each.
 _AT_ONCE = 4096
 # Results kept, of some 200 bytes each; a search repeats few but its latest.
 _KEPT = 1_000_000
@@ -150,7 +149,7 @@ class RoundTrip:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        frames: Iterable[tuple[Conversations, Frame]],
+        frames: Iterable[tuple[Format, Frame]],
         whole: Callable[[Tensor], Sequence[Ids]] | None = None,
     ):
         self.tokenizer, self.frames = tokenizer, list(frames)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from pessimal.conversation import MARK, Asked, Context, Turn, filled, turns_of
 from pessimal.errors import ConfigError
-from pessimal.rewards.base import Conversations, NetworkReward
+from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.ceiling import Bounds
-from pessimal.rewards.frame import Frame, slot_frame, slot_ids
+from pessimal.rewards.frame import Format, Frame, slot_frame, slot_ids
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Mode
@@ -314,7 +314,7 @@ def asked_of(prompt: Asked, spec: SearchSpec) -> Asked:
     return Context(turns, len(turns) - 1, at)
 
 
-def _ids_of(answer: str, frames: Sequence[tuple[Conversations, Frame]]) -> Ids:
+def _ids_of(answer: str, frames: Sequence[tuple[Format, Frame]]) -> Ids:
     """The ids of a given answer. ConfigError where they are not the same in all conversations."""
     found = {tuple(f.inside(slot_ids(way, f.asked, [answer])[0]) or ()) for way, f in frames}
     if len(found) > 1 or not found or () in found:

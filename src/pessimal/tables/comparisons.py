@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 from pessimal.conversation import Turn, check_unread, read_messages
 from pessimal.errors import ConfigError, InputError, missing_extra
 from pessimal.options import check_ends
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 EMBEDDED = Path(__file__).with_name("embedded.jsonl")
 PAIRS = Path(__file__).with_name("pairs.jsonl")

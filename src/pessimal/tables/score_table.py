@@ -67,12 +67,6 @@ def drawn_from(policy: str) -> str:
     return f"answers-of-{policy}"
 
 
-def storable(text: str) -> str:
-    """`text` as UTF-8 can hold it: a lone surrogate (half a character, decoded alone) becomes its
-    escape."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 @dataclass(frozen=True, kw_only=True)
 class ModelProvenance:
     """The model's part of the provenance of a result; `key` covers the fields of the subclass

@@ -24,7 +24,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Asked, filled
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards.frame import Frame, Templated, slot_frame
+from pessimal.rewards.formats import Templated
+from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.tables.word_lists import by_word, read_lexicon

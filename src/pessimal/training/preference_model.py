@@ -23,7 +23,7 @@ from pessimal.errors import InputError, ModelError
 from pessimal.rewards.checkpoint_files import load_tokenizer
 from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.obtain import fetch_files
-from pessimal.rewards.spec import ModelSpec
+from pessimal.rewards.spec import CheckpointSpec
 from pessimal.tables.files import whole_folder
 from pessimal.training.callback import PessimalCallback
 from pessimal.training.fit import Report, fit, ignore, new_network
@@ -111,7 +111,7 @@ class PreferenceTraining:
 
     def __init__(
         self,
-        base: ModelSpec,
+        base: CheckpointSpec,
         data: Path,
         recipe: PreferenceRecipe,
         *,
@@ -201,7 +201,7 @@ class PreferenceTraining:
 
 
 def train_preferences(
-    base: ModelSpec,
+    base: CheckpointSpec,
     data: Path,
     recipe: PreferenceRecipe | None = None,
     *,

@@ -20,7 +20,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from pessimal.conversation import Turn
 from pessimal.errors import FrameError, InputError
-from pessimal.rewards.frame import Templated
+from pessimal.rewards.formats import Templated
 from pessimal.tables.files import read_csv, require_columns
 from pessimal.tables.published import numbers, whole_numbers
 

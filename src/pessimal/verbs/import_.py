@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from pessimal.api.store import publish_table
+from pessimal.catalogue import models_table
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
@@ -144,16 +147,14 @@ def _has_models(config: ImportConfig) -> bool:
 
 def _known(config: ImportConfig) -> Known:
     models = {
-        spec.path: ModelDescription(
-            base=spec.base,
-            developer=spec.developer,
-            parameters=spec.parameters,
-            rank=spec.rank,
-            label=spec.name,
-            about=spec.about,
+        row.repository: ModelDescription(
+            base=row.base,
+            developer=row.developer,
+            parameters=row.size * 1e9,
+            rank=None if pd.isna(row.rank) else row.rank,
+            label=row.label,
         )
-        for spec in config.published.values()
-        if spec.path is not None
+        for row in models_table().itertuples()
     }
     tokens = (
         None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))

@@ -23,8 +23,7 @@ from rich.text import Text
 
 from pessimal.progress import console
 from pessimal.tables.result import Result
-from pessimal.tables.score_table import storable
-from pessimal.texts import interval, readable
+from pessimal.texts import interval, readable, storable
 from pessimal.verbs.common import in_sweep
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")

@@ -20,7 +20,8 @@ from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_nu
 
 from pessimal.config.schema import RunsAction, RunsConfig, RunsFormat
 from pessimal.errors import ConfigError, InputError, VerdictError, did_you_mean
-from pessimal.tables.score_table import read_provenance, storable
+from pessimal.tables.score_table import read_provenance
+from pessimal.texts import storable
 from pessimal.tracking.registry import CONFIG, Manifest, Registry, damages, figures, find_artifact
 from pessimal.verbs.printing import (
     as_csv,

@@ -15,8 +15,8 @@ from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED
 from pessimal.progress import console, quiet_libraries
-from pessimal.rewards.judge import hardly_answers
 from pessimal.rewards.obtain import open_reward
+from pessimal.rewards.question import hardly_answers
 from pessimal.scoring.trainer import begin_process
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import extremes

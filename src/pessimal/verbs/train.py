@@ -7,8 +7,7 @@ from typing import Any
 from pessimal.api.train import train_published
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
-from pessimal.rewards.named import spec_of
-from pessimal.rewards.spec import Kind
+from pessimal.rewards.named import language_model_of
 from pessimal.verbs.common import store_of
 from pessimal.verbs.printing import print_path, show_rows
 
@@ -22,7 +21,7 @@ def run(config: TrainConfig) -> None:
     assert config.base is not None
     assert config.data is not None  # checked by the configuration
     training = PreferenceTraining(
-        spec_of(config.base, kind=Kind.log_probability),
+        language_model_of(config.base),
         Path(config.data).expanduser(),
         config.recipe,
         cache=config.paths.cache,

@@ -26,10 +26,11 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-from pessimal.rewards.head import RewardModel
+from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.own_code import with_older_names
-from pessimal.rewards.spec import Dtype, ModelSpec
+from pessimal.rewards.reward_model import RewardModel
+from pessimal.rewards.spec import Dtype
 from published import vocabularies
 
 HERE = Path(__file__).parent
@@ -171,7 +172,7 @@ def deberta(folder: Path) -> Published:
 
 def opened(checkpoint: Published, way: str, dtype: Dtype = Dtype.float32) -> RewardModel:
     """The checkpoint as pessimal opens it, `native` or with its `own code`."""
-    spec = ModelSpec(
+    spec = HeadSpec(
         path=str(checkpoint.folder),
         dtype=dtype,
         output=checkpoint.output,

@@ -23,6 +23,7 @@ from pessimal.config.schema.tables import (
     Join,
     ReportConfig,
 )
+from pessimal.rewards.named import load_kinds
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
 
@@ -50,6 +51,8 @@ def _within(hint: object) -> set[type]:
 
 
 SCHEMAS: dict[str, type] = {
-    schema.__name__: schema for task in TASKS.values() for schema in _within(task)
+    schema.__name__: schema
+    for options in (*TASKS.values(), *load_kinds().values())
+    for schema in _within(options)
 }
 """Every class of options by name, for messages about unknown options."""

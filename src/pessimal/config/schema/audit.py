@@ -1,7 +1,7 @@
 """Options of `pessimal audit`."""
 
 import copy
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated
 
 from annotated_types import Ge
@@ -12,7 +12,8 @@ from pessimal.config.schema.scan import TrainerLoop
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError
 from pessimal.options import Count, existing_file, parse_duration
-from pessimal.rewards.spec import EndpointSpec, Kind, ModelSpec
+from pessimal.rewards.server import ServerOptions
+from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 
 
@@ -38,7 +39,7 @@ class AuditConfig(PromptedConfig):
     """Exit with 3 where a core check could not be measured; false exits with 0."""
     url: str | None = None
     """Address of a server that should give this model's rewards."""
-    endpoint: EndpointSpec = field(default_factory=EndpointSpec)
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
     """How this server is asked; its address is `url`."""
     loop: TrainerLoop | None = None
     """A trainer whose loop should have the model read what its template says; with `policy`."""
@@ -71,31 +72,29 @@ class AuditConfig(PromptedConfig):
 
         resolved = copy.copy(self)
         resolved.prompts = prompts_of(read_tasks(self.tasks))
-        resolved.model = replace(self.model, tasks=self.model.tasks or self.tasks)
+        resolved.model = self.model.with_tasks(self.tasks)
         return resolved
 
     def check(self) -> None:
         _ = self.seconds
-        kind = self.model.kind
-        if self.tasks is not None and kind is not Kind.callable:
-            raise ConfigError(
-                f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind.value}"
-            )
+        kind, can = self.model.kind, self.model.can
+        if self.tasks is not None and not self.model.grades_tasks:
+            raise ConfigError(f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind}")
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
-        if kind is Kind.log_probability:
+        if not self.model.is_reward:
             raise ConfigError(
                 "log-probabilities are no reward: type model.kind=judge or model.kind=implicit"
             )
-        if "gradient" not in kind.can:
-            takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind.value}"
+        if "gradient" not in can:
+            takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind}"
             names = ("pairs",) if self.tasks is not None else ("policy",)
             for name in ("url", "loop", "baseline", *names):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
         if not self.resolve().prompts:
             raise ConfigError("no prompts given; type for example prompts=core")
-        if "gradient" not in kind.can:
+        if "gradient" not in can:
             return
         if self.loop is not None and self.policy is None:
             raise ConfigError("loop goes with policy. Type for example loop=trl policy=org/name")

@@ -14,7 +14,7 @@ from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
 from pessimal.options import Count, Level, OneOf, Options, Text
-from pessimal.rewards.spec import Kind, ModelSpec
+from pessimal.rewards.spec import CheckpointSpec, ModelSpec
 from pessimal.scoring.spec import TrainerSpec
 
 if TYPE_CHECKING:
@@ -183,13 +183,13 @@ class ExplainConfig(TaskConfig):
     """llm, local: say how many calls it would take and what they would cost, show examples, and
     stop."""
 
-    def language_model(self, option: str) -> ModelSpec:
+    def language_model(self, option: str) -> CheckpointSpec:
         """The model of `fluency` or `judge_model`, asked for log-probabilities. ConfigError,
         ModelError where there is none of that name."""
-        from pessimal.rewards.named import spec_of  # Hydra comes with it
+        from pessimal.rewards.named import language_model_of  # Hydra comes with it
 
         try:
-            return spec_of(getattr(self, option), kind=Kind.log_probability)
+            return language_model_of(getattr(self, option))
         except (ConfigError, ModelError) as error:
             raise type(error)(f"{option}={getattr(self, option)}: {error}") from error
 

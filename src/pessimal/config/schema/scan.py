@@ -16,8 +16,8 @@ from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
-from pessimal.rewards.named import has_vocabulary
-from pessimal.rewards.spec import Dtype, EndpointSpec, Kind, Mode, ModelSpec
+from pessimal.rewards.server import ServerOptions
+from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CENSUS = "census"
 """candidates of a grader: every token, number and format."""
-TAKEN = {choice.value for kind in (Dtype, Mode, Kind) for choice in kind}
+TAKEN = {choice.value for kind in (Dtype, Mode) for choice in kind} | set(KINDS)
 TAKEN |= {"plain", "published", "reward", "vocabulary"}
 """Words that an artifact's name has for other things than its candidates."""
 FREQUENT, SCREENED = 5000, 1000
@@ -152,7 +152,7 @@ class ScanConfig(PromptedConfig):
     @property
     def asked_as(self) -> Mode:
         """What stands in the response slot, as typed or by what is asked."""
-        tokens = self.candidates.name == "vocabulary" and "ids" in self.model.kind.can
+        tokens = self.candidates.name == "vocabulary" and "ids" in self.model.can
         return self.mode or (Mode.ids if tokens else Mode.text)
 
     @property
@@ -164,7 +164,7 @@ class ScanConfig(PromptedConfig):
     def screens(self) -> bool:
         """Whether the gradient chooses the tokens; several processes might choose several."""
         whole = self.candidates.name == "vocabulary" and self.candidates.most is None
-        can = "gradient" in self.model.kind.can and self.trainer.alone
+        can = "gradient" in self.model.can and self.trainer.alone
         return self.slot is Slot.before and whole and can
 
     def _check_answers(self, *, has_tokens: bool) -> None:
@@ -192,11 +192,11 @@ class ScanConfig(PromptedConfig):
             raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
         self.mode = Mode.text
 
-    def policy_spec(self) -> ModelSpec:
+    def policy_spec(self) -> CheckpointSpec:
         """The policy as a model. ConfigError where there is none of this name."""
-        from pessimal.rewards.named import spec_of  # which composes configurations
+        from pessimal.rewards.named import language_model_of  # which composes configurations
 
-        return spec_of(self.policy, kind=Kind.log_probability)
+        return language_model_of(self.policy or "")
 
     def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
         """What is asked, by key: the prompts, alone and behind the personas."""
@@ -222,9 +222,9 @@ class ScanConfig(PromptedConfig):
         from pessimal.rewards.tasks import read_tasks, true_answers
 
         asked = self.candidates.name == CENSUS
-        if asked and (self.model.kind is not Kind.callable or self.tasks is None):
+        if asked and (not self.model.grades_tasks or self.tasks is None):
             raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
-        if asked or self.candidates.name != "vocabulary" or self.model.kind is not Kind.callable:
+        if asked or self.candidates.name != "vocabulary" or not self.model.grades_tasks:
             return asked
         if self.tasks is None or self.answers is not None:
             return False
@@ -248,9 +248,8 @@ class ScanConfig(PromptedConfig):
             from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
 
             self.prompts = prompts_of(read_tasks(self.tasks))
-            if self.model.kind in (Kind.callable, Kind.sum):
-                self.model = replace(self.model, tasks=self.model.tasks or self.tasks)
-        has_tokens = has_vocabulary(self.model)
+            self.model = self.model.with_tasks(self.tasks)
+        has_tokens = self.model.has_vocabulary
         if self.in_answers:
             self._check_answers(has_tokens=has_tokens)
         census = self._is_census()
@@ -275,24 +274,11 @@ class ScanConfig(PromptedConfig):
         if mode is Mode.ids and not vocabulary:
             raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
         kind = self.model.kind
-        self.model.check_mode(mode)
-        if "ids" not in kind.can:
-            if mode is not Mode.text:
-                raise ConfigError(
-                    f"mode={mode.value}, but model.kind={kind.value} takes texts: mode=text"
-                )
-            self.trainer.check_alone(f"model.kind={kind.value} runs no network here")
-        if kind in (Kind.log_probability, Kind.implicit):
-            wanted = Mode.ids if vocabulary else Mode.text
-            if mode is not wanted:
-                raise ConfigError(
-                    f"model.kind={kind.value} is asked for ids of a vocabulary and for texts of "
-                    f"items, here {self.candidates.name}: type mode={wanted.value}"
-                )
-            if self.trainer.strategy is Strategy.sharded:
-                raise ConfigError(
-                    f"trainer=sharded splits what model.kind={kind.value} reads: trainer=ddp"
-                )
+        self.model.check_scan(mode, of_vocabulary=vocabulary)
+        if "ids" not in self.model.can:
+            self.trainer.check_alone(f"model.kind={kind} runs no network here")
+        if self.trainer.strategy is Strategy.sharded and not self.model.can_be_sharded:
+            raise ConfigError(f"trainer=sharded splits what model.kind={kind} reads: trainer=ddp")
 
 
 class TrainerLoop(Enum):
@@ -325,7 +311,7 @@ class CheckConfig(PromptedConfig):
     url: str | None = None
     """Address of a server that should give this model's rewards, such as http://localhost:8000: its
     answers are checked, and its faults named."""
-    endpoint: EndpointSpec = field(default_factory=EndpointSpec)
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
     """How this server is asked; its address is `url`."""
     forms: list[str] = field(default_factory=list)
     """What it is sent: ids, messages (which it puts through its chat template), text, pairs (a
@@ -345,9 +331,9 @@ class CheckConfig(PromptedConfig):
         self.model.require("check", "ids")
         if (self.loop is None) != (self.policy is None) or (self.loop and self.url is not None):
             raise ConfigError("loop= goes with policy= and without url=: loop=trl policy=org/name")
-        if self.loop and self.model.kind is not Kind.head:
+        if self.loop and not self.model.has_head:
             raise ConfigError(
-                f"loop= is for reward models with a head, not model.kind={self.model.kind.value}"
+                f"loop= is for reward models with a head, not model.kind={self.model.kind}"
             )
         if self.url is not None:
             self._check_served()
@@ -365,9 +351,9 @@ class CheckConfig(PromptedConfig):
             raise ConfigError(
                 "url= sends a user's turn, and this is a conversation: type prompts=greatest"
             )
-        if self.model.kind is not Kind.head:
+        if not self.model.has_head:
             raise ConfigError(
-                f"url= is for reward models with a head, not model.kind={self.model.kind.value}"
+                f"url= is for reward models with a head, not model.kind={self.model.kind}"
             )
         if self.endpoint.api is not None:
             self.check_forms(self.endpoint.api)

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, existing_file, listed
-from pessimal.rewards.spec import Kind, Mode, ModelSpec
+from pessimal.rewards.spec import CheckpointSpec, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import SearchSpec, Slot, TuningSpec
 
@@ -77,19 +77,14 @@ class SearchConfig(PromptedConfig):
                 "goals, seeds or prompts: -m search.goal=optimal,pessimal"
             )
         self.model.require("search", "ids", "gradient")
-        in_plain_text = (
-            self.model.kind in (Kind.log_probability, Kind.implicit) and self.model.chat is False
-        )
-        if self.mode is Mode.text and in_plain_text:
-            raise ConfigError(
-                "model.chat=false: no text gives exactly the ids that are searched: mode=ids"
-            )
+        if self.mode is Mode.text:
+            self.model.check_text_search()
 
-    def policy_spec(self) -> ModelSpec | None:
+    def policy_spec(self) -> CheckpointSpec | None:
         """The policy as a model. ConfigError where there is none of this name."""
-        from pessimal.rewards.named import spec_of  # which composes configurations
+        from pessimal.rewards.named import language_model_of  # which composes configurations
 
-        return spec_of(self.policy, kind=Kind.log_probability) if self.policy else None
+        return language_model_of(self.policy) if self.policy else None
 
     @property
     def prompt_keys(self) -> list[str]:

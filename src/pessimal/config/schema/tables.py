@@ -13,7 +13,7 @@ from pessimal.config.schema.scan import check_free
 from pessimal.config.schema.shared import TaskConfig, check_writable
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Files, Level, OneOf, Options, existing_file
-from pessimal.rewards.spec import Mode, ModelSpec
+from pessimal.rewards.spec import Mode
 from pessimal.scoring.spec import TrainerSpec
 
 
@@ -75,8 +75,6 @@ class ImportConfig(TaskConfig):
     tokens: str | None = None
     """A list of terms (a CSV file with the column token_decoded): only the tokens with these texts,
     of vocabularies and checkpoints."""
-    published: dict[str, ModelSpec] = field(default_factory=dict)
-    """What is known about published models, by Hub repository."""
 
     def check(self) -> None:
         if self.format is None or self.path is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pessimal.tables.minilm import DIMENSIONS, folder
-from pessimal.tables.score_table import storable
+from pessimal.texts import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

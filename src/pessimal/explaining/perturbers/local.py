@@ -52,13 +52,12 @@ class OnMachine(Client):
 
     def __init__(self, options: Local, *, cache: Path | None, **rest: Any):
         from pessimal.rewards.checkpoint_files import load_tokenizer  # torch comes with it
-        from pessimal.rewards.named import spec_of
+        from pessimal.rewards.named import language_model_of
         from pessimal.rewards.obtain import fetch_files
-        from pessimal.rewards.spec import Kind
 
         revision = {} if options.revision is None else {"revision": options.revision}
         self.options = options
-        self.spec = spec_of(options.model, kind=Kind.log_probability, **revision)
+        self.spec = language_model_of(options.model, **revision)
         folder = fetch_files(self.spec, cache=str(cache.parent if cache else "runs/cache"))
         assert folder is not None  # only functions and servers have none
         self.folder, self.tokenizer = folder, load_tokenizer(self.spec, folder)

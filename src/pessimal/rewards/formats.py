@@ -1,0 +1,515 @@
+"""Formats: how a conversation becomes token ids, for each way in which a network reads one.
+
+Knows tokenizers and their chat templates. Does not know vocabularies, networks or rewards.
+"""
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from pessimal.conversation import Conversation, Prompt, turns_of
+from pessimal.errors import FrameError, ModelError
+from pessimal.rewards.frame import (
+    PLAIN_WORDS,
+    Encoded,
+    Format,
+    Frame,
+    check_written_once,
+    find_frame,
+    shared_start,
+)
+from pessimal.rewards.question import QuestionOptions, judge_question
+from pessimal.rewards.rendering import (
+    ONE_TEXT,
+    Messages,
+    ids_of,
+    messages_of,
+    one_text,
+    plain_prompt,
+    prompt_and_response,
+    rendered,
+    special_around,
+    template_variables,
+    with_response,
+)
+from pessimal.texts import storable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+log = logging.getLogger(__name__)
+
+PLAIN = "a"
+"""A response without steps, to see what else is written."""
+TAKES = "without a chat template, a language model takes one prompt and one response"
+
+
+@dataclass(frozen=True)
+class Templated:
+    """Format in a tokenizer's own chat template; encoders without one take a prompt and a
+    response as a pair."""
+
+    round_trips: ClassVar[bool] = True
+
+    tokenizer: "PreTrainedTokenizerBase"
+    closing: tuple[int, ...] = ()
+    """Ids that the model wants after the conversation."""
+    end: str = ""
+    """Token that its text ends in, line ends cut off, as OpenRLHF's trainer wrote it; empty where
+    the template says how it ends."""
+
+    def text(self, messages: Messages) -> str:
+        """A conversation as the chat template writes it, with the end token."""
+        text = str(rendered(self.tokenizer, messages))
+        if not self.end:
+            return text
+        text = text.rstrip("\n")
+        return text if text.endswith(self.end) else f"{text} {self.end}"
+
+    def describe(self) -> str:
+        """The input of a model, and the token at which its reward is, in words for people."""
+        tokenizer = self.tokenizer
+        first, second = (ids[-1] for ids in self.ids("Why?", ["love", "9 z"]))
+        place = repr(str(tokenizer.decode([first]))) if first == second else "the response's last"
+        if takes_pairs(tokenizer):
+            return (
+                "a prompt and a response as a pair of texts, with the tokenizer's special tokens. "
+                "A classifier that was trained on one text is read with model.one_text=true"
+            )
+        if tokenizer.chat_template == ONE_TEXT:
+            return f"prompt and response as one text, up to the token {place}"
+        around = " and the tokenizer's special tokens" * self.adds_special
+        end = "up to" if tokenizer.cls_token and tokenizer.sep_token else "its reward at"
+        return f"a conversation in the chat template{around}, {end} the token {place}"
+
+    @functools.cached_property
+    def adds_special(self) -> bool:
+        """Whether an encoder's special tokens are put around what its chat template writes."""
+        text = self.text(with_response("Why?", "love"))
+        [bare] = self.tokenizer([text], add_special_tokens=False)["input_ids"]
+        return ids_of(self.tokenizer, [text]) != [bare]
+
+    def ids(
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        """The whole input for each response, as the template makes it of the texts.
+
+        `double_bos` tokenises the templated *string* with special tokens added again, as the
+        published code of Christian et al. (2025) does.
+        """
+        tokenizer: Any = self.tokenizer  # what it gives depends on the options
+        conversations = [with_response(prompt, response) for response in responses]
+        if takes_pairs(tokenizer):
+            prompts = [one_text(prompt)] * len(responses)
+            inputs = tokenizer(prompts, list(responses), return_attention_mask=False)["input_ids"]
+        else:
+            texts = [self.text(conversation) for conversation in conversations]
+            if double_bos:
+                inputs = tokenizer(texts, return_attention_mask=False)["input_ids"]
+            else:
+                inputs = ids_of(tokenizer, texts)
+        return [[*ids, *self.closing] for ids in inputs] if self.closing else inputs
+
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
+        """What stands before and after the response (see `find_frame`)."""
+        pairs = takes_pairs(self.tokenizer)
+        if pairs and double_bos:
+            raise doubled_pair()
+        if not pairs:
+            check_written_once(
+                lambda response: rendered(self.tokenizer, with_response(prompt, response))
+            )
+        typed = pairs and "token_type_ids" in self.tokenizer.model_input_names
+        make = functools.partial(self.ids, prompt, double_bos=double_bos)
+        return find_frame(make, self.tokenizer, prompt, typed=typed)
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        """The ids of a conversation of several turns.
+
+        Raises FrameError where the template refuses it, and where an encoder that takes one prompt
+        and one response is given more.
+        """
+        if not takes_pairs(self.tokenizer):
+            [ids] = ids_of(self.tokenizer, [self.text(messages_of(conversation))])
+            return Encoded((*ids, *self.closing), None)
+        pair: Any = self.tokenizer(*prompt_and_response(conversation), return_token_type_ids=True)
+        typed = "token_type_ids" in self.tokenizer.model_input_names
+        types = tuple(pair["token_type_ids"]) if typed else None
+        return Encoded((*pair["input_ids"], *self.closing), types)
+
+
+@dataclass(frozen=True)
+class Unpadded(Templated):
+    """Format without the pad tokens that the template ends in: a class that reads the last
+    token but these never sees them."""
+
+    pad: int | None = None
+
+    def ids(
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        """The whole input for each response."""
+        inputs = super().ids(prompt, responses, double_bos=double_bos)
+        return [self._cut(ids) for ids in inputs]
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        """The ids of a conversation of several turns."""
+        encoded = super().encode(conversation)
+        return replace(encoded, ids=tuple(self._cut(list(encoded.ids))))
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        end = next((end for end in range(len(ids), 0, -1) if ids[end - 1] != self.pad), len(ids))
+        return ids[:end]
+
+
+@dataclass(frozen=True)
+class Stepped(Templated):
+    """Format whose response is written in steps, up to the token that closes the last."""
+
+    closes: str = ""
+    """That token, as text."""
+
+    @functools.cached_property
+    def step(self) -> int:
+        """Its id."""
+        return step_id(self.tokenizer, self.closes)
+
+    def ids(
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        """The whole input for each response. FrameError where the tokenizer ties a step's token to
+        what stands before it."""
+        written = [self._written(response) for response in responses]
+        around, *inputs = super().ids(prompt, [PLAIN, *written], double_bos=double_bos)
+        others = around.count(self.step)
+        return [self._cut(ids, text, others) for ids, text in zip(inputs, written, strict=True)]
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        """The ids of a conversation; `n_response` counts them from its first step's end."""
+        *before, last = conversation
+        written = replace(last, content=self._written(last.content))
+        others = super().encode((*before, replace(last, content=PLAIN))).ids.count(self.step)
+        ids = self._cut(list(super().encode((*before, written)).ids), written.content, others)
+        ends = [place for place, token in enumerate(ids) if token == self.step]
+        first = ends[-written.content.count(self.closes) :][0]
+        return Encoded(tuple(ids), None, len(ids) - first)
+
+    def _written(self, response: str) -> str:
+        """The response's paragraphs, each closed by the token; one that holds it is written in
+        steps already."""
+        if self.closes in response:
+            return response if response.endswith(self.closes) else response + self.closes
+        steps = [step for step in response.split("\n\n") if step] or [response]
+        return "".join(step + self.closes for step in steps)
+
+    @functools.cached_property
+    def _behind(self) -> int:
+        """How often the template itself writes the token behind the response."""
+        return Templated(self.tokenizer).frame("Why?").suffix.count(self.step)
+
+    def _cut(self, ids: list[int], written: str, others: int) -> list[int]:
+        """The ids up to the last step's end, of which `others` are no step's."""
+        ends = [place for place, token in enumerate(ids) if token == self.step]
+        if len(ends) != others + written.count(self.closes):
+            raise FrameError(
+                f"the tokenizer ties the token {self.closes!r} that closes a step to what stands "
+                f"before it, in {written[-40:]!r}: give an added token, model.step_token=TOKEN"
+            )
+        return ids[: ends[-1 - self._behind] + 1]
+
+
+class GradedSteps(Stepped):
+    """Format in steps, of which a language model says next whether each is right."""
+
+    def answer_ids(self, answer: str) -> list[int]:
+        """The ids of an answer behind a step's end; where these are several, that of the token
+        which byte-level tokenizers and SentencePiece write so."""
+        answered, before = (token_ids(self.tokenizer, self.closes + a) for a in (answer, ""))
+        ids = answered[len(before) :] if answered[: len(before)] == before else []
+        vocabulary = self.tokenizer.get_vocab()
+        tokens = [vocabulary.get(answer.replace(" ", blank)) for blank in ("Ġ", "▁")]
+        if len(ids) != 1 and (single := [token for token in tokens if token is not None]):
+            return single[:1]
+        return ids or token_ids(self.tokenizer, answer)
+
+
+@dataclass(frozen=True)
+class Continued:
+    """A response as what a causal language model goes on with: after the user's turn and what opens
+    the assistant's, or after the prompt's plain text and a space."""
+
+    round_trips: ClassVar[bool] = False
+
+    tokenizer: "PreTrainedTokenizerBase"
+    chat: bool
+    """Whether it is asked in its chat template."""
+    rows: int
+    """Rows of its embeddings."""
+    closing: tuple[int, ...] = ()
+    """Ids behind the response whose probability counts too: the token that closes the assistant's
+    turn, or none."""
+
+    def describe(self) -> str:
+        """The input of a model, in words for people."""
+        place = "in the chat template" if self.chat else "behind the prompt's plain text"
+        return f"a response {place}"
+
+    def context(self, prompt: Prompt) -> tuple[int, ...]:
+        """The ids before the response: of the chat, rendered up to where the assistant begins to
+        speak (`add_generation_prompt`); or of the prompt's text, with what the tokenizer puts ahead
+        of a text (a beginning-of-sequence token, once) and without what it may put after one.
+
+        Raises:
+            FrameError: the template fails, or does not say where the assistant begins to speak.
+            ModelError: the model has no row for a token.
+        """
+        return self._context(self._opened(prompt), f"the prompt {prompt!r}")
+
+    def ids(
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        """The whole input for each response. Its ids are those of the text as a whole; where the
+        tokenizer merges the response's beginning with the prompt's end, its own. FrameError for a
+        response without any ids."""
+        return self.continued(prompt, responses)[0]
+
+    def continued(
+        self, prompt: Prompt, responses: Sequence[str]
+    ) -> tuple[list[list[int]], list[str]]:
+        """`ids`, and the responses that were tokenised by themselves."""
+        before = list(self.context(prompt))
+        answers, apart = self._answers(self._opened(prompt), before, responses)
+        return [[*before, *ids, *self.closing] for ids in answers], apart
+
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
+        """The context and the closing ids."""
+        return Frame(prompt=prompt, prefix=self.context(prompt), suffix=self.closing)
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        """The whole input for a conversation, whose last turn is the response."""
+        if self.chat:
+            *turns, last = messages_of(conversation)
+            opened = rendered(self.tokenizer, turns, add_generation_prompt=True)
+            response = last["content"]
+        else:
+            opened, response = prompt_and_response(conversation, takes=TAKES)
+        before = list(self._context(opened, "a conversation"))
+        [ids], _ = self._answers(opened, before, [response])
+        return Encoded((*before, *ids, *self.closing), None, len(ids) + len(self.closing))
+
+    def _opened(self, prompt: Prompt) -> str:
+        return _opened_chat(self.tokenizer, prompt) if self.chat else one_text(prompt, takes=TAKES)
+
+    def _context(self, opened: str, what: str) -> tuple[int, ...]:
+        [ids] = plain_ids(self.tokenizer, [opened], chat=self.chat)
+        if not ids:
+            raise FrameError(f"the tokenizer makes no token of {what}: give another prompt")
+        self._check_rows(ids, what)
+        return tuple(ids)
+
+    def _answers(
+        self, opened: str, before: list[int], answers: Sequence[str]
+    ) -> tuple[list[list[int]], list[str]]:
+        """The ids of whole answers, and the answers that were tokenised by themselves."""
+        texts = [("" if self.chat else " ") + storable(answer) for answer in answers]
+        inputs = plain_ids(self.tokenizer, [opened + text for text in texts], chat=self.chat)
+        answer_ids, apart = [], []
+        for answer, text, ids in zip(answers, texts, inputs, strict=True):
+            ids = ids[len(before) :] if ids[: len(before)] == before else []
+            if not ids:
+                ids = token_ids(self.tokenizer, text)
+                apart.append(answer)
+            if not ids:
+                raise FrameError(
+                    f"the tokenizer makes no token of the item {answer!r}: take it out of the list"
+                )
+            self._check_rows(ids, f"the item {answer!r}")
+            answer_ids.append(list(ids))
+        return answer_ids, apart
+
+    def _check_rows(self, ids: Sequence[int], what: str) -> None:
+        """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion
+        deep inside."""
+        if (worst := max(ids)) >= self.rows:
+            token = self.tokenizer.convert_ids_to_tokens(worst)
+            raise ModelError(
+                f"{what} holds the token {token!r} (id {worst}), and the model has {self.rows} "
+                "rows in its embedding, so none for it. Tokenizer and model do not belong together"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Graded:
+    """A prompt and a response inside a question about them; or, without a template, the
+    conversation itself, and what comes after it."""
+
+    round_trips: ClassVar[bool] = True
+
+    tokenizer: "PreTrainedTokenizerBase"
+    options: QuestionOptions
+    chat: bool
+    encoder: bool = False
+    """Whether an encoder reads it, with the tokens that the tokenizer puts after a text."""
+    swapped: bool = False
+    """Whether the response takes the opponent's place, and the opponent the response's."""
+
+    def text(self, prompt: Prompt, response: str) -> str:
+        """Everything that the judge reads."""
+        if self.options.template is not None:
+            return self._written(self._question(prompt, response))
+        return self._written(with_response(prompt, response))
+
+    def ids(
+        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
+    ) -> list[list[int]]:
+        texts = [self.text(prompt, storable(response)) for response in responses]
+        return self._ids(texts)
+
+    def encode(self, conversation: Conversation) -> Encoded:
+        *before, response = messages_of(conversation)
+        if self.options.template is None:
+            text = self._written([*before, response])
+        else:
+            text = self._written(self._question(plain_prompt(conversation), response["content"]))
+        return Encoded(tuple(self._ids([text])[0]), None)
+
+    def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
+        """What stands before and after the response, as it does around plain words: a tokenizer may
+        tie others to what stands around them (`survives` says which)."""
+        check_written_once(functools.partial(self.text, prompt))
+        make = functools.partial(self.ids, prompt, double_bos=double_bos)
+        return find_frame(make, self.tokenizer, prompt, words=PLAIN_WORDS)
+
+    def answer_ids(self, answer: str) -> list[int]:
+        """The ids of an answer behind what the judge has read."""
+        question = self.text("Why?", "So.")
+        if not self.encoder:  # a decoder begins anew
+            answered, before = self._ids([question + answer, question])
+            if answered[: len(before)] == before:
+                return answered[len(before) :]
+        return token_ids(self.tokenizer, answer)
+
+    def _question(self, prompt: Prompt, response: str) -> list[dict[str, str]]:
+        return judge_question(self.options, prompt, response, swapped=self.swapped)
+
+    def _written(self, messages: list[dict[str, str]]) -> str:
+        if self.chat:
+            opened = rendered(self.tokenizer, messages, add_generation_prompt=True)
+        else:
+            opened = "\n\n".join(message["content"] for message in messages)
+        return opened + self.options.begin
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if self.encoder:
+            inputs: Any = self.tokenizer(list(texts))["input_ids"]
+            return inputs
+        return plain_ids(self.tokenizer, texts, chat=self.chat)
+
+
+def takes_pairs(tokenizer: "PreTrainedTokenizerBase") -> bool:
+    """Whether conversations are pairs of texts: an encoder's tokenizer, with a separator and no
+    chat template."""
+    return not tokenizer.chat_template and tokenizer.sep_token is not None
+
+
+def doubled_pair() -> FrameError:
+    """The refusal of mode=paper for a model that reads a pair of texts."""
+    return FrameError(
+        "mode=paper doubles the token that begins a chat template; this model takes a pair of "
+        "texts and has none. Type mode=text"
+    )
+
+
+def token_ids(
+    tokenizer: "PreTrainedTokenizerBase", text: str, *, special: bool = False
+) -> list[int]:
+    """Ids of a text, without or with the `special` tokens that the tokenizer puts around it."""
+    return cast(list[int], tokenizer(text, add_special_tokens=special)["input_ids"])
+
+
+def plain_ids(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], *, chat: bool
+) -> list[list[int]]:
+    """Ids of whole texts; of plain ones with the special tokens that go ahead of a text, without
+    those that follow it."""
+    bare: Any = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    if chat:  # the template wrote its own
+        return bare
+    ahead, _ = special_around(tokenizer)
+    return [[*ahead, *ids] for ids in bare]
+
+
+def step_id(tokenizer: "PreTrainedTokenizerBase", token: str) -> int:
+    """The id of the token that closes a step. ModelError where the tokenizer has none such."""
+    ids = token_ids(tokenizer, token)
+    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+        raise ModelError(
+            f"model.step_token={token!r} is {len(ids)} tokens of this tokenizer ({ids}), and one "
+            "is read. Qwen's process reward models have <extra_0>; added tokens here: "
+            f"{', '.join(list(tokenizer.get_added_vocab())[:8]) or 'none'}"
+        )
+    return ids[0]
+
+
+def is_chat(tokenizer: "PreTrainedTokenizerBase", *, chat: bool | None, name: str) -> bool:
+    """Whether model `name` is to be asked in its chat template; None asks so where there is one.
+    ModelError where it is asked for and there is none."""
+    if chat and not tokenizer.chat_template:
+        raise ModelError(
+            f"model.chat=true, but the tokenizer of {name!r} has no chat template: leave it out, "
+            "and the model is asked for the next token after the prompt's plain text"
+        )
+    return bool(tokenizer.chat_template) if chat is None else chat
+
+
+def closing_of(tokenizer: "PreTrainedTokenizerBase", *, chat: bool) -> tuple[int, ...]:
+    """The token that closes a response: the first special one that the chat template writes behind
+    it (the first of all where none is special), else the tokenizer's end-of-sequence token; none
+    where there is neither."""
+    if chat and (suffix := Templated(tokenizer).frame("Why?").suffix):
+        special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+        return (next((i for i in suffix if i in special), suffix[0]),)
+    return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+
+
+def _opened_chat(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt) -> str:
+    """The chat rendered to where the assistant speaks."""
+    turns = messages_of(turns_of(prompt))
+    opened, closed = (
+        str(rendered(tokenizer, turns, add_generation_prompt=opens)) for opens in (True, False)
+    )
+    if opened != closed:
+        return opened
+    # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token
+    # would be the header.
+    if Templated(tokenizer).frame(prompt).prefix != tuple(token_ids(tokenizer, opened)):
+        raise FrameError(
+            "the chat template writes nothing with add_generation_prompt=True, though its answers "
+            "have an opening of their own. Mend it, or type model.chat=false (of a judge: "
+            f"model.judge.chat=false) to ask after the plain text. Rendered: {opened!r}"
+        )
+    return opened
+
+
+def assistant_opening(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
+    """The ids between the end of the user's turn and the response: what the frames of all prompts
+    end with."""
+    conversations = Templated(tokenizer)
+    ends = [conversations.frame(prompt).prefix[::-1] for prompt in ("Why?", "Say it", "One of 2")]
+    return tuple(shared_start(ends)[::-1])
+
+
+def log_reading(name: str, conversations: Format, tokenizer: Any) -> None:
+    """Log what a model reads and where its reward is, and what its chat template reads beside the
+    turns; nothing where the template fails, which is an error of whoever asks."""
+    if (describe := getattr(conversations, "describe", None)) is None:
+        return
+    try:
+        reading = describe()
+    except FrameError:
+        return
+    variables = [f"{option}={value}" for option, value in template_variables(tokenizer).items()]
+    pinned = f"; its template with {', '.join(variables)} (model.template_options)"
+    log.info("%s reads %s%s", name, reading, pinned * bool(variables))

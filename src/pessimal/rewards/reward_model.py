@@ -1,0 +1,529 @@
+"""Reward models as they lie in checkpoints: which head reads them, which output is the reward, and
+how their network is loaded.
+
+The network comes from a checkpoint, or is in memory already (`wrap`). Does not know prompts,
+candidates or engines.
+"""
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import is_accelerate_available, logging
+
+from pessimal.errors import ConfigError, ModelError, did_you_mean
+from pessimal.rewards.base import NetworkReward, Part, StatesOf
+from pessimal.rewards.checkpoint_files import (
+    load_checkpoint,
+    read_checkpoint,
+    remote_hint,
+)
+from pessimal.rewards.digests import (
+    arithmetic_digest,
+    network_digest,
+    parameter_count,
+    template_digest,
+    tokenizer_digest,
+)
+from pessimal.rewards.formats import (
+    Stepped,
+    Templated,
+    Unpadded,
+    assistant_opening,
+    log_reading,
+    step_id,
+    takes_pairs,
+)
+from pessimal.rewards.head import HeadSpec, Reading
+from pessimal.rewards.heads import (
+    BACKBONE,
+    ENCODERS,
+    Head,
+    Shapes,
+    closing_ids,
+    end_token,
+    head_for,
+    is_pairrm,
+    renamed,
+)
+from pessimal.rewards.network import RewardNetwork, Steps, with_output
+from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
+from pessimal.rewards.rendering import ONE_TEXT, set_template_options
+from pessimal.rewards.spec import ALL, Dtype, Reduce
+from pessimal.tables import ModelDescription
+
+PER_TOKEN = "ForTokenClassification"
+_NOT_OF_A_REWARD = re.compile(
+    r"(^|\.)(lm_head|embed_out|output_layer|cls\.predictions|generator_lm_head|mtp)\."
+    r"|inv_freq$|position_ids$|\.(masked_bias|attn\.bias|attention\.bias)$"
+)
+"""Weights that give next tokens, and tables that newer classes compute: a reward needs neither."""
+
+
+@dataclass(frozen=True)
+class RewardModel(NetworkReward):
+    """A reward model on this machine's disk: tokenizer, what pins it down, and how to load its
+    network."""
+
+    spec: HeadSpec
+
+    @property
+    def typed(self) -> str:
+        """A folder or repository, or its name."""
+        return self.spec.path if self.spec.path and not self.spec.package else self.spec.name
+
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether it can be asked token ids, or a text that somebody else has templated."""
+        return True
+
+    @property
+    def states_of(self) -> tuple[int, StatesOf, str]:
+        """Its own, after training."""
+        return self.parts[0].network, "trained", self.name
+
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> RewardNetwork:
+        return load_network(self, dtype=dtype or self.spec.dtype)
+
+
+def open_checkpoint(spec: HeadSpec, folder: Path) -> NetworkReward:
+    """The reward model in a folder. ConfigError, ModelError where its head cannot be read as
+    asked."""
+    checkpoint = read_checkpoint(spec, folder)
+    config, shapes = checkpoint.config, checkpoint.shapes
+    if is_pairrm(shapes):
+        from pessimal.rewards.pairrm import open_pairrm
+
+        if spec.negate:
+            raise ConfigError(
+                f"model.negate=true is for costs, and {spec.name!r} compares two: leave it out"
+            )
+        return open_pairrm(checkpoint, spec.opponent)
+    head = head_for(shapes)
+    _check_layout(spec, config, shapes, head, folder)
+    spec = replace(spec, output=resolve_output(spec, config, head_outputs(shapes), head))
+    checkpoint = replace(checkpoint, spec=spec)
+    tokenizer = checkpoint.tokenizer
+    _check_opens_a_response(spec, tokenizer)
+    conversations = _conversations(spec, config, tokenizer)
+    if spec.read is Reading.own and head is not None and not spec.trust_remote_code:
+        pad = config.get_text_config().pad_token_id
+        conversations = Unpadded(tokenizer, conversations.closing, conversations.end, pad)
+    return RewardModel(
+        embedding_rows=config.get_text_config().vocab_size,
+        parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
+        template_digest=template_digest(tokenizer),
+        outputs=named_outputs(spec, config, head_outputs(shapes) or 1, head) * (spec.output == ALL),
+        **checkpoint.fields(_settings(spec, conversations)),
+    )
+
+
+def _conversations(
+    spec: HeadSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
+) -> Templated:
+    """How conversations are shown: in steps where these are read. ModelError where no token closes
+    a step."""
+    if spec.step_token is None:
+        end = end_token(config, tokenizer)
+        return Templated(tokenizer, closing_ids(config, tokenizer), end)
+    step_id(tokenizer, spec.step_token)
+    return Stepped(tokenizer, closes=spec.step_token)
+
+
+def _steps(spec: HeadSpec, tokenizer: PreTrainedTokenizerBase) -> Steps | None:
+    if spec.step_token is None:
+        return None
+    return Steps(step_id(tokenizer, spec.step_token), int(spec.output or 0), spec.reduce)
+
+
+def _settings(spec: HeadSpec, conversations: Templated) -> str | None:
+    """What the numbers depend on besides the files: what is kept of costs is not of their
+    negative."""
+    settings = ["negated"] * spec.negate
+    settings += ["read at the last token but pads"] * (spec.read is Reading.own)
+    if spec.step_token is not None:
+        settings.append(f"steps {spec.step_token!r} {spec.reduce.value}")
+    settings += [f"ends in {conversations.end!r}"] * bool(conversations.end)
+    if conversations.tokenizer.chat_template and conversations.tokenizer.sep_token is not None:
+        settings += ["special tokens around the template"] * conversations.adds_special
+    return "; ".join(settings) or None
+
+
+def _stock(
+    head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig, folder: Path, **options: Any
+) -> bool:
+    """Whether transformers' own sequence classifier reads these weights, by their names or because
+    it says so; Granite has none."""
+    known = AutoModelForSequenceClassification._model_mapping
+    if head is None or type(config) not in known or not head.stock(shapes):
+        return head is None
+    backbone = getattr(known[type(config)], "base_model_prefix", BACKBONE)
+    if any(name.startswith(f"{backbone}.") for name in shapes):
+        return True
+    if getattr(config, "quantization_config", None) is not None:
+        return False
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what it lacks is no news where another class reads it
+    try:
+        _, report = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            num_labels=head.outputs(shapes),
+            output_loading_info=True,
+            use_safetensors=True,
+            device_map="meta" if is_accelerate_available() else None,
+            **options,
+        )
+    except Exception:  # whoever loads it says what is wrong
+        return False
+    finally:
+        logging.set_verbosity(verbosity)
+    return not (_unread(report) or set(report["missing_keys"]) - set(shapes))
+
+
+def _unread(report: dict[str, Any]) -> set[str]:
+    """Weights of a reward that the network has no place for, by transformers' report."""
+    return {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
+
+
+def _check_layout(
+    spec: HeadSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None, folder: Path
+) -> None:
+    """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
+    asked for."""
+    classes = getattr(config, "architectures", None) or []
+    each = [name for name in classes if name.endswith(PER_TOKEN)]
+    if head is not None:
+        with torch.device("meta"):
+            head.modules(shapes, config)  # a layer that is none is named now
+    if each and head is None and not spec.trust_remote_code:
+        raise ModelError(
+            f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
+            "conversation, and is no decoder with a head called score: give a sequence classifier"
+        )
+    if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
+        raise ModelError(
+            f"model.step_token reads a decoder's head at each step, and {spec.name!r} has none "
+            "that pessimal reads so"
+            + (": leave out model.trust_remote_code" if spec.trust_remote_code else "")
+        )
+    if spec.output is not None and head is not None and head.gated and spec.trust_remote_code:
+        raise ModelError(
+            f"model.output={spec.output}: the own code of {spec.name!r} gives its reward and not "
+            "its objectives. Leave out model.trust_remote_code: pessimal reads them"
+        )
+    elsewhere = spec.read is not Reading.own or spec.trust_remote_code
+    if not (elsewhere or _stock(head, shapes, config, folder)):
+        raise ModelError(
+            f"model.read=own reads what the model's own class does, and that of {spec.name!r} is "
+            "not run: pessimal reads its head at the last token. Leave it out, or type "
+            "model.trust_remote_code=true where the folder brings the class"
+        )
+    if spec.step_token is None and any("ProcessReward" in name for name in classes):
+        raise ModelError(
+            f"{spec.name!r} is a process reward model ({classes[0]}): it gives a number at each "
+            "step. Say which token closes one, and which output says that it is right: "
+            "\"model.step_token='<extra_0>'\" model.output=1"
+        )
+
+
+@dataclass
+class HeldSpec(HeadSpec):
+    """A model that is in memory already: it has no path."""
+
+    def __post_init__(self):
+        pass
+
+
+@dataclass(frozen=True)
+class HeldModel(RewardModel):
+    """A reward model whose network is in memory already (see `wrap`)."""
+
+    held: RewardNetwork
+
+    def network(self, dtype: Dtype | None = None, which: int = 0) -> RewardNetwork:
+        """The network itself; in another precision than its own a copy of it."""
+        if dtype is None or dtype is self.spec.dtype:
+            return self.held
+        return copy.deepcopy(self.held).to(getattr(torch, dtype.value))
+
+
+def wrap(
+    network: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    name: str = "model",
+    output: int | str | None = None,
+    read: Reading | str | None = None,
+    step_token: str | None = None,
+    reduce: Reduce | str = Reduce.min,
+    one_text: bool = False,
+    template_options: Mapping[str, Any] | None = None,
+) -> HeldModel:
+    """A reward model of a network and a tokenizer in memory: what a trainer has, or
+    `from_pretrained` gave.
+
+    The network is put into evaluation mode, and otherwise left as it is. Its digest is over the
+    weights as they are now: wrap it again after a step of training.
+
+    Args:
+        network: a transformers model with a `config` and one output a sequence (or several, with
+            `output`); with `step_token` one that gives its outputs at every position, such as a
+            token classifier.
+        tokenizer: its tokenizer, with a chat template or for pairs of texts.
+        output: which of several outputs is the reward, its number or its label, or "all".
+        read: "end" (the last token) or "own" (where the network's own forward reads it).
+        step_token: the token that closes a step of a process reward model.
+        reduce: how the numbers of the steps become one: "min", "last", "product".
+        one_text: whether it reads prompt and response as one text, in place of a template or pair.
+        template_options: variables that the chat template reads, by name.
+
+    Raises:
+        ConfigError: `read` or `reduce` is none of these, or the template reads no such variable.
+        ModelError: it has several outputs and `output` is not given, no chat template, or another
+            precision than float32, bfloat16 and float16.
+    """
+    config = getattr(network, "config", None)
+    if config is None:
+        raise ModelError(
+            f"a {type(network).__name__} has no `config`: give a transformers model, such as "
+            "AutoModelForSequenceClassification.from_pretrained(…)"
+        )
+    precision = str(next(network.parameters()).dtype).removeprefix("torch.")
+    if precision not in {dtype.value for dtype in Dtype}:
+        raise ModelError(
+            f"{name!r} is in {precision}; give it in float32, bfloat16 or float16: network.float()"
+        )
+    try:
+        spec = HeldSpec(
+            name=name,
+            dtype=Dtype(precision),
+            output=output,
+            read=None if read is None else Reading(read),
+            step_token=step_token,
+            reduce=Reduce(reduce),
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"{error}: read is 'end' or 'own', and reduce 'min', 'last' or 'product'"
+        ) from error
+    if one_text or template_options:
+        tokenizer = copy.copy(tokenizer)
+        tokenizer.chat_template = ONE_TEXT if one_text else tokenizer.chat_template
+        set_template_options(tokenizer, template_options or {}, name=name)
+    shapes = {key: list(value.shape) for key, value in network.state_dict().items()}
+    head, outputs = head_for(shapes), head_outputs(shapes)
+    if head is not None and head.gated and output is not None:
+        raise ModelError(
+            f"the objectives of a {type(network).__name__} are read from its saved folder alone"
+        )
+    language = getattr(network, "get_output_embeddings", lambda: None)() is not None
+    if language and step_token is not None:
+        raise ModelError(
+            f"a {type(network).__name__} is a language model, whose answers at each step are read "
+            "from its saved folder: pessimal.load(FOLDER, kind='judge', step_token=…, "
+            "judge={'positive': [' +'], 'negative': [' -']})"
+        )
+    if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
+        raise ModelError(
+            f"a {type(network).__name__} gives numbers for each token: give the one that closes a "
+            "step, step_token='<extra_0>'; or save it, and give the folder"
+        )
+    spec = replace(spec, output=resolve_output(spec, config, outputs, head))
+    _check_opens_a_response(spec, tokenizer)
+    network.eval()
+    # A copy of the outermost module alone, since one network may be read in several ways.
+    held = with_output(
+        copy.copy(network),
+        column(spec.output, head),
+        _opening(shapes, tokenizer),
+        steps=_steps(spec, tokenizer),
+    )
+    held.own_position = spec.read is Reading.own
+    conversations = _conversations(spec, config, tokenizer)
+    setting = _settings(spec, conversations)
+    settings = {} if setting is None else {"settings": setting}
+    log_reading(name, conversations, tokenizer)
+    return HeldModel(
+        spec=spec,
+        folder=Path(),
+        tokenizer=tokenizer,
+        embedding_rows=config.get_text_config().vocab_size,
+        parts=(Part(1.0, conversations),),
+        weights_digest=network_digest(network),
+        config_digest=arithmetic_digest(config.to_dict() | settings).hexdigest(),
+        tokenizer_digest=tokenizer_digest(tokenizer),
+        template_digest=template_digest(tokenizer),
+        description=ModelDescription(parameters=float(parameter_count(shapes))),
+        outputs=named_outputs(spec, config, outputs or 1, head) * (spec.output == ALL),
+        held=held,
+    )
+
+
+def _opening(shapes: Shapes, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """The ids that open the assistant's turn, where the head of these weights asks for them."""
+    head = head_for(shapes)
+    return assistant_opening(tokenizer) if head and head.gated else ()
+
+
+def _check_opens_a_response(spec: HeadSpec, tokenizer: PreTrainedTokenizerBase) -> None:
+    if not tokenizer.chat_template and not takes_pairs(tokenizer):
+        raise ModelError(
+            f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a "
+            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)."
+            " Where it was trained on one text type model.one_text=true"
+        )
+
+
+def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
+    """The network in evaluation mode, on the CPU; safetensors only. ModelError if it is no scalar
+    reward model."""
+    spec, folder = model.spec, model.folder
+    shapes = read_checkpoint(spec, folder).shapes
+    head, opening = head_for(shapes), _opening(shapes, model.tokenizer)
+
+    def make(config: PreTrainedConfig, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
+        if spec.trust_remote_code and (kind := own_class(config)):
+            return _all_read(*load_with_own_code(kind, folder, **options))
+        mapping = options.get("key_mapping", {})
+        stock = spec.step_token is None and _stock(
+            head, shapes, config, folder, key_mapping=mapping
+        )
+        if head and not stock and head.modules(shapes, config):
+            with torch.device("meta"):
+                backbone = list(AutoModel.from_config(config).state_dict())
+            options |= {"head": head, "shapes": shapes, "assistant_opening": opening}
+            options |= {"config": config, "key_mapping": mapping | renamed(shapes, backbone)}
+            native: Any = native_class(config)
+            return _all_read(*native.from_pretrained(folder, **options))
+        network, report = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=head_outputs(shapes) or 1, **options
+        )
+        return _all_read(network, report)
+
+    def _all_read(
+        network: PreTrainedModel, report: dict[str, Any]
+    ) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """ModelError where the checkpoint has weights that the network has no place for."""
+        # LLaMA-Factory's lies in a file of its own, which is read later.
+        if unread := sorted(_unread(report) - set(network.state_dict())):
+            raise ModelError(
+                f"the checkpoint of {spec.name!r} in {folder} has weights that a "
+                f"{type(network).__name__} does not read: {', '.join(unread[:5])} ({len(unread)} "
+                "in all). Its reward would be another model's. A head that pessimal does not know "
+                f"can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
+            )
+        return network, report
+
+    advice = (
+        ". A language model without a reward head gives no rewards; give a sequence classifier, or "
+        "type model.kind=log_probability for its log-probabilities, model.kind=judge to ask it for "
+        "a judgement."
+    )
+    network = load_checkpoint(spec, folder, make, dtype=dtype, what="model", advice=advice)
+    steps = _steps(spec, model.tokenizer)
+    if steps is not None:
+        setattr(network, "every", True)  # noqa: B010 (a module's attribute, of any type)
+    reward = with_output(network, column(spec.output, head), opening, steps=steps)
+    reward.own_position = spec.trust_remote_code and spec.read is Reading.own
+    return reward
+
+
+def head_outputs(shapes: Shapes) -> int | None:
+    """Outputs of the head by its weights; None where there is none of a known name.
+
+    The configuration does not always say: published reward models leave it at the library's default
+    of two.
+    """
+    if (head := head_for(shapes)) is not None:
+        return head.outputs(shapes)
+    return next((shapes[name][0] for name in ENCODERS if name in shapes), None)
+
+
+def column(output: int | str | None, head: type[Head] | None) -> int | slice:
+    """Which column of what the network gives is an output; a gated head's mixture comes before its
+    objectives."""
+    if output == ALL:
+        return slice(None)
+    gated = head is not None and head.gated
+    return int(output or 0) + (gated and output is not None)
+
+
+def named_outputs(
+    spec: HeadSpec, config: PreTrainedConfig, outputs: int, head: type[Head] | None
+) -> tuple[tuple[str, int | None], ...]:
+    """What is scanned with model.output=all, in the order of the columns: name and number of each
+    output; a gated head's mixture, which has neither, is first."""
+    labels = {i: label for label, i in _labels(spec, config).items()}
+    named = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))
+    return (("", None), *named) if head is not None and head.gated else named
+
+
+def _labels(spec: HeadSpec, config: PreTrainedConfig) -> dict[str, int]:
+    """Number of each output that the spec or the configuration names."""
+    if spec.labels:
+        return {label: i for i, label in enumerate(spec.labels)}
+    names = (getattr(config, "id2label", None) or {}).items()
+    return {str(label): int(i) for i, label in names if str(label) != f"LABEL_{i}"}
+
+
+def resolve_output(
+    spec: HeadSpec, config: PreTrainedConfig, outputs: int | None, head: type[Head] | None = None
+) -> int | str | None:
+    """The number of the output that is the reward, where the spec names it by its label; None where
+    none is named; ALL where every one is wanted.
+
+    Args:
+        spec: of the model.
+        config: its transformers configuration, whose `id2label` names the outputs.
+        outputs: how many there are; None where that is not known.
+        head: what reads them; a gated one's reward is a mixture of them, where none is named.
+
+    Raises:
+        ModelError: there are several and none is named, or no such one.
+    """
+    labels, output = _labels(spec, config), spec.output
+    if spec.labels and len(spec.labels) != (outputs or 1):
+        raise ModelError(
+            f"model.labels names {len(spec.labels)} outputs, and {spec.name!r} has {outputs or 1}"
+        )
+    gated = head is not None and head.gated
+    if output == ALL:
+        if (outputs or 1) < 2 or spec.negate:
+            raise ModelError(
+                f"model.output=all, but {spec.name!r} "
+                + ("is negated" if spec.negate else "has one output")
+                + ": leave it out"
+            )
+        return output
+    if isinstance(output, str):
+        if output not in labels:
+            raise ModelError(
+                f"model.output={output!r}, but {spec.name!r} has no output of this label. Labels: "
+                f"{', '.join(labels) or 'none; count them from 0'}.{did_you_mean(output, labels)}"
+            )
+        output = labels[output]
+    if outputs is None:  # a head of another kind; without one, loading will say so
+        return output
+    if outputs > 1 and output is None and not gated:
+        which = f"or its label, of {', '.join(labels)}" if labels else f"up to {outputs - 1}"
+        raise ModelError(
+            f"{spec.name!r} has {outputs} outputs; a reward model has one. Say which of them is "
+            f"the reward: model.output=0 for the first, {which}; or scan each: model.output=all"
+        )
+    if output is not None and output >= outputs:
+        raise ModelError(
+            f"model.output={spec.output}: {spec.name!r} has {outputs}: give 0 to {outputs - 1}"
+        )
+    return output
