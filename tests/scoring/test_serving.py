@@ -16,7 +16,7 @@ from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.wires import Wire, recognised
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer
-from pessimal.verbs.serve import application, functions_of, report_threads
+from pessimal.verbs.serve import application, report_threads
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CONVERSATIONS = [
@@ -170,4 +170,4 @@ def test_a_function_asks_itself_in_a_thread_before_it_is_served(caplog):
         report_threads(pessimal.reward(function, shape=shape))
         assert caplog.records[-1].levelname == level
     whole = pessimal.reward([here_alone, lambda response: 1.0])
-    assert [one.name for one in functions_of(whole)] == ["here_alone", "lambda"]
+    assert [one.name for one in whole.functions] == ["here_alone", "lambda"]

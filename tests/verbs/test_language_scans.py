@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_reported_before_anything_is_loaded(
     command, base, more, message, monkeypatch
 ):
     monkeypatch.setattr(
-        "pessimal.rewards.log_probability.load_language_network",
+        "pessimal.rewards.language.load_language_network",
         lambda *_, **__: pytest.fail("loaded"),
     )
     code, _, err = scan(command, base, *more)
@@ -109,7 +109,7 @@ def test_tokenizer_beyond_the_embedding_is_reported_before_the_network_is_loaded
     folder = cropped(checkpoint(tmp_path / "short"), 270)
     (tmp_path / "few.txt").write_text("!\n")
     monkeypatch.setattr(
-        "pessimal.rewards.log_probability.load_language_network",
+        "pessimal.rewards.language.load_language_network",
         lambda *_, **__: pytest.fail("loaded"),
     )
     items = ["candidates=items", "candidates.path=few.txt", "mode=text"]
@@ -140,7 +140,7 @@ def test_item_without_tokens_is_reported_before_the_network_is_loaded(
     folder = checkpoint(tmp_path / "chatting", template=CHAT)
     pd.DataFrame({"name": ["love", ""]}).to_csv(tmp_path / "items.csv", index=False)
     monkeypatch.setattr(
-        "pessimal.rewards.log_probability.load_language_network",
+        "pessimal.rewards.language.load_language_network",
         lambda *_, **__: pytest.fail("loaded"),
     )
     code, _, err = scan(

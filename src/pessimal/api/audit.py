@@ -294,7 +294,7 @@ class Auditor:
     @cached_property
     def network(self) -> NetworkReward | None:
         """The reward, where it is a network's."""
-        return self.model if isinstance(self.model, NetworkReward) else None
+        return self.model.as_network
 
     @property
     def cached(self) -> dict[str, Any]:
@@ -343,8 +343,8 @@ class Auditor:
     def ask(self, scans: Sequence[int | None] | None = None) -> Evidence:
         """All parts that fit into the budget; `scans` says how many tokens may be scanned, None for
         all."""
-        if isinstance(self.model, CallableReward) and self.tasks is not None:
-            self._ask_grader(self.model)
+        if self.tasks is not None and self.model.spec.grades_tasks:
+            self._ask_grader(*self.model.functions)
         else:
             self._ask_reward(scans)
         return self.evidence

@@ -11,7 +11,7 @@ from pessimal.api.load import to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs
 from pessimal.checking import grading
 from pessimal.errors import ConfigError
-from pessimal.rewards.callable import CallableReward, about_texts
+from pessimal.rewards.callable import about_texts
 from pessimal.tables.result import Results
 
 
@@ -57,8 +57,9 @@ def census(
         ConfigError: it is no function, or no task has a true answer.
     """
     grader = to_reward(function, tasks=tasks, **options)
-    if not isinstance(grader, CallableReward):
+    if not grader.spec.grades_tasks:
         raise ConfigError(f"{grader.name} is no function: the census is of graders")
+    [grader] = grader.functions
     if policy is not None and grader.tokenizer is None:
         tokenizer = policy_tokenizer(policy, cache=cache)
         grader = replace(grader, **about_texts(grader.spec, tokenizer))

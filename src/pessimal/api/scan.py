@@ -21,7 +21,7 @@ from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.progress import quiet_libraries
-from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.base import Reward
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
@@ -214,11 +214,11 @@ def scan_all(
         if candidates is None:
             _report_rows_without_token(model)
             some = whole.frequent(most, ids) if most else whole
-        if n_screened and isinstance(model, NetworkReward):
+        if n_screened and (network := model.as_network):
             where, cache = trainer or trainer_for(model), options.get("cache", "")
             device = make_trainer(where, root=cache).strategy.root_device
             texts = prompts.values()
-            some = screened(model, texts, whole, n=n_screened, device=device, progress=bar)
+            some = screened(network, texts, whole, n=n_screened, device=device, progress=bar)
         parts.append((model, prompts, some, mode or _default_mode(model, candidates)))
         options["whole"] = whole
     for reward, asked, some, way in parts:
@@ -309,7 +309,7 @@ def scan_missing(
     in_contexts = any(isinstance(prompt, Context) for prompt in prompts.values())
     if states is None:
         states = model.keeps_states(of_vocabulary=candidates.is_vocabulary)
-    states = states and not in_contexts and isinstance(model, NetworkReward)
+    states = states and not in_contexts and model.as_network is not None
     asked = identify_all(
         model, prompts, prefixed=prefixed, candidates=candidates, mode=mode, certain=certain
     )

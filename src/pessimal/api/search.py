@@ -17,10 +17,9 @@ from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Context
 from pessimal.progress import Counter, counted
-from pessimal.rewards.base import NetworkReward, Reward, require_network
+from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
 from pessimal.rewards.spec import Mode
-from pessimal.rewards.sum import SumReward
 from pessimal.scoring.contexts import halves, read_contexts
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
@@ -100,11 +99,11 @@ def ceiling(model: Reward | str | Path | Any, **options) -> Bounds:
         there are none. `.share(reward)` is how far a reward is from the middle of both, −1 to 1.
     """
     model = to_reward(model, **options)
-    if isinstance(model, SumReward):
-        return weighted_sum((weight, ceiling(term)) for weight, term in model.terms)
-    if not isinstance(model, NetworkReward):
+    if network := model.as_network:
+        return of_networks(network, device=device_of(model))
+    if model.as_texts:
         return unbounded(TEXTS)
-    return of_networks(model, device=device_of(model))
+    return weighted_sum((weight, ceiling(term)) for weight, term in model.terms)
 
 
 def scanned_rewards(

@@ -95,6 +95,26 @@ class Reward(ABC):
         return False
 
     @property
+    def as_network(self) -> "NetworkReward | None":
+        """The reward, where networks on this machine give it."""
+        return None
+
+    @property
+    def as_texts(self) -> "TextReward | None":
+        """The reward, where it takes texts as a whole and has no terms."""
+        return None
+
+    @property
+    def terms(self) -> "tuple[tuple[float, Reward], ...]":
+        """Weights and rewards that it is the sum of; itself where it is none."""
+        return ((1.0, self),)
+
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        """The functions that it asks."""
+        return ()
+
+    @property
     def says_yes_above(self) -> float | None:
         """The reward above which a judge says yes; None where that says nothing."""
         return None
@@ -150,6 +170,11 @@ class NetworkReward(Reward):
     on cannot be scored."""
     parts: tuple[Part, ...]
     """Its terms; mostly one, of weight 1."""
+
+    @property
+    def as_network(self) -> "NetworkReward":
+        """The reward itself."""
+        return self
 
     @property
     def files(self) -> Path:
@@ -214,6 +239,11 @@ class NetworkReward(Reward):
 @dataclass(frozen=True)
 class TextReward(Reward):
     """A reward that takes texts."""
+
+    @property
+    def as_texts(self) -> "TextReward":
+        """The reward itself."""
+        return self
 
     def cost(
         self,

@@ -168,6 +168,11 @@ class CallableReward(TextReward):
     """Whether the digest covers the user's code (`sources_of`)."""
 
     @property
+    def functions(self) -> "tuple[CallableReward]":
+        """The reward itself."""
+        return (self,)
+
+    @property
     def typed(self) -> str:
         """The function's file and name."""
         return str(self.spec.callable["_target_"]) if self.spec.callable else self.spec.name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pessimal.catalogue import is_named
 from pessimal.errors import MissingExtraError, ModelError
-from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.base import Reward
 from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.formats import log_reading
 from pessimal.rewards.hub import files_of
@@ -23,8 +23,8 @@ def open_model(spec: ModelSpec, folder: Path | None, *, cache: str = "runs/cache
     """The reward of a spec; `folder` has its checkpoint on this machine (None for what has none).
     Weights are digested, not yet loaded."""
     reward = spec.open(folder, cache=cache)
-    if isinstance(reward, NetworkReward):
-        log_reading(spec.name, reward.parts[0].conversations, reward.tokenizer)
+    if network := reward.as_network:
+        log_reading(spec.name, network.parts[0].conversations, network.tokenizer)
     return reward
 
 

@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass as options_dataclass
 
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
-from pessimal.rewards.callable import about_texts, read_tokenizer
+from pessimal.rewards.callable import CallableReward, about_texts, read_tokenizer
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files, open_reward
 from pessimal.rewards.spec import ModelSpec
@@ -96,12 +96,22 @@ class SumReward(Reward):
     """Σ weight · reward. A term that does not apply to a response adds nothing, as in TRL; a sum of
     none does not apply."""
 
-    terms: tuple[tuple[float, Reward], ...]
+    weighted: tuple[tuple[float, Reward], ...]
+
+    @property
+    def terms(self) -> tuple[tuple[float, Reward], ...]:
+        """Weights and rewards that it is the sum of."""
+        return self.weighted
 
     @property
     def origin(self) -> str:
         """`sum:NAME@sha256:DIGEST` (of its terms)."""
         return f"sum:{self.name}@sha256:{self.weights_digest[:16]}"
+
+    @property
+    def functions(self) -> tuple[CallableReward, ...]:
+        """The functions among its terms."""
+        return tuple(function for _, term in self.terms for function in term.functions)
 
     @property
     def is_exact(self) -> bool:
@@ -153,5 +163,5 @@ def sum_of(
         weights_digest=digest,
         config_digest=hashlib.sha256(json.dumps(weights).encode()).hexdigest(),
         **about_texts(spec, tokenizer or next(iter(held), None)),
-        terms=tuple((float(weight), reward) for weight, reward in terms),
+        weighted=tuple((float(weight), reward) for weight, reward in terms),
     )

@@ -17,13 +17,12 @@ import numpy as np
 
 from pessimal.conversation import Asked, Context
 from pessimal.errors import InputError
-from pessimal.rewards.base import NetworkReward, Reward, TextReward
+from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.ceiling import weighted_sum
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
 from pessimal.rewards.language_networks import StatesNetwork, load_base
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import CheckpointSpec, Dtype, Mode
-from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs
 from pessimal.scoring.certify import certify, certify_tails, uncertified
 from pessimal.scoring.identify import of_pass
@@ -54,15 +53,14 @@ def make_scanner(
 ) -> Scanner:
     """What scans a reward of its form. Arguments and errors as of `NetworkScanner`, `TextScanner`
     and `SumScanner`."""
-    if isinstance(model, SumReward):
-        make = make_scanner
-        return SumScanner(model, provenances, candidates, plan, make=make, finished=finished)
-    if isinstance(model, TextReward):
-        return TextScanner(model, candidates, plan)
-    assert isinstance(model, NetworkReward)
-    return NetworkScanner(
-        model, provenances, candidates, plan, before=before, states=states, base=base
-    )
+    if texts := model.as_texts:
+        return TextScanner(texts, candidates, plan)
+    if network := model.as_network:
+        return NetworkScanner(
+            network, provenances, candidates, plan, before=before, states=states, base=base
+        )
+    make = make_scanner
+    return SumScanner(model, provenances, candidates, plan, make=make, finished=finished)
 
 
 class Passes:

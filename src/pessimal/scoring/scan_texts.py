@@ -13,11 +13,10 @@ import numpy as np
 
 from pessimal.conversation import Context, Conversation, filled
 from pessimal.progress import counted
-from pessimal.rewards.base import TextReward
+from pessimal.rewards.base import Reward, TextReward
 from pessimal.rewards.ceiling import read_bounds, weighted_sum
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import Dtype
-from pessimal.rewards.sum import SumReward
 from pessimal.scoring.candidates import Candidates
 from pessimal.scoring.certify import certify, uncertified
 from pessimal.scoring.identify import of_term
@@ -147,7 +146,7 @@ class SumScanner(Scanner):
 
     def __init__(
         self,
-        model: SumReward,
+        model: Reward,
         provenances: Sequence[ScoreProvenance],
         candidates: Candidates,
         plan: ScanPlan,

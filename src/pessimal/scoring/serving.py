@@ -16,7 +16,7 @@ import torch
 
 from pessimal.conversation import UNREAD, Conversation, Turn, check_unread, read_messages
 from pessimal.errors import ConfigError
-from pessimal.rewards.base import NetworkReward, Reward
+from pessimal.rewards.base import Reward
 from pessimal.rewards.formats import token_ids
 from pessimal.rewards.frame import Encoded
 from pessimal.scoring.texts import NetworkTexts, TextScorer, overflow, text_scorer
@@ -39,7 +39,7 @@ class Served:
 
     @classmethod
     def of(cls, reward: Reward, device: torch.device) -> "Served":
-        sample = SAMPLE if isinstance(reward, NetworkReward) else ()
+        sample = SAMPLE if reward.as_network else ()
         return cls(reward, text_scorer(reward, sample, device=device), Lock())
 
     def rewards(self, asked: Sequence[Asked]) -> list[float]:

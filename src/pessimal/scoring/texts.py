@@ -27,7 +27,6 @@ from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Encoded, Format
 from pessimal.rewards.language_networks import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
-from pessimal.rewards.sum import SumReward
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
@@ -78,19 +77,18 @@ def text_scorer(
     """The scorer of a reward's texts, by whichever way it has. Checked on `sample`; what a reward
     of texts answers stays in the folder `kept`. ConfigError for several outputs."""
     model.spec.require("the reward of a text", "text")
-    if isinstance(model, TextReward):
-        return RewardTexts(model, sample, kept=kept)
-    if isinstance(model, SumReward):
+    if texts := model.as_texts:
+        return RewardTexts(texts, sample, kept=kept)
+    if (network := model.as_network) is None:
         some = functools.partial(
             text_scorer, sample=sample, device=device, batch_size=batch_size, kept=kept
         )
         return SummedTexts([(weight, some(term)) for weight, term in model.terms if weight])
-    assert isinstance(model, NetworkReward)
-    networks = functools.cache(lambda which: model.network(None, which))
-    make = functools.partial(NetworkTexts, model, device=device, batch_size=batch_size)
+    networks = functools.cache(lambda which: network.network(None, which))
+    make = functools.partial(NetworkTexts, network, device=device, batch_size=batch_size)
     terms = [
         (part.weight, make(part.conversations, networks(part.network), sample))
-        for part in model.parts
+        for part in network.parts
     ]
     return terms[0][1] if [weight for weight, _ in terms] == [1.0] else SummedTexts(terms)
 

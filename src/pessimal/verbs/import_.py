@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.api.store import publish_table
-from pessimal.catalogue import models_table
+from pessimal.catalogue import model_entry, models_table
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
@@ -153,6 +153,7 @@ def _known(config: ImportConfig) -> Known:
             parameters=row.size * 1e9,
             rank=None if pd.isna(row.rank) else row.rank,
             label=row.label,
+            about=model_entry(row.label).get("about"),
         )
         for row in models_table().itertuples()
     }

@@ -12,10 +12,8 @@ from pessimal.checking.grading import MEND, thread_differences
 from pessimal.config.schema import ServeConfig
 from pessimal.errors import UserError, WorkError, require
 from pessimal.progress import quiet_libraries
-from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.obtain import open_reward
-from pessimal.rewards.sum import SumReward
 from pessimal.scoring.contexts import of_row
 from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
@@ -46,7 +44,7 @@ def run(config: ServeConfig) -> None:
     reward = open_reward(config.model, cache=config.paths.cache)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
     served = Served.of(reward, device)
-    for function in functions_of(reward):
+    for function in reward.functions:
         report_threads(function)
     host, port = listening.getsockname()[:2]
     print(f"http://{host}:{port}", flush=True)
@@ -55,12 +53,6 @@ def run(config: ServeConfig) -> None:
         uvicorn.Config(application(served), log_level="warning", lifespan="off")
     )
     server.run(sockets=[listening])
-
-
-def functions_of(reward: Reward) -> list[CallableReward]:
-    """The function, or those among the terms of a sum."""
-    terms = [term for _, term in reward.terms] if isinstance(reward, SumReward) else [reward]
-    return [term for term in terms if isinstance(term, CallableReward)]
 
 
 def report_threads(reward: CallableReward) -> None:
