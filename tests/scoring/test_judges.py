@@ -8,6 +8,7 @@ import torch
 from test_sequences import CPU, ITEMS, PROMPT, THINGS, opened, scanned
 from transformers import T5Config, T5ForConditionalGeneration
 
+import pessimal
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.judge import JudgeSpec
@@ -204,6 +205,10 @@ def test_a_table_says_how_likely_the_answers_are(folder, tmp_path, caplog):
     assert raw.rows["certified"].any()
 
 
+def len_of(response):
+    return len(response)
+
+
 def test_a_judge_that_never_gives_its_answers_has_no_ranks(folder, tmp_path, caplog):
     words = tokenizer(template=CHAT)
     plain = judge(folder, **ANSWERS)
@@ -220,6 +225,12 @@ def test_a_judge_that_never_gives_its_answers_has_no_ranks(folder, tmp_path, cap
     assert table.measured["answers"]["mean"] < HARDLY
     assert not table.rows["certified"].any()
     assert "no rank is certified" in caplog.text
+    alone, watched = (
+        pessimal.scan([never, len_of], PROMPT, weights=w, candidates=ITEMS, progress=False)
+        for w in ([1, 1], [0, 1])
+    )
+    assert not alone.rows["certified"].any(), "nor of a sum that it is a term of"
+    assert watched.rows["certified"].any(), "unless its weight is 0"
     caplog.clear()
     often = judge(folder, positive=common[:20], negative=common[20:])
     table = scanned(often, THINGS, tmp=tmp_path / "often")

@@ -195,7 +195,9 @@ class SumScanner(Scanner):
         if bounds.known:
             measured["ceiling"] = bounds.stored()
         noise = float(np.dot(np.abs(weights), [one.measured["noise"] or 0.0 for one in tables]))
-        exact = provenance.certain is None
+        pairs = zip(weights, tables, strict=True)
+        unanswered = any(weight and hardly_answers(one.measured) for weight, one in pairs)
+        exact = provenance.certain is None and not unanswered
         trust = nearest(Trust(**one.measured["trust"]) for one in tables)
         assert trust is not None
         return score_table(
