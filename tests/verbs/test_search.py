@@ -374,7 +374,7 @@ def test_a_search_of_an_earlier_release_is_shown_compared_and_begun_from(
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
         (("mode=paper",), "mode=ids or mode=text"),
         (("trainer.devices=2",), "one device"),
-        (("model.kind=callable",), "Choose model=callable"),
+        (("model.kind=callable",), "Give model=callable its own options"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrides, message):

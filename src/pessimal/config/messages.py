@@ -140,9 +140,9 @@ def _unknown_option(message: str) -> str | None:
     kind = next((k for k, one in load_kinds().items() if one.__name__ == schema), None)
     if file and kind:
         return (
-            f"the file conf/{file[1]}.yaml has the option {key!r}, which model.kind={kind} does "
-            f"not take. Choose model={kind} with options of its own; in a file of your own say the "
-            "kind: defaults: [_self_, override /kind@_here_: KIND]"
+            f"the file {file[1]}.yaml has the option {key!r}, which model.kind={kind} does not "
+            f"take. Give model={kind} its own options; a file of your own says its kind as "
+            "defaults: [_self_, override /kind@_here_: KIND]"
         )
     return unknown_option_message(key, schema, full[1] if full else key)
 
