@@ -23,7 +23,7 @@ from scipy import stats
 from sklearn.cluster import MiniBatchKMeans
 
 from pessimal.analyses.analysis import Heads
-from pessimal.analyses.framing import reversals, with_units
+from pessimal.analyses.framing import reversals
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
 from pessimal.analyses.lexicon_groups import lexicon_groups
@@ -140,23 +140,12 @@ def orders(words: Words, rewards: np.ndarray) -> list[dict]:
     """Two prompts whose rewards have nothing to do with one another, every two runs; and the
     skewness of one reward's, which is symmetric over all rewards of its kind."""
     names = pd.Index(words.words, dtype=object)
-    columns = [pd.Series(column, names) for column in rewards.T]
-    pairs = {str(i): (columns[i], columns[i + 1]) for i in range(0, len(columns) - 1, 2)}
+    pairs = [pd.DataFrame(rewards[:, i : i + 2], names) for i in range(0, rewards.shape[1] - 1, 2)]
     turned = reversals(pairs, meanings=minilm.meanings)
-    units = [("words", pd.DataFrame(dict(enumerate(pair)))) for pair in pairs.values()]
-    tested = with_units(turned, units, meanings=minilm.meanings)
     frame = pd.DataFrame(rewards, names)
     skewed = with_test(moments(frame, dependent=dependence(names, minilm.meanings)))
     rejected = {}
-    for name, null in {
-        "reversal": 0.5,
-        "kendall": 0,
-        "pearson": 0,
-        "share_difference": 0.5,
-    }.items():
-        low, high = turned[f"{name}_low"], turned[f"{name}_high"]
-        rejected[f"unrelated prompts, {name}"] = ~((low <= null) & (null <= high))
-    rejected["unrelated prompts, p of reversal"] = tested["unit_p"] < 0.05
+    rejected["unrelated prompts, p of reversal"] = turned["p"] < 0.05
     rejected["moments, skewness"] = skewed["skewness_p"] < 0.05
     return [{"test": test, "p": float(runs.mean())} for test, runs in rejected.items()]
 

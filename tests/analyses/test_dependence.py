@@ -13,6 +13,8 @@ from pessimal.analyses.ranks import (
     intervals,
     p_values,
     pearson,
+    ranked,
+    spearman,
 )
 from pessimal.errors import MissingExtraError
 
@@ -65,15 +67,15 @@ def test_unrelated_tastes_are_told_apart_no_more_often_than_by_chance():
     another."""
     words, rng = names(600), np.random.default_rng(0)
     vectors = directions(words)
-    pairs = {}
-    for run in range(60):
+    pairs = []
+    for _ in range(60):
         both = vectors @ rng.normal(size=(20, 2)) + 0.3 * rng.normal(size=(600, 2))
-        pairs[str(run)] = tuple(pd.Series(column, words) for column in both.T)
+        pairs.append(pd.DataFrame(both, words))
     outside = {}
     for name, meanings in (("alike", directions), ("independent", None)):
         table = reversals(pairs, meanings=meanings)
-        assert table["reversal_low"].notna().all()
-        outside[name] = ((table["reversal_low"] > 0.5) | (table["reversal_high"] < 0.5)).mean()
+        assert table["low"].notna().all()
+        outside[name] = (table["p"] <= 0.05).mean()
     assert outside["independent"] > 0.5
     assert outside["alike"] < 0.15
 
@@ -85,10 +87,12 @@ def test_the_interval_holds_its_estimate_where_words_differ_from_other_tokens():
     texts = [*words, *(f"<{i}>" for i in range(400))]
     x = np.concatenate([3 + directions(words) @ rng.normal(size=20), rng.normal(size=400)])
     y = np.concatenate([-x[:400], x[400:]]) + 0.1 * rng.normal(size=800)
-    row = reversals({"m": (pd.Series(x, texts), pd.Series(y, texts))}, meanings=directions)
-    for name in ("reversal", "kendall", "spearman", "pearson", "share_difference"):
-        assert row[f"{name}_low"][0] < row[name][0] < row[f"{name}_high"][0]
     found = dependence(texts, directions)
+    row = reversals([pd.DataFrame({"x": x, "y": y}, texts)], meanings=directions).iloc[0]
+    assert row["low"] < row["reversal"] < row["high"]
+    ranks = ranked(x), ranked(y)
+    (rho,), (low,), (high,) = intervals([spearman(*ranks)], found)
+    assert low < rho < high
     influence = pearson(x, y).influence[:, None]
     summed, inflations = found.summed(influence, np.array([0.01]))
     assert inflations > 1.5

@@ -19,7 +19,9 @@ from pessimal.analyses.analysis import (
     with_mean,
     word_frequencies,
 )
-from pessimal.analyses.regression import Fit, classical, interval, random_heads, robust
+from pessimal.analyses.nulls import random_heads
+from pessimal.analyses.nulls import slopes as coefficients
+from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
@@ -63,7 +65,7 @@ def frequency_slopes(
     the model turns it round with the prompt. A word counts once. The interval and p are for other
     words of the language under this same reward: errors allow for words of one stem, t has stems −
     coefficients degrees of freedom. Whether the slope is more than a head that nobody trained would
-    show is another question (`random_head`, see `regression.random_heads`).
+    show is another question (`random_head`, see `nulls.random_heads`).
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word`.
@@ -111,7 +113,7 @@ def frequency_slopes(
         if heads is not None:
             chosen_words = words.index[inside].tolist()
             states = [heads(chosen_words, outcome) for outcome in outcomes]
-            untrained = random_heads(design, rewards, groups, states)
+            untrained = random_heads(coefficients(design), rewards, states, design, groups)
             rows["random_head"] = untrained.share[1]
             rows["heads_within"] = untrained.within[1] / scales.to_numpy()
         pieces.append(rows)

@@ -36,7 +36,8 @@ from pessimal.analyses.matching import (
     matched_sets,
     stems_of,
 )
-from pessimal.analyses.regression import heads_beyond, taste, with_states
+from pessimal.analyses.nulls import random_heads
+from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
@@ -315,9 +316,13 @@ def _random_heads(
     words = matches.words.tolist()
     both = {HALF_SUM: half_sum(*pair), HALF_DIFFERENCE: difference(*pair)} if pair else {}
     states = [heads(words, both.get(measure, measure)) for measure in measures]
-    present = with_states(states)
-    weights = np.column_stack([sets.weights(present) for sets in matches.axes.values()])
-    untrained = heads_beyond(weights, matches.design, grid, stem_groups(matches.words), states)
+
+    def effects(rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        weights = np.column_stack([sets.weights(rows)[rows] for sets in matches.axes.values()])
+        return weights.T @ rewards
+
+    stems = stem_groups(matches.words)
+    untrained = random_heads(effects, grid, states, matches.design, stems)
     return dict(zip(matches.axes, untrained.share, strict=True))
 
 

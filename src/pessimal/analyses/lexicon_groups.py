@@ -21,8 +21,8 @@ from pessimal.analyses.analysis import (
     whose,
     word_frequencies,
 )
+from pessimal.analyses.nulls import random_heads, slopes
 from pessimal.analyses.ranks import Statistic, dependence, intervals, p_values
-from pessimal.analyses.regression import random_heads
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
@@ -99,7 +99,7 @@ def lexicon_groups(
     within = share = np.full(m, np.nan)
     if heads is not None:
         states = [heads(rated.index.tolist(), prompt) for prompt in words]
-        untrained = random_heads(design, ranks, stems, states)
+        untrained = random_heads(slopes(design), ranks, states, design, stems)
         share, within = untrained.share[1], untrained.within[1]
     apart = (auc <= 0) | (auc >= 1)  # groups that do not overlap say nothing of an error
     low, high, p = (np.where(apart, np.nan, x) for x in (low, high, p_values(aucs, dependent)))

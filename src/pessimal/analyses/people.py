@@ -23,8 +23,8 @@ from pessimal.analyses.analysis import (
     whose,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.ranks import intervals, kendall, ranked, spearman
-from pessimal.analyses.regression import heads_on_ranks
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import LEVEL, benjamini_hochberg, holm
@@ -58,7 +58,7 @@ def human_correlation(
     Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are over
     items (see `ranks.fisher_interval`); the human scores' own error is not in them. Whether a head
     that nobody trained would agree as much is another question (`random_head`, see
-    `regression.heads_on_ranks`).
+    `nulls.heads_on_ranks`).
 
     Args:
         rewards: items × models.

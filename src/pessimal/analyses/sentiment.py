@@ -25,12 +25,12 @@ from pessimal.analyses.analysis import (
     whose,
     with_mean,
 )
+from pessimal.analyses.nulls import WITHIN, random_heads
+from pessimal.analyses.nulls import slopes as coefficients
 from pessimal.analyses.regression import (
-    WITHIN,
     Fit,
     classical,
     interval,
-    random_heads,
     robust,
     share_beyond,
 )
@@ -97,7 +97,7 @@ def sentiment(
 
     Words rated exactly 0 are in neither arm. Intervals and p are for other words of the language:
     errors allow for words of one stem ('love', 'loved'), t has the arm's stems − 2 degrees of
-    freedom. Random heads are held against the same slopes (`regression.random_heads`).
+    freedom. Random heads are held against the same slopes (`nulls.random_heads`).
 
     `steeper` is the prompt's sign × (positive − negative slope), free of the bias that absolute
     values of noisy slopes have. A prompt of unknown polarity takes the sign of the sum of its
@@ -141,12 +141,14 @@ def sentiment(
     share = within = np.full((3, len(spread)), np.nan)
     if heads is not None:
         names_of_both = words.index[is_rated][both].tolist()
+        design = _both_arms(values[both])
+        combinations = np.array([[0.0, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, -1]]).T
         untrained = random_heads(
-            _both_arms(values[both]),
+            coefficients(design, combinations),
             rated[both],
-            groups[both],
             [heads(names_of_both, outcome) for outcome in outcomes],
-            np.array([[0.0, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, -1]]).T,
+            design,
+            groups[both],
         )
         share, within = untrained.share, untrained.within / spread
 

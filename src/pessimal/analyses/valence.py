@@ -26,8 +26,8 @@ from pessimal.analyses.analysis import (
     of_random_heads,
     whose,
 )
+from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
-from pessimal.analyses.regression import heads_on_ranks
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL, holm
@@ -53,7 +53,7 @@ def valence_agreement(
 
     The interval and p (`ranks.fisher_interval`) are for other words of the language: words of one
     stem are dependent. Random heads are
-    held against it as the slope of ranks on ranks (`regression.heads_on_ranks`).
+    held against it as the slope of ranks on ranks (`nulls.heads_on_ranks`).
 
     Args:
         scores: words × columns, index = word.
