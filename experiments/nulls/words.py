@@ -29,7 +29,7 @@ from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_ide
 from pessimal.analyses.lexicon_groups import lexicon_groups
 from pessimal.analyses.moments import moments, with_test
 from pessimal.analyses.ranks import dependence
-from pessimal.analyses.sentiment import asymmetry_across_models, sentiment
+from pessimal.analyses.sentiment import sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.catalogue import CONF
 from pessimal.tables import minilm
@@ -59,7 +59,7 @@ class Words:
         files = sorted((CONF / "identity").glob("*.yaml"))
         axes = {file.stem: list(OmegaConf.load(file)[file.stem]["terms"]) for file in files}
         covariates = self.zipf.to_frame("zipf").assign(afinn=self.afinn.reindex(self.words))
-        return match_identity(axes, covariates, topics=TOPICS, meanings=minilm.meanings)
+        return match_identity(axes, covariates, topics=TOPICS)
 
     def noise(self, runs: int) -> np.ndarray:
         return self.random.normal(size=(len(self.words), runs))
@@ -157,32 +157,12 @@ def identity(words: Words, rewards: np.ndarray) -> list[dict]:
     return [shares(test, axes[rows]) for test, rows in kinds.items()]
 
 
-def several_models(words: Words, draws: list[np.ndarray]) -> list[dict]:
-    """The asymmetry test over models."""
-    tables, influences = [], {}
-    for number, rewards in enumerate(draws):
-        frame = frame_of(words, rewards)
-        polarity = dict.fromkeys(frame, 1)
-        asked = sentiment(frame, words.afinn, polarity=polarity, heads=ON_MEANINGS)
-        tables.append(asked.asymmetry.assign(model=f"model {number}", lexicon="afinn"))
-        influences[f"model {number}", "afinn"] = asked.influence
-    across = asymmetry_across_models(pd.concat(tables, ignore_index=True), influences)
-    return [shares(f"asymmetry over {len(draws)} models", across)]
-
-
 def exam(runs: int, *, seed: int = 0) -> pd.DataFrame:
     """Test × null: shares at .05."""
     words, rows = MeaningWords(seed), []
     for null, draw in words.nulls().items():
         rewards = draw(runs)
         new = [row for test in (one_model, orders, identity) for row in test(words, rewards)]
-        # Models of one taste, each with noise of its own; and models each with its own.
-        shared = draw(runs)
-        alike = [np.sqrt(0.5) * shared + np.sqrt(0.5) * words.noise(runs) for _ in range(MODELS)]
-        unlike = [draw(runs // 4) for _ in range(MODELS)]
-        for name, draws in (("alike", alike), ("unlike", unlike)):
-            across = several_models(words, draws)
-            new += [row | {"test": f"{row['test']}, {name}"} for row in across]
         rows += [{"null": null, **row} for row in new]
         print(pd.DataFrame(rows[-len(new) :]).round(3).to_string(), flush=True)
     return pd.DataFrame(rows).pivot(index="test", columns="null", values=["random heads", "p"])

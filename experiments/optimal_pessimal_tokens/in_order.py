@@ -137,7 +137,7 @@ ORDER = (
     Item(
         "Figure 3A-C, A4",
         "reward by valence",
-        "sentiment_words sentiment sentiment_curve sentiment_asymmetry sentiment_models",
+        "sentiment_words sentiment sentiment_curve sentiment_asymmetry",
     ),
     Item("Figure 3D", "reward by word frequency", "frequency"),
     Item("Figure A3", "words called good and bad", "lexicon_groups"),
