@@ -99,9 +99,9 @@ def frequency_slopes(
     if unrated is not None:
         # Ten times as fast as `isin` on an index of Arrow strings.
         free &= unrated.get_indexer(words.index) >= 0
-    chosen = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
+    sets = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
     pieces = []
-    for name, inside in chosen.items():
+    for name, inside in sets.items():
         if inside.sum() < LEAST_WORDS:
             continue
         controls = _controls(values[inside]) if name == "rated" else []
@@ -111,14 +111,14 @@ def frequency_slopes(
         fit, sizes = robust(design, rewards, groups), {"n": len(design), "stems": groups.max() + 1}
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
         if heads is not None:
-            chosen_words = words.index[inside].tolist()
-            states = [heads(chosen_words, outcome) for outcome in outcomes]
+            names = words.index[inside].tolist()
+            states = [heads(names, outcome) for outcome in outcomes]
             untrained = random_heads(coefficients(design), rewards, states, design, groups)
             rows["random_head"] = untrained.share[1]
             rows["heads_within"] = untrained.within[1] / scales.to_numpy()
         pieces.append(rows)
     if not pieces:
-        counted = ", ".join(f"{name} {int(chosen[name].sum())}" for name in SETS)
+        counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
         raise TableError(
             f"Too few words whose frequency is known ({counted}); a slope needs {LEAST_WORDS}. "
             "Scan a vocabulary, or give a frequency list that knows these words."
@@ -182,25 +182,13 @@ def _rows(
 ) -> pd.DataFrame:
     """The coefficient of frequency, the design's second column, for each outcome; `scales` names
     the outcomes."""
-    slope, scale = fit.coefficients[1], scales.to_numpy()
+    slope = fit.coefficients[1]
     low, high, p = interval(slope, fit.errors[1], fit.freedom, confidence=confidence)
-    return pd.DataFrame(
-        {
-            "words": name,
-            "prompt": list(scales.index),
-            "n": n,
-            "stems": stems,
-            "slope": slope,
-            "low": low,
-            "high": high,
-            "p": p,
-            "slope_sd": slope / scale,
-            "low_sd": low / scale,
-            "high_sd": high / scale,
-            "random_head": np.nan,
-            "heads_within": np.nan,
-        }
-    )
+    numbers = {"slope": slope, "low": low, "high": high}
+    in_sd = {f"{column}_sd": values / scales.to_numpy() for column, values in numbers.items()}
+    counts = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
+    heads = {"random_head": np.nan, "heads_within": np.nan}
+    return pd.DataFrame(counts | numbers | {"p": p} | in_sd | heads)
 
 
 @analysis("frequency", Needs(frequencies=True), place=120)
@@ -251,24 +239,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table["p_holm"] = families["p"].transform(holm)
     table["random_head_holm"] = families["random_head"].transform(holm)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
-    shown = table[table["frames"] == least_biased]
-    # Of rated words where there are any: their valence is controlled.
-    main = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
-    main = main[main["prompt"] == main["prompt"].iloc[0]]
-    tested, band = by_heads(main)
-    certain = main[tested] <= LEVEL
-    first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
+    rows = table[table["frames"] == least_biased]
+    # Rated words where there are any: their valence is controlled.
+    rows = rows[rows["words"] == next(name for name in SETS if name in set(rows["words"]))]
+    rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
+    tested, band = by_heads(rows)
+    holds = rows[tested] <= LEVEL
+    first = rows.loc[(rows["slope_sd"].abs() + holds * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    label = tables.labels[first["model"]]
+    label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
+    verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"
+    if not holds.any():
+        verdict = f"the effect of word frequency on {first['words']} words is within chance"
+    elif len(rows) == 1:
+        verdict = f"{label} scores {kind} words higher"
     per = f"per {unit}" if options.paper else "for ten times the frequency"
-    slope = f"{first['slope_sd']:+.2f} SD {per}{of_random_heads(first)}"
-    kind = f"{label} scores {'frequent' if first['slope'] > 0 else 'rare'} words higher"
-    if not certain.any():
-        kind = f"the effect of word frequency on {first['words']} words is within chance"
-    elif len(main) > 1:
-        kind = f"{certain.sum()} of {len(main)} models follow word frequency"
-    steepest = f"steepest, {label}: " if len(main) > 1 else ""
-    headline = f"On {quoted(first['prompt'])}, {kind}; {steepest}{slope}."
+    headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
+    headline += f"{first['slope_sd']:+.2f} SD {per}{of_random_heads(first)}."
     effect = Effect(
         "slope_sd",
         f"reward (SD) per {unit}",
