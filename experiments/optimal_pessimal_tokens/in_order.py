@@ -129,7 +129,7 @@ ORDER = (
     Item(
         "Figure 2A, A1",
         "agreement of the models: Kendall's tau, Spearman's rho, overlap",
-        "agreement agreement_raw noise_floor",
+        "agreement noise_floor",
         tau_numbers,
     ),
     Item("Figure 2B", "map of the models", "mds"),

@@ -28,7 +28,7 @@ from pessimal.analyses.ranks import (
     Dependence,
     Statistic,
     dependence,
-    fisher_interval,
+    intervals,
     net_concordance,
     p_values,
     ranked,
@@ -58,7 +58,7 @@ def reversals(
     The score is the share of pairs of items whose order turns round from one prompt to the other: 1
     for a mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs that either
     prompt scores alike are left out, and `tied` is their share. Intervals are over clusters of
-    dependent items (see `ranks.fisher_interval`), each at the level of its p, which Holm's method
+    dependent items (see `ranks.intervals`), each at the level of its p, which Holm's method
     corrects over the rows.
 
     Args:
@@ -77,22 +77,22 @@ def reversals(
 
     Source: Christian et al. 2025, Figure 4; Goodman & Kruskal 1954 for the pairs that are left out.
     """
-    rows, intervals = [], []
+    rows, statistics = [], []
     for pair in pairs:
         check_rewards(pair)
         check_varied(pair)
         dependent = dependence(pair.index, meanings)
         statistic, tied = _reversal(pair, dependent)
-        intervals.append(([statistic], dependent))
-        p = p_values(*intervals[-1])[0]
+        statistics.append(([statistic], dependent))
+        p = p_values([statistic], dependent)[0]
         rows.append({"n": len(pair), "reversal": statistic.estimate, "tied": tied, "p": p})
     table = pd.DataFrame(rows)
     levels = holm_confidence(table["p"], confidence)
     bounds = [
-        fisher_interval(*interval, confidence=level)
-        for interval, level in zip(intervals, levels, strict=True)
+        intervals(*statistic, confidence=level)
+        for statistic, level in zip(statistics, levels, strict=True)
     ]
-    low, high = np.array(bounds)[:, :, 0].T
+    _, low, high = np.array(bounds)[:, :, 0].T
     return table.assign(low=low, high=high, p_adjusted=holm(table["p"]))
 
 

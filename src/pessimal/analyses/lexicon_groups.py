@@ -45,7 +45,7 @@ def lexicon_groups(
     """The probability that a positive word earns more than a negative one.
 
     The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count
-    half. Words of valence 0 are in neither group. Intervals and p (`ranks.fisher_interval`, for an
+    half. Words of valence 0 are in neither group. Intervals and p (`ranks.intervals`, for an
     AUC on the scale of log odds) are for other words of the language; words of one stem are taken
     to be dependent, of both groups as well ('hope', 'hopeless').
 

@@ -56,7 +56,7 @@ def human_correlation(
     """Rank correlation of each model's rewards with the human scores.
 
     Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are over
-    items (see `ranks.fisher_interval`); the human scores' own error is not in them. Whether a head
+    items (see `ranks.intervals`); the human scores' own error is not in them. Whether a head
     that nobody trained would agree as much is another question (`random_head`, see
     `nulls.heads_on_ranks`).
 

@@ -283,67 +283,61 @@ class Statistic(NamedTuple):
     """How alike in it two words are on average (`Dependence.likeness`)."""
 
 
-class Errors(NamedTuple):
-    """Of m statistics, on Fisher's scale (atanh of r, where a share s is r = 2s − 1)."""
-
-    place: np.ndarray
-    """(m,) NaN where the estimate is at its bound, or of fewer than `LEAST` units: a sample in
-    which all pairs agree says nothing of its own error."""
-    error: np.ndarray
-    """(m,) standard errors of the places."""
-    freedom: np.ndarray
-    """(m,) how many independent items there would be as sure, less one."""
-
-
 def intervals(
     statistics: Sequence[Statistic],
     dependence: Dependence | None = None,
     /,
     *,
-    confidence: float = 0.95,
+    confidence: float | np.ndarray = 0.95,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, lower and upper bounds of statistics of the same n items, (m,) each (see
-    `fisher_interval`)."""
+    """Estimates, lower and upper bounds of statistics of the same n items, (m,) each.
+
+    Bounds are Student's on Fisher's scale, on which the error hardly depends on the size of a
+    statistic; `confidence` may be of each its own, (m,). At a bound (r = ±1) the interval is the
+    bound itself from `SMALL` independent items on, and NaN below.
+
+    Source: Fisher 1921 for the scale.
+    """
+    place, error, freedom = _places(statistics, dependence)
+    half = _halves(statistics)
+    reach = student.ppf((1 + np.asarray(confidence)) / 2, np.maximum(freedom, 1)) * error
     estimates = np.array([statistic.estimate for statistic in statistics])
-    return estimates, *fisher_interval(statistics, dependence, confidence=confidence)
+    at_bound = np.isnan(place) & (freedom + 1 >= SMALL)
+    low, high = (half + (1 - half) * np.tanh(place + sign * reach) for sign in (-1, 1))
+    return estimates, np.where(at_bound, estimates, low), np.where(at_bound, estimates, high)
 
 
-def _influences(
+def p_values(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> np.ndarray:
+    """(m,) two-sided p of no association (a correlation of 0, a share of ½), of the same error as
+    `intervals`. 0 at a bound, NaN below `LEAST` independent items."""
+    place, error, freedom = _places(statistics, dependence)
+    p = 2 * student.sf(np.abs(place) / error, np.maximum(freedom, 1))
+    return np.where(np.isnan(place) & (freedom + 1 >= LEAST), 0.0, p)
+
+
+def _places(
     statistics: Sequence[Statistic], dependence: Dependence | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Influence values of what is independent, (units, m); and how many independent items would be
-    as sure as these, (m,)."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places on Fisher's scale (atanh of r, where a share s is r = 2s − 1; NaN where the estimate
+    is at its bound, or of fewer than `LEAST` units: a sample in which all pairs agree says nothing
+    of its own error), their standard errors, and how many independent items there would be as sure,
+    less one; (m,) each."""
     influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, m)
     inflations = np.ones(len(statistics))
     if dependence is not None:
         likeness = np.array([statistic.likeness for statistic in statistics])
         influences, inflations = dependence.summed(influences, likeness)
-    return influences, len(influences) / inflations
+    n, half = len(influences), _halves(statistics)
+    units = n / inflations
+    r = (np.array([statistic.estimate for statistic in statistics]) - half) / (1 - half)
+    error = np.sqrt(np.sum(influences**2, axis=0) / (n * max(n - 1, 1))) / (1 - half)
+    r = np.where((np.abs(r) < 1 - 1e-12) & (units >= LEAST), r, np.nan)
+    return np.arctanh(r), error / (1 - r**2), units - 1
 
 
-def with_intervals(
-    statistics: Mapping[str, Sequence[Statistic]],
-    dependence: Dependence | None = None,
-    /,
-    *,
-    confidence: float = 0.95,
-) -> dict[str, np.ndarray]:
-    """Columns of a table: each name's estimates, and their bounds as name_low and name_high.
-
-    Args:
-        statistics: by name, each as many, all of the same n items.
-        dependence: of the items.
-        confidence: of the intervals.
-    """
-    flat = [statistic for of_name in statistics.values() for statistic in of_name]
-    columns = np.stack(intervals(flat, dependence, confidence=confidence)).reshape(
-        3, len(statistics), -1
-    )
-    return {
-        f"{name}{end}": columns[i, j]
-        for j, name in enumerate(statistics)
-        for i, end in enumerate(("", "_low", "_high"))
-    }
+def _halves(statistics: Sequence[Statistic]) -> np.ndarray:
+    """(m,) the middle of each statistic's range: ½ of a share, 0 of a correlation."""
+    return np.where([statistic.share for statistic in statistics], 0.5, 0.0)
 
 
 def rank_correlations(
@@ -367,71 +361,21 @@ def rank_correlations(
     if dependence is not None:
         alike = {name: dependence.alike(column.centred) for name, column in ranks.items()}
         likenesses = [dependence.likeness(alike[a], alike[b]) for a, b in pairs]
-    statistics = {
-        measure.__name__: [
+    columns: dict[str, np.ndarray] = {}
+    for measure in (kendall, *measures):
+        name = measure.__name__
+        prefix = "" if measure is kendall else f"{name}_"
+        statistics = [
             measure(ranks[a], ranks[b], likeness=likeness)
             for (a, b), likeness in zip(pairs, likenesses, strict=True)
         ]
-        for measure in (kendall, *measures)
-    }
-    columns = with_intervals(statistics, dependence, confidence=confidence)
-    return {name.replace("kendall_", ""): values for name, values in columns.items()}
+        bounds = intervals(statistics, dependence, confidence=confidence)
+        columns |= dict(zip((name, f"{prefix}low", f"{prefix}high"), bounds, strict=True))
+    return columns
 
 
-def fisher_errors(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> Errors:
-    """Where statistics of the same items lie on the scale of atanh, on which their error hardly
-    depends on their size, and that error.
-
-    Source: Fisher 1921 for the scale.
-    """
-    influences, units = _influences(statistics, dependence)
-    n, (shift, scale) = len(influences), _scales(statistics)
-    r = (np.array([statistic.estimate for statistic in statistics]) - shift) / scale
-    error = np.sqrt(np.sum(influences**2, axis=0) / (n * max(n - 1, 1))) / scale
-    inside = (np.abs(r) < 1 - 1e-12) & (units >= LEAST)
-    r = np.where(inside, r, np.nan)
-    return Errors(np.arctanh(r), error / (1 - r**2), units - 1)
-
-
-def fisher_interval(
-    statistics: Sequence[Statistic],
-    dependence: Dependence | None = None,
-    *,
-    confidence: float | np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Student's interval of each statistic, (m,) each, by `fisher_errors`; `confidence` may be of
-    each its own, (m,). At a bound (r = ±1) it is the bound itself from `SMALL` independent items
-    on, and NaN below."""
-    place, error, freedom = fisher_errors(statistics, dependence)
-    shift, scale = _scales(statistics)
-    reach = student.ppf((1 + np.asarray(confidence)) / 2, np.maximum(freedom, 1)) * error
-    estimates = np.array([statistic.estimate for statistic in statistics])
-    at_bound = np.isnan(place) & (freedom + 1 >= SMALL)
-    low, high = (shift + scale * np.tanh(place + sign * reach) for sign in (-1, 1))
-    return np.where(at_bound, estimates, low), np.where(at_bound, estimates, high)
-
-
-def p_values(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> np.ndarray:
-    """(m,) two-sided p of no association (a correlation of 0, a share of ½), by `fisher_errors`. 0
-    at a bound, NaN below `LEAST` independent items."""
-    place, error, freedom = fisher_errors(statistics, dependence)
-    p = 2 * student.sf(np.abs(place) / error, np.maximum(freedom, 1))
-    return np.where(np.isnan(place) & (freedom + 1 >= LEAST), 0.0, p)
-
-
-def _scales(statistics: Sequence[Statistic]) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from each statistic, and by what it is then divided, so that it is in
-    [−1, 1]."""
-    half = np.where([statistic.share for statistic in statistics], 0.5, 0.0)
-    return half, 1 - half
-
-
-def kendall(
-    a: Ranked, b: Ranked, net: np.ndarray | None = None, *, likeness: float = 0.0
-) -> Statistic:
+def kendall(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     """Kendall's tau-b of two columns without missing values, neither constant; exact, O(n log n).
-
-    `net` is their `net_concordance`, where it is known already.
 
     tau-b = s / sqrt(u_a · u_b): s is concordant minus discordant pairs, u the pairs untied in one
     column, each as a share of all pairs. All three are U-statistics of order two, so an item's
@@ -440,7 +384,7 @@ def kendall(
     """
     others = len(a.dense) - 1
     # (n,): the item's own share of concordant minus discordant pairs.
-    net = (net_concordance(a, b) if net is None else net) / others
+    net = net_concordance(a, b) / others
     untied_a = 1 - (a.equal - 1) / others
     untied_b = 1 - (b.equal - 1) / others
     scale = np.sqrt(untied_a.mean() * untied_b.mean())
@@ -471,13 +415,6 @@ def spearman(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
         d_variance_u / variance_u + d_variance_v / variance_v
     )
     return Statistic(float(rho), influence, likeness=likeness)
-
-
-def pearson(x: np.ndarray, y: np.ndarray, *, likeness: float = 0.0) -> Statistic:
-    """Pearson's r of two columns, neither constant; O(n)."""
-    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
-    r = np.mean(x * y)
-    return Statistic(float(r), x * y - r / 2 * (x * x + y * y), likeness=likeness)
 
 
 def _mean_above(order: Ranked, values: np.ndarray) -> np.ndarray:

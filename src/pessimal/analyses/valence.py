@@ -51,7 +51,7 @@ def valence_agreement(
 ) -> pd.DataFrame:
     """Spearman's ρ of each column of scores with valence, over the words that have both.
 
-    The interval and p (`ranks.fisher_interval`) are for other words of the language: words of one
+    The interval and p (`ranks.intervals`) are for other words of the language: words of one
     stem are dependent. Random heads are
     held against it as the slope of ranks on ranks (`nulls.heads_on_ranks`).
 
