@@ -18,8 +18,8 @@ from pessimal.analyses.analysis import (
     States,
     analysis,
     heads_of,
-    of_random_heads,
-    whose,
+    notes_on_states,
+    random_head_clause,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.nulls import draw_rewards, have_states
@@ -248,7 +248,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table["random_head_holm"] = holm(table["random_head"])
     table["beyond_p"] = table[["unit_p_adjusted", "random_head_holm"]].max(axis=1)
     return [
-        _reversal_result(tables, table, (*notes, *whose(heads, tables.labels))),
+        _reversal_result(tables, table, (*notes, *notes_on_states(heads, tables.labels))),
         Result("axes", pd.concat(ends, ignore_index=True), method="framing"),
         _scatter(pd.concat(points, ignore_index=True)),
         *_shared_axes(shared),
@@ -299,7 +299,7 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     share = f"{largest['unit_reversal']:.0%}"
     if not np.isnan(largest["unit_low"]):
         share += f" [{largest['unit_low']:.0%}, {largest['unit_high']:.0%}]"
-    share += of_random_heads(largest)
+    share += random_head_clause(largest)
     holding = head[(head["beyond_p"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
     if len(head) == 1:
         verdict = "" if largest["beyond_p"] <= LEVEL else "no reversal found: "

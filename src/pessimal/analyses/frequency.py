@@ -10,13 +10,13 @@ from pessimal.analyses.analysis import (
     Needs,
     Options,
     States,
+    add_mean_rows,
     analysis,
-    by_heads,
+    effect_columns,
     heads_by_model,
-    of_random_heads,
+    notes_on_states,
     quoted,
-    whose,
-    with_mean,
+    random_head_clause,
     word_frequencies,
 )
 from pessimal.analyses.nulls import random_heads
@@ -37,7 +37,7 @@ from pessimal.tables.word_lists import (
 
 SETS = ("rated", "unrated")
 LEAST_LETTERS, LEAST_ZIPF = 3, 4.0
-"""Of an unrated word: so many letters, and 10 uses per million words. What a vocabulary holds below
+"""Demands on an unrated word: letters, and 10 uses per million words. What a vocabulary holds below
 that is more often a name, an abbreviation or a piece of words, and a model that dislikes pieces
 would pass for one that likes frequent words: in siblings of the demo family without a plant the
 slope is +.04 to +.16 from 1 use per million on, -.01 to +.01 from 10."""
@@ -173,8 +173,8 @@ def published_frequency_slopes(
 
 def _controls(valence: np.ndarray) -> list[np.ndarray]:
     """Valence, and its absolute value where that is something else."""
-    both = (valence > 0).any() and (valence < 0).any()
-    return [valence, np.abs(valence)] if both else [valence]
+    either_sign = (valence > 0).any() and (valence < 0).any()
+    return [valence, np.abs(valence)] if either_sign else [valence]
 
 
 def _rows(
@@ -229,7 +229,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             if name not in set(slopes["words"]):
                 left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
         pieces.append(slopes.assign(model=model, states=states_of[model]))
-    notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
+    notes = tuple(f"{', '.join(models)}: {reason}" for reason, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
@@ -243,7 +243,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     # Rated words where there are any: their valence is controlled.
     rows = rows[rows["words"] == next(name for name in SETS if name in set(rows["words"]))]
     rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
-    tested, band = by_heads(rows)
+    tested, band = effect_columns(rows)
     holds = rows[tested] <= LEVEL
     first = rows.loc[(rows["slope_sd"].abs() + holds * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
@@ -255,7 +255,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         verdict = f"{label} scores {kind} words higher"
     per = f"per {unit}" if options.paper else "for ten times the frequency"
     headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
-    headline += f"{first['slope_sd']:+.2f} SD {per}{of_random_heads(first)}."
+    headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
     effect = Effect(
         "slope_sd",
         f"reward (SD) per {unit}",
@@ -278,7 +278,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             share=1 if least_biased == "opposite" else 1 / 2,
             plot=Forest.of(
                 effect,
-                data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
+                data=add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"]),
                 group="prompt",
                 panel="words",
                 where={"frames": least_biased},
@@ -286,7 +286,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 xlabel=effect.label,
             ),
             method="frequency",
-            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
+            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
             summary={
                 f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
                 for row in table[table["frames"] == "opposite"].itertuples()

@@ -25,9 +25,9 @@ from pessimal.analyses.analysis import (
     analysis,
     difference,
     heads_of_model,
-    of_random_heads,
+    notes_on_states,
     quoted,
-    whose,
+    random_head_clause,
 )
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.nulls import have_states, random_heads
@@ -504,7 +504,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             continue
         effects.append(by_axis.assign(states=on.of if on else "", model=model))
         terms.append(by_term.assign(model=model))
-    notes = [*tables.without_columns(), *whose(heads, tables.labels)]
+    notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels)]
     notes += [f"{', '.join(models)}: {reason}" for reason, models in left_out.items()]
     if not effects:
         raise TableError("; ".join(notes))
@@ -609,7 +609,7 @@ def _headline(
 ) -> str:
     """One sentence on the row that is farthest, and on how many other models do as it does."""
     terms = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
-    label, heads = tables.labels[row["model"]], of_random_heads(row)
+    label, heads = tables.labels[row["model"]], random_head_clause(row)
     holding = effects[(effects["p_holm"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = holding[(holding["measure"] == main) & (holding["d"] * row["d"] > 0)]
     if alike.empty:

@@ -14,11 +14,11 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
-    by_heads,
-    by_lexicon,
+    effect_columns,
+    fit_lexicons,
     heads_by_model,
-    of_random_heads,
-    whose,
+    notes_on_states,
+    random_head_clause,
     word_frequencies,
 )
 from pessimal.analyses.nulls import random_heads, slopes
@@ -124,13 +124,13 @@ def _separation(rewards: np.ndarray, positive: np.ndarray) -> Statistic:
 
 @analysis("lexicon_groups", Needs(lexicons=True), place=110)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """How well each model's rewards set each lexicon's positive words apart from its negative
-    ones."""
+    """The separation of each lexicon's positive words from its negative ones by each model's
+    rewards."""
     heads, states = heads_by_model(tables, options)
     zipf = None
     if options.frequencies is not None:
         zipf = word_frequencies(tables, tables.models, options)
-    pieces, notes = by_lexicon(
+    pieces, notes = fit_lexicons(
         tables,
         options,
         lambda model, words, valence: lexicon_groups(
@@ -143,7 +143,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         table[corrected] = table.groupby("lexicon", sort=False)[p].transform(holm)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
-    tested, band = by_heads(first, "auc_p_holm")
+    tested, band = effect_columns(first, "auc_p_holm")
     effect = Effect(
         "auc",
         "AUC",
@@ -172,7 +172,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             table,
             effect,
             f"On {prompt}, {who} {lexicon}'s positive words from negative ones; most, {label}: "
-            f"{row['auc']:.0%} of pairs{of_random_heads(row)}.",
+            f"{row['auc']:.0%} of pairs{random_head_clause(row)}.",
             share=1 / 2,  # expected of every model
             plot=Forest.of(
                 effect,
@@ -181,7 +181,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 tabs=("lexicon",),
             ),
             method="lexicon_groups",
-            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
+            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
             summary={
                 f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
                 for (lexicon, prompt), auc in means.items()

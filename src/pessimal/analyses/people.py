@@ -19,8 +19,8 @@ from pessimal.analyses.analysis import (
     Options,
     analysis,
     heads_of,
-    of_random_heads,
-    whose,
+    notes_on_states,
+    random_head_clause,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.nulls import heads_on_ranks
@@ -254,7 +254,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for name, piece in pieces.items():
             collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
-    notes += whose(heads, tables.labels)
+    notes += notes_on_states(heads, tables.labels)
     return [
         _correlation_result(tables, joined["correlation"], list(rated), notes),
         Result("people_agreement", joined["agreement"], plot=_TAUS, method="people"),
@@ -360,7 +360,7 @@ def _correlation_result(
     sizes = found["spearman"].abs() if len(found) else rows["agreement"]
     most = rows.loc[sizes.idxmax()]
     label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += of_random_heads(most) if tested else _interval(most)
+    number += random_head_clause(most) if tested else _interval(most)
     if found.empty:
         itself = " by itself" if tested else ""
         said = f"no model is found to {how} with people{itself}; nearest, {label}"

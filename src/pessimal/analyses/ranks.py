@@ -37,11 +37,11 @@ class Ranked(NamedTuple):
     """One column of values, reduced to its order. All arrays are (n,)."""
 
     dense: np.ndarray
-    """Which distinct value the item has, counted from 0 for the smallest (int64)."""
+    """The number of the item's distinct value, counted from 0 for the smallest (int64)."""
     below: np.ndarray
-    """How many items are strictly smaller (int64)."""
+    """Number of items that are strictly smaller (int64)."""
     equal: np.ndarray
-    """How many items have this value, itself included (int64)."""
+    """Number of items that have this value, itself included (int64)."""
 
     @property
     def tied(self) -> bool:
@@ -86,8 +86,8 @@ def net_concordance(a: Ranked, b: Ranked) -> np.ndarray:
 
 
 def _below_within(group: Ranked, other: Ranked) -> tuple[np.ndarray, np.ndarray]:
-    """Of the items tied in `group` with each item: how many are below it in `other`, how many
-    equal."""
+    """Number of items tied in `group` with each item that are below it in `other`, and equal to
+    it."""
     n = len(group.dense)
     if not group.tied:  # half the time of a pair of untied columns
         return np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
@@ -147,9 +147,9 @@ class Dependence:
     words: np.ndarray
     """(n,) whether the candidate spells a word or a phrase."""
     pairs: tuple[np.ndarray, np.ndarray]
-    """Of sampled words every two that are not of one cluster."""
+    """Every two of the sampled words that are not of one cluster."""
     strata: np.ndarray
-    """Of each pair, its stratum of likeness in meaning; none where no meaning is known."""
+    """Stratum of each pair by likeness in meaning; none where no meaning is known."""
 
     @cached_property
     def _sizes(self) -> np.ndarray:
@@ -206,16 +206,18 @@ class Dependence:
         if of_words.any():
             # Around the words' own mean, so that all clusters together keep the mean 0.
             centre = sums[of_words].mean(axis=0)
-            own = np.square(sums[of_words] - centre).sum(axis=0)
-            within = influences[self.words] - influences[self.words].mean(axis=0)
-            shared = (int(self.words.sum()) - 1) * np.square(within).sum(axis=0)
-            inflations += np.divide(likeness * shared, own, out=np.zeros_like(own), where=own > 0)
+            between = np.square(sums[of_words] - centre).sum(axis=0)
+            about = influences[self.words] - influences[self.words].mean(axis=0)
+            shared = (int(self.words.sum()) - 1) * np.square(about).sum(axis=0)
+            inflations += np.divide(
+                likeness * shared, between, out=np.zeros_like(between), where=between > 0
+            )
             sums[of_words] = centre + (sums[of_words] - centre) * np.sqrt(inflations)
         return sums * (size / len(influences)), inflations
 
 
 def dependence(texts: Sequence[str] | pd.Index, meanings: Meanings | None) -> Dependence:
-    """How candidates of these texts depend on one another; computed once for the same texts.
+    """The dependence of candidates of these texts on one another; computed once for the same texts.
 
     Letters are a word, letters and spaces a phrase, which is a cluster by itself. Without the
     package of the stems a word's spellings alone are a cluster; without that of the meanings, or
@@ -239,24 +241,24 @@ def _dependence(texts: tuple[str, ...], meanings: Meanings | None) -> Dependence
     clusters = pd.factorize(cluster_keys)[0]
     nothing = np.zeros(0, dtype=np.int64)
     independent = Dependence(clusters, is_word, (nothing, nothing), nothing)
-    named = np.flatnonzero(is_word)
-    if meanings is None or len(named) < 3:
+    spelling = np.flatnonzero(is_word)
+    if meanings is None or len(spelling) < 3:
         return independent
-    if len(named) > SAMPLED:
-        named = np.sort(np.random.default_rng(0).choice(named, SAMPLED, replace=False))
+    if len(spelling) > SAMPLED:
+        spelling = np.sort(np.random.default_rng(0).choice(spelling, SAMPLED, replace=False))
     try:
-        vectors = meanings([keys[place] for place in named])
+        vectors = meanings([keys[place] for place in spelling])
     except MissingExtraError:
         return independent
-    first, second = np.triu_indices(len(named), k=1)
-    apart = clusters[named[first]] != clusters[named[second]]
+    first, second = np.triu_indices(len(spelling), k=1)
+    apart = clusters[spelling[first]] != clusters[spelling[second]]
     first, second = first[apart], second[apart]
     if not len(first):
         return independent
     likeness = (vectors @ vectors.T)[first, second]
     strata = np.searchsorted(np.unique(np.quantile(likeness, STRATA)), likeness, side="right")
     strata = np.unique(strata, return_inverse=True)[1]  # none is empty
-    return Dependence(clusters, is_word, (named[first], named[second]), strata)
+    return Dependence(clusters, is_word, (spelling[first], spelling[second]), strata)
 
 
 def _is_phrase(text: str) -> bool:
@@ -280,7 +282,7 @@ class Statistic(NamedTuple):
     share: bool = False
     """Lies in [0, 1]; else, as a correlation, in [−1, 1]."""
     likeness: float = 0.0
-    """How alike in it two words are on average (`Dependence.likeness`)."""
+    """Likeness in it of two words, on average (`Dependence.likeness`)."""
 
 
 def intervals(
@@ -349,8 +351,8 @@ def rank_correlations(
     measures: Sequence[Callable[..., Statistic]] = (),
     confidence: float = 0.95,
 ) -> dict[str, np.ndarray]:
-    """How alike the columns of each pair order the items: kendall, low, high, and by name with
-    _low and _high what further `measures` say.
+    """Agreement of the columns of each pair in the order of the items: kendall, low, high, and each
+    of further `measures` by name, with _low and _high.
 
     Args:
         ranks: columns by name.
@@ -382,11 +384,11 @@ def kendall(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     influence on each is twice its own share minus the mean; the delta method joins them (Hoeffding
     1948; Kendall 1945 for the ties).
     """
-    others = len(a.dense) - 1
+    rest = len(a.dense) - 1
     # (n,): the item's own share of concordant minus discordant pairs.
-    net = net_concordance(a, b) / others
-    untied_a = 1 - (a.equal - 1) / others
-    untied_b = 1 - (b.equal - 1) / others
+    net = net_concordance(a, b) / rest
+    untied_a = 1 - (a.equal - 1) / rest
+    untied_b = 1 - (b.equal - 1) / rest
     scale = np.sqrt(untied_a.mean() * untied_b.mean())
     tau = net.mean() / scale
     influence = 2 * (

@@ -167,18 +167,12 @@ def classical(design: np.ndarray, outcomes: np.ndarray) -> Fit:
     Raises:
         TableError: too few rows, or columns that depend on one another.
     """
-    # .15 s, and only the published procedure needs it.
-    from statsmodels.regression.linear_model import (
-        OLS,
-    )
-
     n, k = design.shape
     _check(design, n, things="rows")
-    fits = [OLS(outcome, design).fit() for outcome in outcomes.T]
-    coefficients, errors = (
-        np.column_stack([getattr(fit, name) for fit in fits]) for name in ("params", "bse")
-    )
-    return Fit(coefficients, errors, None, n - k)
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ outcomes
+    variance = np.square(outcomes - design @ coefficients).sum(axis=0) / (n - k)
+    return Fit(coefficients, np.sqrt(np.outer(np.diag(inverse), variance)), None, n - k)
 
 
 def interval(

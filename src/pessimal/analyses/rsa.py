@@ -103,16 +103,16 @@ def rsa(
     """
     models = list(similarity.index)
     if permutations < 100:
-        least = 1 / (permutations + 1)
+        smallest = 1 / (permutations + 1)
         raise TableError(
-            f"permutations={permutations} cannot give a p value below {least:.2f}; use 10000."
+            f"permutations={permutations} cannot give a p value below {smallest:.2f}; use 10000."
         )
     matrices = model_matrices(descriptors.loc[models], paper=paper)
     status = _usable(matrices, n_models=len(models))
     factors = [factor for factor, state in status.items() if state == ESTIMATED]
     n_models, n_dyads = len(models), len(models) * (len(models) - 1) // 2
     if not factors or n_dyads < len(factors) + 2:
-        reasons = "; ".join(f"{factor}: {why}" for factor, why in status.items())
+        reasons = "; ".join(f"{factor}: {reason}" for factor, reason in status.items())
         raise TableError(
             f"No regression is possible with {n_models} models ({n_dyads} pairs). {reasons}."
         )
@@ -155,13 +155,13 @@ def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, st
 
 
 def _semi_partial_test(
-    y: np.ndarray, x: np.ndarray, others: np.ndarray, shuffles: np.ndarray
+    y: np.ndarray, x: np.ndarray, controls: np.ndarray, shuffles: np.ndarray
 ) -> tuple[float, float]:
-    """MRQAP's p value and the partial correlation of factor x (dyads,) beside others (dyads,
+    """MRQAP's p value and the partial correlation of factor x (dyads,) beside controls (dyads,
     factors)."""
-    design = np.column_stack([np.ones(len(others)), others])
+    design = np.column_stack([np.ones(len(controls)), controls])
     # Takes a vector to its residuals.
-    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(design)
+    annihilator = np.eye(len(controls)) - design @ np.linalg.pinv(design)
     residual_y, residual_x = annihilator @ y, annihilator @ x
     scale = np.linalg.norm(residual_y)
     if scale < TINY:  # the other factors leave nothing to explain
@@ -170,8 +170,7 @@ def _semi_partial_test(
     square[np.triu_indices(len(square), k=1)] = residual_x
     permuted = _shuffled(square + square.T, shuffles) @ annihilator  # (permutations, dyads)
     length = np.linalg.norm(permuted, axis=1)
-    # Of very few models, a permutation can make the factor a copy of the others: no regression, no
-    # t.
+    # Of very few models, a permutation can make the factor a copy of the others: no regression.
     permuted, length = permuted[length > TINY], length[length > TINY]
     # The partial correlation orders permutations as |t| does and needs no division by a residual
     # variance.
@@ -214,7 +213,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             paper=options.paper,
         )
         factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
-        matrices[prompt] = _by_pair(
+        matrices[prompt] = _stack_pairs(
             {"τ": tau, **{WORDS[factor]: m for factor, m in factors.items()}}
         )
         return table
@@ -276,7 +275,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ]
 
 
-def _by_pair(matrices: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def _stack_pairs(matrices: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Matrices of the same models under one another, each pair once: model_a, model_b, factor,
     value."""
     models = next(iter(matrices.values())).index

@@ -11,13 +11,13 @@ from pessimal.analyses.analysis import (
     Needs,
     Options,
     States,
+    add_mean_rows,
     analysis,
-    by_heads,
-    by_lexicon,
+    effect_columns,
+    fit_lexicons,
     heads_by_model,
-    of_random_heads,
-    whose,
-    with_mean,
+    notes_on_states,
+    random_head_clause,
 )
 from pessimal.analyses.nulls import random_heads, slopes
 from pessimal.analyses.regression import classical, interval, robust
@@ -110,45 +110,45 @@ def sentiment(
     inside = {"positive": values > 0, "negative": values <= 0 if paper else values < 0}
     for arm, rows in inside.items():
         _check_arm(values[rows], arm)
-    both = inside["positive"] | inside["negative"]
-    design, groups = _both_arms(values[both]), stem_groups(rated[both])
-    arms = {arm: rows[both] for arm, rows in inside.items()}
+    in_arms = inside["positive"] | inside["negative"]
+    design, groups = _both_arms(values[in_arms]), stem_groups(rated[in_arms])
+    arms = {arm: rows[in_arms] for arm, rows in inside.items()}
     stems = np.array([len(np.unique(groups[rows])) for rows in arms.values()])
     spread = scales[list(outcomes)].to_numpy()
-    coefficients = np.linalg.pinv(design) @ rewards[both]
+    coefficients = np.linalg.pinv(design) @ rewards[in_arms]
     estimates = COMBINATIONS.T @ coefficients
     if paper:  # the textbook's, of each line by itself
         lines = {"positive": slice(0, 2), "negative": slice(2, 4)}
         fits = [
-            classical(design[arms[arm]][:, lines[arm]], rewards[both][arms[arm]]) for arm in ARMS
+            classical(design[arms[arm]][:, lines[arm]], rewards[in_arms][arms[arm]]) for arm in ARMS
         ]
         errors = np.array(
             [fits[0].errors[1], fits[1].errors[1], np.hypot(*(fit.errors[1] for fit in fits))]
         )
     else:
-        deviations = np.asarray(robust(design, rewards[both], groups).deviations)
+        deviations = np.asarray(robust(design, rewards[in_arms], groups).deviations)
         moved = np.einsum("gkm,kq->gqm", deviations, COMBINATIONS)
         errors = np.sqrt(np.square(moved).sum(axis=0))
-    share = within = np.full((3, len(spread)), np.nan)
+    share = reach = np.full((3, len(spread)), np.nan)
     if heads is not None:
-        states = [heads(rated[both].tolist(), outcome) for outcome in outcomes]
+        states = [heads(rated[in_arms].tolist(), outcome) for outcome in outcomes]
         measure = slopes(design, COMBINATIONS)
-        untrained = random_heads(measure, rewards[both], states, design, groups)
-        share, within = untrained.share, untrained.within / spread
+        untrained = random_heads(measure, rewards[in_arms], states, design, groups)
+        share, reach = untrained.share, untrained.within / spread
     halves = [half_sum(*pair) for pair in pairs]
-    known = {**(polarity or {}), **dict.fromkeys(halves, 1)}
+    signs = {**(polarity or {}), **dict.fromkeys(halves, 1)}
     sums = np.sign(estimates[:2].sum(axis=0))
-    sign = [known.get(prompt, fallback) for prompt, fallback in zip(outcomes, sums, strict=True)]
+    sign = [signs.get(prompt, fallback) for prompt, fallback in zip(outcomes, sums, strict=True)]
     sizes = np.array([rows.sum() for rows in arms.values()])
     freedom = sizes - 2 if paper else stems - 2
 
-    def table(row: int, name: str, n: int, least: int, freedom: int) -> pd.DataFrame:
+    def table(row: int, name: str, n: int, fewest: int, freedom: int) -> pd.DataFrame:
         estimate = estimates[row] * (np.array(sign) if name == "steeper" else 1)
         low, high, p = interval(estimate, errors[row], freedom, confidence=confidence)
         numbers = {name: estimate, "low": low, "high": high}
         in_sd = {f"{column}_sd": bound / spread for column, bound in numbers.items()}
-        columns = {"prompt": list(outcomes), "n": n, "stems": least, **numbers, "p": p, **in_sd}
-        return pd.DataFrame(columns | {"random_head": share[row], "heads_within": within[row]})
+        columns = {"prompt": list(outcomes), "n": n, "stems": fewest, **numbers, "p": p, **in_sd}
+        return pd.DataFrame(columns | {"random_head": share[row], "heads_within": reach[row]})
 
     arm_rows = [
         table(row, "slope", sizes[row], stems[row], freedom[row]).assign(arm=arm)
@@ -162,7 +162,7 @@ def sentiment(
     m, centre = words.shape[1], words.mean().to_numpy()
     z = (rewards[:, :m] - centre) / spread[:m]
     fit = np.full(z.shape, np.nan)
-    fit[both] = (design @ coefficients[:, :m] - centre) / spread[:m]
+    fit[in_arms] = (design @ coefficients[:, :m] - centre) / spread[:m]
     dots = {
         "prompt": np.repeat(list(words), len(values)),
         "word": np.tile(rated, m),
@@ -221,7 +221,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
     valence."""
     heads, states = heads_by_model(tables, options)
-    fits, notes = by_lexicon(
+    fits, notes = fit_lexicons(
         tables,
         options,
         lambda model, words, valence: sentiment(
@@ -246,7 +246,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     lexicon = lines["lexicon"].iloc[0]
     words = words[words["lexicon"] == lexicon].reset_index(drop=True)
     figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
-    notes = (*tables.without_columns(), *whose(heads, tables.labels), *notes)
+    notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
     return [
         _slopes_result(tables, lines, notes, figure),
         _asymmetry_result(tables, asymmetry, figure),
@@ -299,7 +299,7 @@ def _slopes_result(
         headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward "
         f"above zero and {below:+.2f} below ({who}).",
         plot=Forest(
-            data=with_mean(lines, "slope_sd", by=["lexicon", "prompt", "arm"]),
+            data=add_mean_rows(lines, "slope_sd", by=["lexicon", "prompt", "arm"]),
             estimate="slope_sd",
             low="low_sd",
             high="high_sd",
@@ -315,10 +315,10 @@ def _slopes_result(
 
 
 def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, Any]) -> Result:
-    """Which side is steeper; the headline is about the first lexicon, on opposite prompts where
+    """The steeper side; the headline is about the first lexicon, on opposite prompts where
     there are such."""
     table = table.assign(p_holm=holm(table["p"]), random_head_holm=holm(table["random_head"]))
-    tested, band = by_heads(table)
+    tested, band = effect_columns(table)
     effect = Effect(
         "steeper_sd",
         UNIT,
@@ -339,7 +339,7 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
     among = rows if holding.empty else holding
     row = among.loc[among["steeper_sd"].abs().idxmax()]
     label = tables.labels[row["model"]]
-    number = f"{row['steeper_sd']:+.2f} SD per unit{of_random_heads(row)}"
+    number = f"{row['steeper_sd']:+.2f} SD per unit{random_head_clause(row)}"
     side = "the words asked for" if paired else "positive words"
     who = f"{len(holding)} of {len(rows)} models follow" if len(rows) > 1 else f"{label} follows"
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
@@ -356,7 +356,7 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
         share=1 if paired else 1 / 2,  # of one prompt it is the lexicon's too
         plot=Forest.of(
             effect,
-            data=with_mean(table, "steeper_sd", by=["lexicon", "prompt"]),
+            data=add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"]),
             xlabel="difference of slopes (SD per unit of valence)",
             **figure,
         ),

@@ -18,13 +18,13 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
-    by_heads,
     difference,
+    effect_columns,
     heads_of,
     heads_of_model,
     noted,
-    of_random_heads,
-    whose,
+    notes_on_states,
+    random_head_clause,
 )
 from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
@@ -128,12 +128,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = table.assign(p_holm=holm(table["p"]), random_head_holm=holm(table["random_head"]))
     table["candidates"] = tables.candidates
     words = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
-    notes = list(dict.fromkeys([*notes, *whose(heads, labels)]))
+    notes = list(dict.fromkeys([*notes, *notes_on_states(heads, labels)]))
     results = [_agreement(table, words, labels, tuple(notes))]
     if ends:
-        drawn = TokenTable(text="word", value="difference", ends=("highest", "lowest"))
+        plot = TokenTable(text="word", value="difference", ends=("highest", "lowest"))
         words["candidates"] = tables.candidates
-        results.append(Result("contrast_words", words, plot=drawn, method="valence"))
+        results.append(Result("contrast_words", words, plot=plot, method="valence"))
     return results
 
 
@@ -148,7 +148,7 @@ def _agreement(
     spoken = first[first["score"] == LANGUAGE]
     rows = spoken if len(spoken) else first
     row = rows.loc[rows["spearman"].abs().idxmax()]
-    tested, band = by_heads(table)
+    tested, band = effect_columns(table)
     effect = Effect(
         "spearman",
         "ρ with valence",
@@ -160,7 +160,7 @@ def _agreement(
         symbol="spearman",
         band=band,
     )
-    rho = f"ρ {signed(row['spearman'])}{of_random_heads(row)}"
+    rho = f"ρ {signed(row['spearman'])}{random_head_clause(row)}"
     words = ""
     if len(ends):
         same = (ends[["model", "score", "prompt"]] == row[["model", "score", "prompt"]]).all(axis=1)
