@@ -28,9 +28,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 from words import CLUSTERS, Words
 
 import pessimal
-from pessimal.analyses import regression
+from pessimal.analyses import nulls
 from pessimal.analyses.analysis import Heads
-from pessimal.analyses.framing import heads_reversing, with_units
+from pessimal.analyses.framing import reversals, reversing_heads
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import identity_effects
 from pessimal.analyses.lexicon_groups import lexicon_groups
@@ -124,7 +124,7 @@ class OnStates:
 
 
 def of_prompt(heads: OnStates, prompts: dict[str, str], words, column: str) -> np.ndarray:
-    """States of the prompt in a column of `heads_reversing`."""
+    """States of the prompt in a column of `reversing_heads`."""
     return heads(words, prompts[column])
 
 
@@ -154,9 +154,8 @@ def one_run(words: Words, rewards: list[np.ndarray], heads) -> pd.DataFrame:
         for a, b in pairs:
             pair = frame[[a, b]]
             prompts = {"first": a, "second": b}
-            share = heads_reversing(pair, functools.partial(of_prompt, heads, prompts))[1]
-            units = with_units(pd.DataFrame(index=[0]), [("words", pair)], meanings=minilm.meanings)
-            add("framing", units.assign(random_head=share), "unit_p")
+            share = reversing_heads(pair, functools.partial(of_prompt, heads, prompts))[1]
+            add("framing", reversals([pair], meanings=minilm.meanings).assign(random_head=share))
     axes = identity_effects(one, words.matches, heads=heads)[0]
     axes["p_larger"] = axes[["p", "random_head"]].max(axis=1)
     add("identity, all axes (both)", axes[axes["axis"] == "all"], "p_larger")
@@ -226,7 +225,7 @@ def spaces(folder: Path, runs: int) -> None:
         frame = pd.DataFrame(rewards, words.words, map(str, range(runs)))
         frame = frame[words.words.isin(words.afinn.index)]
         for times in (1, 100, 10_000, np.inf):
-            regression.RULED_OUT = 2 * np.log(times)
+            nulls.RULED_OUT = 2 * np.log(times)
             found = frequency_slopes(frame, words.zipf, words.afinn, heads=heads)
             rows.setdefault(name, {})[f"{times:g} times"] = (found["random_head"] <= 0.05).mean()
         print(name, pd.Series(rows[name]).round(3).to_dict(), flush=True)

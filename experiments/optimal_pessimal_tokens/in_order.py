@@ -129,7 +129,7 @@ ORDER = (
     Item(
         "Figure 2A, A1",
         "agreement of the models: Kendall's tau, Spearman's rho, overlap",
-        "agreement agreement_raw noise_floor",
+        "agreement noise_floor",
         tau_numbers,
     ),
     Item("Figure 2B", "map of the models", "mds"),
@@ -137,7 +137,7 @@ ORDER = (
     Item(
         "Figure 3A-C, A4",
         "reward by valence",
-        "sentiment_words sentiment sentiment_curve sentiment_asymmetry sentiment_models",
+        "sentiment_words sentiment sentiment_curve sentiment_asymmetry",
     ),
     Item("Figure 3D", "reward by word frequency", "frequency"),
     Item("Figure A3", "words called good and bad", "lexicon_groups"),

@@ -11,8 +11,13 @@ import yaml
 from scipy import stats
 
 from pessimal.analyses import Options
-from pessimal.analyses.identity_terms import TOPICS, analyse, identity_effects, match_identity
-from pessimal.analyses.matching import stems_of
+from pessimal.analyses.identity_terms import (
+    TOPICS,
+    analyse,
+    identity_effects,
+    match_identity,
+    stems_of,
+)
 from pessimal.errors import TableError
 from pessimal.tables.result import HOLDS
 from pessimal.tables.word_lists import Frequencies

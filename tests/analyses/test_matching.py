@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.analyses.matching import (
+from pessimal.analyses.identity_terms import (
     VALENCE_CALIPER,
     ZIPF_CALIPER,
     matched_controls,

@@ -7,11 +7,9 @@ import statsmodels.api as sm
 from scipy.stats import multivariate_normal
 from statsmodels.stats.multitest import multipletests
 
-from pessimal.analyses import regression
 from pessimal.analyses.regression import (
     classical,
     interval,
-    random_heads,
     robust,
     taste,
 )
@@ -80,70 +78,6 @@ def test_taste_and_noise_are_where_the_restricted_likelihood_is_highest():
         return -2 * likelihood(column, found.variance[column], found.noise[column])
 
     assert found.unlikely[0] - found.unlikely[1] == pytest.approx(least(0) - least(1), abs=1e-6)
-
-
-def test_of_two_spaces_the_one_counts_whose_heads_show_as_much_unless_it_is_ruled_out(monkeypatch):
-    rng = np.random.default_rng(7)
-    states = rng.normal(size=(300, 2, 10))
-    design = np.column_stack([np.ones(300), states.sum(axis=1)[:, 0]])
-    followed = np.einsum("nsd,sd->ns", states, rng.normal(size=(2, 10)))
-    outcomes = followed + rng.normal(size=(300, 2))  # the second space's heads gave the second
-    spaces = [
-        random_heads(design, outcomes, np.arange(300), [states[:, [space]]] * 2)
-        for space in range(2)
-    ]
-    found = random_heads(design, outcomes, np.arange(300), [states] * 2)
-    for j in range(2):  # the other space is ruled out
-        for one, alone in zip(found, spaces[j], strict=True):
-            assert one[:, j] == pytest.approx(alone[:, j])
-    monkeypatch.setattr(regression, "RULED_OUT", np.inf)
-    worst = random_heads(design, outcomes, np.arange(300), [states] * 2)
-    shares = np.array([one.share for one in spaces])
-    assert worst.share == pytest.approx(shares.max(axis=0))
-    assert (worst.share > found.share).any()
-
-
-def test_random_heads_on_the_states_show_as_much_as_their_share_says():
-    rng = np.random.default_rng(4)
-    n, runs = 300, 400
-    states = rng.normal(size=(n, 1, 20))
-    design = np.column_stack([np.ones(n), states[:, 0, 0] + rng.normal(size=n)])
-    outcomes = states[:, 0] @ rng.normal(size=(20, runs)) + 2 * rng.normal(size=(n, runs))
-    fit = robust(design, outcomes, np.arange(n))
-    p = interval(fit.coefficients[1], fit.errors[1], fit.freedom, confidence=0.95)[2]
-    untrained = random_heads(design, outcomes, np.arange(n), [states] * runs)
-    assert (p < 0.05).mean() > 0.3
-    assert 0.02 < (untrained.share[1] < 0.05).mean() < 0.085
-    assert np.sqrt((untrained.error[1] ** 2).mean()) == pytest.approx(
-        fit.coefficients[1].std(), rel=0.1
-    )
-
-
-def test_without_a_taste_random_heads_spread_as_the_errors_say():
-    design, outcomes = random_design(400)
-    states = np.random.default_rng(5).normal(size=(400, 1, 5))
-    groups, outcomes = np.arange(400) // 2, outcomes - outcomes.mean(axis=0)
-    untrained = random_heads(design, outcomes, groups, [states] * outcomes.shape[1])
-    assert untrained.error == pytest.approx(robust(design, outcomes, groups).errors, rel=0.1)
-
-
-def test_rows_without_states_are_left_out_and_outcomes_have_states_of_their_own():
-    design, outcomes = random_design(400)
-    rng = np.random.default_rng(6)
-    first, second = rng.normal(size=(2, 400, 1, 5))
-    outcomes = outcomes + np.column_stack([first[:, 0, 0], second[:, 0, 0]])
-    groups, slope = np.arange(400), np.array([[0.0, 1.0, 1.0]]).T[: design.shape[1]]
-    whole = random_heads(design, outcomes, groups, [first, second], slope)
-    one = random_heads(design, outcomes[:, 1:], groups, [second], slope)
-    assert whole.share[:, 1:] == pytest.approx(one.share)
-    first[300:] = np.nan
-    less = random_heads(design, outcomes, groups, [first, second], slope)
-    kept = random_heads(
-        design[:300], outcomes[:300], groups[:300], [first[:300], second[:300]], slope
-    )
-    assert less.share[:, 0] == pytest.approx(kept.share[:, 0])
-    first[10:] = np.nan
-    assert np.isnan(random_heads(design, outcomes, groups, [first, second], slope).share).all()
 
 
 def test_textbook_errors_and_intervals_are_statsmodels():

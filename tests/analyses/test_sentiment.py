@@ -1,5 +1,5 @@
 """Slopes by valence: closed forms, statsmodels, leaving stems out by hand, what opposite prompts
-take out, many models."""
+take out."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 from pessimal.analyses import Options
-from pessimal.analyses.sentiment import Sentiment, analyse, asymmetry_across_models, sentiment
+from pessimal.analyses.sentiment import analyse, sentiment
 from pessimal.errors import TableError
 from pessimal.statistics import holm
 from pessimal.tables.word_lists import as_published
@@ -96,11 +96,9 @@ def test_steeper_is_taken_in_the_prompts_direction():
     table = sentiment(words, valence, polarity=POLARITY).asymmetry.set_index("prompt")
     assert table.loc["best", "steeper"] == pytest.approx(1, abs=0.2)
     assert table.loc["worst", "steeper"] == pytest.approx(table.loc["best", "steeper"])
-    assert table.loc["worst", "difference"] == pytest.approx(-table.loc["best", "steeper"])
     assert table.loc["worst", ["low", "high"]].tolist() == pytest.approx(
         table.loc["best", ["low", "high"]].tolist()
     )
-    assert table["sign_from"].tolist() == ["frame", "frame"]
 
 
 def test_opposite_prompts_take_the_lexicons_own_asymmetry_out():
@@ -137,120 +135,6 @@ def test_the_asymmetrys_error_is_that_of_refits_without_each_stem_in_both_arms()
     assert row["high"] - row["steeper"] == pytest.approx(stats.t.ppf(0.975, 28) * error)
 
 
-# curve, and what is refused
-
-
-# over models
-
-
-def over(found: dict[str, Sentiment], **options) -> pd.DataFrame:
-    asymmetry = pd.concat(
-        [each.asymmetry.assign(model=model, lexicon="L") for model, each in found.items()],
-        ignore_index=True,
-    )
-    influences = {(model, "L"): each.influence for model, each in found.items()}
-    return asymmetry_across_models(asymmetry, influences, **options)
-
-
-def as_models(rewards: pd.DataFrame, valence: pd.Series) -> pd.DataFrame:
-    """Each column of rewards as one model's under the prompt `best`; one fit for all, as their
-    words are the same."""
-    found = sentiment(rewards, valence, polarity=dict.fromkeys(rewards, 1))
-    asymmetry = found.asymmetry.assign(model=list(rewards), lexicon="L", prompt="best")
-    influences = {
-        (model, "L"): found.influence[[model]].set_axis(["best"], axis=1) for model in rewards
-    }
-    return asymmetry_across_models(asymmetry, influences)
-
-
-def rewards_of(
-    side: int,
-    *,
-    models: int = 10,
-    shared: float = 1.0,
-    own: float = 0.1,
-    extra: float = 0.0,
-    seed: int = 0,
-) -> tuple[pd.DataFrame, pd.Series]:
-    """`side` words a side, of slope 1 (and `extra` above zero), with noise that all models share
-    and noise of each."""
-    rng = np.random.default_rng(seed)
-    words = made_up(2 * side + 100)
-    valence = np.concatenate([np.resize([1.0, 2, 3, 4], side), -np.resize([1.0, 2, 3, 4], side)])
-    planted = np.append(valence + extra * np.maximum(valence, 0), np.zeros(100))
-    noise = shared * rng.normal(size=(len(words), 1)) + own * rng.normal(size=(len(words), models))
-    columns = [f"model {i}" for i in range(models)]
-    return pd.DataFrame(planted[:, None] + noise, index=words, columns=columns), pd.Series(
-        valence, words[: 2 * side]
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("side", [11, 60])
-def test_noise_that_all_models_share_raises_no_false_alarm(side):
-    """With the spread between models alone p was below .05 in over nine of ten."""
-    rows = [as_models(*rewards_of(side, seed=seed)).iloc[0] for seed in range(80)]
-    assert np.mean([row["p"] < 0.05 for row in rows]) < 0.12
-    assert np.mean([row["low"] <= 0 <= row["high"] for row in rows]) > 0.88
-    alone = [2 * stats.t.sf(abs(row["mean"]) / row["error_models"], 9) < 0.05 for row in rows]
-    assert np.mean(alone) > 0.7
-
-
-def test_the_words_error_is_that_of_refits_without_each_stem_in_models_of_other_vocabularies():
-    rng = np.random.default_rng(3)
-    stems = made_up(30)
-    every = [*stems, *(stem + "ing" for stem in stems)]
-    valence = pd.Series(np.r_[rng.integers(1, 6, 30), -rng.integers(1, 6, 30)].astype(float), every)
-    words = {}
-    for model, lost in (("a", 0), ("b", 7), ("c", 11)):
-        own = [
-            word
-            for word in every
-            if not word.startswith(tuple(stems[lost : lost + 4]) if lost else "-")
-        ]
-        rewards = valence[own].to_numpy() + rng.normal(size=len(own))
-        words[model] = pd.DataFrame({"best": rewards}, index=own)
-    found = {model: sentiment(each, valence, polarity={"best": 1}) for model, each in words.items()}
-
-    def steeper(table: pd.DataFrame, without: str | None) -> float:
-        kept = [word for word in table.index if without is None or not word.startswith(without)]
-        value, y = valence[kept].to_numpy(), table.loc[kept, "best"].to_numpy()
-        arms = (np.polyfit(value[arm], y[arm], 1)[0] for arm in (value > 0, value < 0))
-        return (next(arms) - next(arms)) / table["best"].std(ddof=0)
-
-    whole = np.mean([steeper(each, None) for each in words.values()])
-    out = [np.mean([steeper(each, stem) for each in words.values()]) for stem in stems]
-    row = over(found).iloc[0]
-    assert row["mean"] == pytest.approx(whole)
-    assert row["error_words"] == pytest.approx(np.sqrt(np.sum((np.array(out) - whole) ** 2)))
-    assert row["stems"] == 30
-    between = stats.sem([steeper(each, None) for each in words.values()])
-    assert row["error_models"] == pytest.approx(between)
-    total = between**2 + row["error_words"] ** 2
-    fewest = min(each.asymmetry["stems"][0] for each in found.values())
-    assert fewest == 26
-    freedom = total**2 / (between**4 / 2 + row["error_words"] ** 4 / (fewest - 2))
-    assert row["freedom"] == pytest.approx(freedom)
-    assert row["p"] == pytest.approx(2 * stats.t.sf(abs(whole) / np.sqrt(total), freedom))
-    assert row["high"] - row["mean"] == pytest.approx(stats.t.ppf(0.975, freedom) * np.sqrt(total))
-
-
-def test_where_one_stem_decides_a_published_slope_there_is_no_interval_over_words():
-    rewards, valence = rewards_of(12, models=2)
-    valence[:] = np.r_[[1.0] * 11, 2.0, -np.arange(1, 13)]
-    found = {
-        model: sentiment(
-            rewards[[model]].set_axis(["best"], axis=1), valence, polarity={"best": 1}, paper=True
-        )
-        for model in rewards
-    }
-    assert found["model 0"].influence is None
-    assert np.isfinite(found["model 0"].asymmetry["p"]).all()
-    row = over(found).iloc[0]
-    assert np.isfinite(row["mean"])
-    assert row[["error_words", "freedom", "low", "high", "p", "p_holm"]].isna().all()
-
-
 # the analysis
 
 
@@ -273,7 +157,7 @@ def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set)
     options = Options(
         lexicons={"One": valence, "Two": valence / 4, "French": pd.Series({"amour": 1.0})}
     )
-    slopes, asymmetry, across, dots, curve = analyse(tables, options)
+    slopes, asymmetry, dots, curve = analyse(tables, options)
     assert set(dots.table["lexicon"]) == {"One"}
     for _, arm in dots.table[dots.table["arm"] != "none"].groupby(["model", "prompt", "arm"]):
         assert np.polyval(np.polyfit(arm["valence"], arm["z"], 1), arm["valence"]) == pytest.approx(
@@ -296,21 +180,20 @@ def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set)
     assert (asymmetry.table["p_holm"] == holm(asymmetry.table["p"])).all()
     assert asymmetry.headline.startswith("On best × worst")
     drawn = asymmetry.plot.data
-    assert (drawn["model"] == "mean of models").sum() == len(across.table)
-    assert set(across.table["lexicon"]) == set(curve.table["lexicon"]) == {"One", "Two"}
-    assert (across.table[["error_models", "error_words"]] > 0).all(axis=None)
+    assert (drawn["model"] == "mean of models").sum() == 2 * 3  # lexicons, prompts
+    assert set(asymmetry.table["lexicon"]) == set(curve.table["lexicon"]) == {"One", "Two"}
     key = "sentiment/One/best × worst/steeper"
-    assert asymmetry.summary[key] == pytest.approx(
-        across.table.query("lexicon == 'One' and prompt == 'best × worst'")["mean"].item()
-    )
+    assert asymmetry.summary[key] == pytest.approx(both["steeper_sd"].mean())
+    assert "1 of 2 models" in asymmetry.headline
+    assert asymmetry.estimate.value == both.loc["own", "steeper_sd"]
     assert (
         len([note for note in slopes.notes if note.startswith("own, plain with French: 0 words")])
         == 1
     )
-    assert [result.name for result in (slopes, asymmetry, across, curve)] == [
+    assert [result.name for result in (slopes, asymmetry, dots, curve)] == [
         "sentiment",
         "sentiment_asymmetry",
-        "sentiment_models",
+        "sentiment_words",
         "sentiment_curve",
     ]
 

@@ -1,4 +1,4 @@
-"""How far models agree on what is good: rank statistics of every pair, rank-biased overlap, and the
+"""Agreement of models on what is good: rank statistics of every pair, rank-biased overlap, and the
 noise floor.
 
 Ties: overlaps take tied items in every order at once. An item of a group of equals that spans ranks
@@ -7,8 +7,8 @@ high. Sorting ties one way or the other, as published, moves the result by chanc
 """
 
 from collections.abc import Mapping
-from itertools import combinations
-from typing import NamedTuple
+from itertools import chain, combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,11 +34,10 @@ RBO_DEPTH = 132
 """Both as published."""
 TOP = 20
 STATISTICS = [
-    "kendall", "low", "high", "spearman", "rbo", "rbo_extrapolated", "top", "top_overlap",
-    "bottom_overlap",
+    "kendall", "low", "high", "spearman", "rbo", "top", "top_overlap", "bottom_overlap",
 ]  # fmt: skip
-ENDS = ["rbo", "rbo_extrapolated", "top_overlap", "bottom_overlap"]
-"""What only looks at the ends of two rankings."""
+ENDS = ["rbo", "top_overlap", "bottom_overlap"]
+"""Columns that only look at the ends of two rankings."""
 
 
 def agreement(
@@ -54,7 +53,7 @@ def agreement(
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-    Each row counts as one item. The intervals (see `ranks.fisher_interval`) are over clusters of
+    Each row counts as one item. The intervals (see `ranks.intervals`) are over clusters of
     `dependent` items, or over items where it is None: they say how far another draw of as many
     would move the number. Overlaps rest on
     the few items at one end, of which a vocabulary holds no other draw: they have no interval, and
@@ -71,7 +70,7 @@ def agreement(
         One row per unordered pair, in the order of the columns: model_a, model_b, n (items),
             kendall, low,
         high (of Kendall's tau), spearman, spearman_low, spearman_high, rbo (not extrapolated, as
-        published), rbo_extrapolated, top (k, less where there are fewer items), top_overlap,
+        published), top (k, less where there are fewer items), top_overlap,
         bottom_overlap (shares of k).
 
     Raises:
@@ -99,13 +98,9 @@ def agreement(
     )
     table = pd.DataFrame(pairs, columns=["model_a", "model_b"])
     table = table.assign(n=len(rewards), **correlations)
-    for name, extrapolate in (("rbo", False), ("rbo_extrapolated", True)):
-        table[name] = [
-            rank_biased_overlap(
-                begun[a], begun[b], persistence=persistence, extrapolate=extrapolate
-            )
-            for a, b in pairs
-        ]
+    table["rbo"] = [
+        rank_biased_overlap(begun[a], begun[b], persistence=persistence) for a, b in pairs
+    ]
     table["top"] = top
     for name, ends in (("top_overlap", best), ("bottom_overlap", worst)):
         table[name] = [top_overlap(ends[a], ends[b], k=top) for a, b in pairs]
@@ -149,8 +144,7 @@ def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers)
         numbers: of `agreement`.
 
     Returns:
-        One row per rescan: rescan, n, kendall, low, high, spearman, rbo, rbo_extrapolated, top,
-            top_overlap,
+        One row per rescan: rescan, n, kendall, low, high, spearman, rbo, top, top_overlap,
         bottom_overlap (all as in `agreement`), largest_difference and rms_difference (of two
         rewards of one candidate, in units of reward), relative (rms_difference over the standard
         deviation of the rewards).
@@ -185,15 +179,10 @@ class Head(NamedTuple):
     group: np.ndarray
     """(n,) int32: the item's group; −1 where its group begins below the depth."""
     counted: np.ndarray
-    """How much an item of each group counts at each depth 1 … D, (groups, D), in [0, 1]."""
+    """Share by which an item of each group counts at each depth 1 … D, (groups, D)."""
     itself: np.ndarray
-    """What the ranking shares with itself at each depth, (D,): the depth, less where ties leave it
-    open."""
-
-    @property
-    def depth(self) -> int:
-        """D."""
-        return self.counted.shape[1]
+    """Number of items that the ranking shares with itself at each depth, (D,): the depth, less
+    where ties leave it open."""
 
 
 def head(values: np.ndarray, *, depth: int) -> Head:
@@ -215,8 +204,8 @@ def overlap_by_depth(a: Head, b: Head) -> np.ndarray:
     """Items that both rankings hold among their first d, for d = 1 … D, (D,): a mean over all
     orders of ties."""
     # Few of the items, so nothing below is large.
-    both = np.flatnonzero((a.group >= 0) & (b.group >= 0))
-    pairs = a.group[both].astype(np.int64) * len(b.counted) + b.group[both]
+    common = np.flatnonzero((a.group >= 0) & (b.group >= 0))
+    pairs = a.group[common].astype(np.int64) * len(b.counted) + b.group[common]
     pairs, items = np.unique(pairs, return_counts=True)
     of_a, of_b = np.divmod(pairs, len(b.counted))
     return np.sum(items[:, None] * a.counted[of_a] * b.counted[of_b], axis=0)
@@ -228,75 +217,71 @@ def top_overlap(a: Head, b: Head, *, k: int) -> float:
     return float(overlap_by_depth(a, b)[k - 1] / k)
 
 
-def rank_biased_overlap(
-    a: Head, b: Head, *, persistence: float, extrapolate: bool = False
-) -> float:
+def rank_biased_overlap(a: Head, b: Head, *, persistence: float) -> float:
     """Rank-biased overlap of two rankings of the same items to their common depth D.
 
     (1 − p) Σ_d p^(d−1) A_d, where A_d is the agreement of the first d: |first d of a ∩ first d of
     b| / d without ties; with ties divided, as Kendall's tau-b is, by what each ranking agrees with
-    itself (RBO_b), so that a ranking has overlap 1 with itself. Without extrapolation what lies
-    below D counts as disagreement (at most p^D, 10⁻⁶ at p = .9 and D = 132); with it, agreement
-    goes on as at D.
+    itself (RBO_b), so that a ranking has overlap 1 with itself. What lies below D counts as
+    disagreement (at most p^D, 10⁻⁶ at p = .9 and D = 132).
 
     Args:
         a: of `head`.
         b: of `head`, same items, same depth.
         persistence: p in (0, 1), the chance that a reader goes on to the next rank.
-        extrapolate: count what lies below D as agreeing as much as D.
 
     Source: Webber, Moffat & Zobel 2010 (equations 7 and 23); Corsi & Urbano 2024 for the ties.
     """
     agreement = overlap_by_depth(a, b) / np.sqrt(a.itself * b.itself)
-    weights = (1 - persistence) * persistence ** np.arange(a.depth)
-    below = agreement[-1] * persistence**a.depth if extrapolate else 0.0
-    return float(weights @ agreement + below)
+    weights = (1 - persistence) * persistence ** np.arange(len(agreement))
+    return float(weights @ agreement)
 
 
 @analysis("agreement", Needs(models=2), place=40)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Agreement of every pair on each prompt, over shared candidates and over whole vocabularies;
-    the noise floor."""
+    """Agreement of every pair on each prompt, over shared candidates; the noise floor."""
     failed: list[str] = []
-    pairs = by_prompt(
-        tables,
-        lambda p: agreement(
-            tables.matrix(p),
-            dependent=dependence(tables.matrix(p).index, options.meanings),
-            **_numbers(options),
-        ),
-        models=2,
-        failed=failed,
-    )
+    numbers: dict[str, Any] = {
+        "confidence": options.confidence,
+        "persistence": options.rbo_persistence,
+        "depth": options.rbo_depth,
+        "top": options.top,
+    }
+
+    def compare(prompt: str) -> pd.DataFrame:
+        rewards = tables.matrix(prompt)
+        dependent = dependence(rewards.index, options.meanings)
+        return agreement(rewards, dependent=dependent, **numbers)
+
+    pairs = by_prompt(tables, compare, models=2, failed=failed)
     if pairs.empty:
         return []
-    raw = by_prompt(tables, lambda prompt: _raw(tables, prompt, options), failed=failed)
-    floor = by_prompt(tables, lambda prompt: _floor(tables, prompt, options), failed=failed)
-    tables.memo.update(
-        {("tau", prompt): as_matrix(rows, "kendall") for prompt, rows in pairs.groupby("prompt")}
-    )
+    floor = by_prompt(tables, lambda prompt: _floor(tables, prompt, numbers), failed=failed)
+    by_key = pairs.groupby("prompt", sort=False)
+    tables.memo.update({("tau", prompt): as_matrix(rows, "kendall") for prompt, rows in by_key})
     first = pairs[pairs["prompt"] == pairs["prompt"].iloc[0]]
     closest, farthest = first.loc[first["kendall"].idxmax()], first.loc[first["kendall"].idxmin()]
     label = tables.labels
-    # The noise floor is the diagonal of its own prompt.
-    drawn = pairs if floor.empty else pd.concat([pairs, _diagonal(floor)], ignore_index=True)
-    both = f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]}"
     headline = (
-        f"{both} agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
+        f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
+    )
+    headline += (
+        f"agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
         f"{label[farthest['model_b']]} least ({farthest['kendall']:.2f})."
         if len(first) > 1
-        else f"{both} order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
+        else f"order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
     )
-    by_prompt_key = pairs.groupby("prompt", sort=False)
+    # The noise floor is the diagonal of its own prompt.
+    cells = pairs if floor.empty else pd.concat([pairs, _diagonal(floor)], ignore_index=True)
     heatmap = Heatmap(
         value="kendall",
         symmetric=True,
         order=True,
-        data=drawn,
+        data=cells,
         label="Kendall's τ-b",
         groups=_groups(tables),
     )
-    first_result = Result.of_row(
+    result = Result.of_row(
         closest,
         "agreement",
         pairs,
@@ -307,15 +292,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         share=1 / 2,
         plot=heatmap,
         method="agreement",
-        notes=(*dict.fromkeys(why for whys in tables.no_rescans.values() for why in whys), *failed),
-        summary={f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_prompt_key}
-        | {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_prompt_key},
+        notes=(*dict.fromkeys(chain(*tables.no_rescans.values())), *failed),
+        summary={f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_key}
+        | {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_key},
     )
-    others = {"agreement_raw": raw, "noise_floor": floor}
-    return [
-        first_result,
-        *(Result(name, table, method="agreement") for name, table in others.items() if len(table)),
-    ]
+    floors = [] if floor.empty else [Result("noise_floor", floor, method="agreement")]
+    return [result, *floors]
 
 
 def tau_effect(things: str, *, null: float = 0.0, symbol: str = "") -> Effect:
@@ -325,14 +307,13 @@ def tau_effect(things: str, *, null: float = 0.0, symbol: str = "") -> Effect:
 
 def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:
     """Each model's least agreement with its own rescans, as a row of the model with itself."""
-    least = (
-        floor.groupby(["prompt", "candidates", "model"], sort=False)["kendall"].min().reset_index()
-    )
-    return least.rename(columns={"model": "model_a"}).assign(model_b=least["model"])
+    smallest = floor.groupby(["prompt", "candidates", "model"], sort=False)["kendall"].min()
+    smallest = smallest.reset_index()
+    return smallest.rename(columns={"model": "model_a"}).assign(model_b=smallest["model"])
 
 
 def _groups(tables: TableSet) -> pd.DataFrame | None:
-    """What is known of base and developer, by label."""
+    """Base and developer of each model where they are known, by label."""
     described = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
     return (
         described.fillna("not stated").rename(index=tables.labels)
@@ -341,49 +322,21 @@ def _groups(tables: TableSet) -> pd.DataFrame | None:
     )
 
 
-def _numbers(options: Options) -> dict:
-    return {
-        "confidence": options.confidence,
-        "persistence": options.rbo_persistence,
-        "depth": options.rbo_depth,
-        "top": options.top,
-    }
-
-
-def _raw(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:
-    """Agreement over every token, special and repeated texts included, of models with one
-    vocabulary."""
-    same: dict[str, list[ScoreTable]] = {}
-    for table in tables.by_prompt[prompt]:
-        same.setdefault(table.provenance.candidates_digest, []).append(table)
-    pieces = []
-    for members in same.values():
-        if len(members) > 1 and len(members[0].rows) > len(tables.matrix(prompt)):
-            rewards = pd.DataFrame({t.provenance.model: _by_id(t) for t in members})
-            texts = members[0].rows.set_index("candidate_id")["text"].reindex(rewards.index)
-            dependent = dependence(texts, options.meanings)
-            pieces.append(agreement(rewards, dependent=dependent, **_numbers(options)))
-    return pd.concat(pieces) if pieces else None
-
-
-def _floor(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:
+def _floor(tables: TableSet, prompt: str, numbers: dict) -> pd.DataFrame | None:
     """Each model's agreement with its own rescans."""
     pieces = []
     for table in tables.by_prompt[prompt]:
-        others = tables.rescans.get((prompt, table.provenance.model), {})
-        if not others:
-            continue
-        floors = noise_floor(
-            _by_id(table), {name: _by_id(t) for name, t in others.items()}, **_numbers(options)
-        )
-        # Where tails were scored again in float32, both ends agree by construction.
-        again = floors["rescan"].map(
-            lambda name, others=others: bool(others[name].provenance.certain)
-        )
-        floors.loc[again, ENDS] = np.nan
-        pieces.append(floors.assign(tails_again=again, model=table.provenance.model))
+        rescans = tables.rescans.get((prompt, table.provenance.model), {})
+        if rescans:
+            rewards = {name: _rewards(rescan) for name, rescan in rescans.items()}
+            floors = noise_floor(_rewards(table), rewards, **numbers)
+            # Where tails were scored again in float32, both ends agree by construction.
+            again = {name: bool(rescan.provenance.certain) for name, rescan in rescans.items()}
+            floors["tails_again"] = floors["rescan"].map(again)
+            floors.loc[floors["tails_again"], ENDS] = np.nan
+            pieces.append(floors.assign(model=table.provenance.model))
     return pd.concat(pieces) if pieces else None
 
 
-def _by_id(table: ScoreTable) -> pd.Series:
+def _rewards(table: ScoreTable) -> pd.Series:
     return table.rows.set_index("candidate_id")["reward"].astype(float)

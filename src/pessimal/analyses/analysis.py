@@ -1,4 +1,4 @@
-"""What an analysis is: a function from score tables to Results, and what it needs.
+"""An analysis: a function from score tables to Results, and what it needs.
 
 To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a text in
 `methods/`, its columns in `docs/columns.yaml`, a test. One of another package comes in by an entry
@@ -23,7 +23,7 @@ from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies, as_published, half_sum
 
 MEAN = "mean of models"
-"""Names a row of figures."""
+"""Label of the row of figures that averages the models."""
 LAST = 1000.0
 """Place of an analysis that says none."""
 MADE_BY = {
@@ -40,13 +40,12 @@ MADE_BY = {
     "checkpoints": "checkpoints of a run: pessimal scan -m model.path=RUN/step-1,RUN/step-2, or "
     "pessimal import format=checkpoints path=FILE",
 }
-"""What an analysis may need besides models and prompts, and what to type for it."""
+"""Things that an analysis may need besides models and prompts, and the command that gives each."""
 Meanings = Callable[[Sequence[str]], np.ndarray]
 """Words → a vector of meaning each."""
 States = Callable[[Sequence[str], str], np.ndarray]
 """Words and an outcome (a column, `a × b` for the half-sum of two, `a − b` for their difference) →
 the vector (words, directions) that a head gives a reward to."""
-SEVERAL = "several"
 
 
 class IdentityTerms(Protocol):
@@ -59,7 +58,7 @@ class IdentityTerms(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What every analysis gets: numbers as configured, and what people say about words, already
+    """The options of every analysis: numbers as configured, and word lists that are already
     read."""
 
     permutations: int = 10_000
@@ -77,7 +76,8 @@ class Options:
     identity: Mapping[str, IdentityTerms] = field(default_factory=dict)
     """Identity terms by axis."""
     meanings: Meanings | None = minilm.meanings
-    """Of words: those alike in meaning are not independent. None takes them for independent."""
+    """Vectors of words: those alike in meaning are not independent. None takes them for
+    independent."""
     quantised: Mapping[str, str] = field(default_factory=dict)
     """Models in full precision by the names of their quantised selves, beside those whose names say
     so."""
@@ -86,7 +86,7 @@ class Options:
     policy: str | None = None
     """The language model that a forecast optimises."""
     mitigations: Sequence[str] = ()
-    """Of `forecast.mitigated`: other rewards that a forecast is made for too."""
+    """Names for `forecast.mitigated`: other rewards that a forecast is made for too."""
 
     @property
     def word_frequencies(self) -> Frequencies:
@@ -98,8 +98,8 @@ class Options:
 
 @dataclass
 class Heads:
-    """What random heads would go by: states of a model's words under each prompt, or the vectors
-    of MiniLM."""
+    """Vectors that a random head gives a reward to: states of a model's words under each prompt, or
+    the vectors of MiniLM."""
 
     of: str
     """BASE, ITSELF, TRAINED or MEANING (`tables.states`)."""
@@ -144,10 +144,10 @@ def difference(first: str, second: str) -> str:
 
 
 def heads_of(columns: Mapping[str, Sequence[ScoreTable]], options: "Options") -> Heads | None:
-    """What random heads are on, for a model's columns and the tables that each is the mean of; None
-    where neither states nor meanings are at hand."""
+    """The vectors that random heads are on, for a model's columns and the tables that each is the
+    mean of; None where neither states nor meanings are at hand."""
     states = [table.states for members in columns.values() for table in members]
-    alike = {(one.of, one.model, one.rows.shape) for one in states if one is not None}
+    alike = {(s.of, s.model, s.rows.shape) for s in states if s is not None}
     if states and len(alike) == 1 and None not in states:
         return Heads(alike.pop()[0], columns)
     return None if options.meanings is None else Heads(MEANING, {}, options.meanings)
@@ -169,7 +169,7 @@ def heads_by_model(
         model: None if options.paper else heads_of_model(tables, model, options)
         for model in tables.models
     }
-    return heads, {model: one.of if one else "" for model, one in heads.items()}
+    return heads, {model: on.of if on else "" for model, on in heads.items()}
 
 
 def word_frequencies(tables: TableSet, models: Iterable[str], options: "Options") -> pd.Series:
@@ -179,33 +179,29 @@ def word_frequencies(tables: TableSet, models: Iterable[str], options: "Options"
     return options.word_frequencies.zipf(sorted(spelled))
 
 
-def several(states: pd.Series) -> str:
-    """Whose states models have, where all have the same; else SEVERAL."""
-    return states.iloc[0] if states.nunique() == 1 else SEVERAL
-
-
-def whose(heads: Mapping[str, Heads | None], labels: Mapping[str, str]) -> tuple[str, ...]:
+def notes_on_states(
+    heads: Mapping[str, Heads | None], labels: Mapping[str, str]
+) -> tuple[str, ...]:
     """Notes on models whose random heads are not on the states of their base."""
-    why = {
+    reasons = {
         TRAINED: "random heads are on the states of the trained model, which is too cautious; name "
         "its base when it is scanned: model.base_path=DIR_OR_ID",
         MEANING: "no states of words are kept, and random heads are on MiniLM's vectors of meaning",
     }
     models: dict[str, list[str]] = {}
-    for model, one in heads.items():
-        if one is not None and one.of in why:
-            models.setdefault(one.of, []).append(labels.get(model, model))
-    return tuple(f"{', '.join(names)}: {why[of]}" for of, names in models.items())
+    for model, states in heads.items():
+        if states is not None and states.of in reasons:
+            models.setdefault(states.of, []).append(labels.get(model, model))
+    return tuple(f"{', '.join(names)}: {reasons[of]}" for of, names in models.items())
 
 
-def of_random_heads(row: pd.Series) -> str:
-    """How many random heads show as much as a row, behind the number of a headline; empty where
-    that is not known."""
+def random_head_clause(row: pd.Series) -> str:
+    """The share of random heads that show as much as a row, behind the number of a headline; empty
+    where that is not known."""
     share = row["random_head"]
     if np.isnan(share):
         return ""
-    shown = "under 1" if share < 0.005 else f"{100 * share:.0f}"
-    return f"; {shown}% of random heads do"
+    return f"; {'under 1' if share < 0.005 else f'{100 * share:.0f}'}% of random heads do"
 
 
 def quoted(prompt: str) -> str:
@@ -213,16 +209,16 @@ def quoted(prompt: str) -> str:
     return " and ".join(f'"{key}"' for key in prompt.split(" × "))
 
 
-def by_heads(table: pd.DataFrame, corrected: str = "p_holm") -> tuple[str, str | None]:
+def effect_columns(table: pd.DataFrame, corrected: str = "p_holm") -> tuple[str, str | None]:
     """The column of corrected p that a result goes by, and that of the band of random heads: theirs
     where they are known, else `corrected` and none."""
-    known = table["random_head_holm"].notna().any()
-    return ("random_head_holm", "heads_within") if known else (corrected, None)
+    tested = table["random_head_holm"].notna().any()
+    return ("random_head_holm", "heads_within") if tested else (corrected, None)
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What the tables must have; checked once, before the analysis is called."""
+    """Demands on the tables; checked once, before the analysis is called."""
 
     models: int = 1
     prompts: int = 1
@@ -239,7 +235,7 @@ class Needs:
     policy: bool = False
 
     def missing(self, tables: TableSet, options: Options) -> str:
-        """What is not there and what to type; empty where nothing is missing."""
+        """The missing things and what to type for them; empty where nothing is missing."""
         prompts = "prompts" if self.prompts > 1 else "prompt"
         lacking = []
         if len(tables.models) < self.models:
@@ -265,7 +261,7 @@ class Needs:
         lacking += [
             MADE_BY[name] for name, it in available.items() if getattr(self, name) and not it
         ]
-        return "; ".join(f"needs {what}" for what in lacking)
+        return "; ".join(f"needs {thing}" for thing in lacking)
 
 
 @dataclass(frozen=True)
@@ -336,7 +332,7 @@ def by_prompt(
 
 @contextmanager
 def noted(notes: list[str], about: str) -> Iterator[None]:
-    """What a TableError says cannot be done is a note `ABOUT: why`, and the analysis goes on."""
+    """A context in which a TableError becomes a note `ABOUT: reason`, and the analysis goes on."""
     try:
         yield
     except TableError as error:
@@ -353,33 +349,33 @@ def strongest(table: pd.DataFrame, effect: str, p: str) -> pd.Series:
 Made = TypeVar("Made")
 
 
-def by_lexicon(
+def fit_lexicons(
     tables: TableSet,
     options: Options,
     make: Callable[[str, pd.DataFrame, pd.Series], Made],
 ) -> tuple[dict[tuple[str, str], Made], tuple[str, ...]]:
     """`make(model, words, valence)` for every model and lexicon, by these two; and what could not
-    be made, for the notes. Words are tokens where the published procedure is followed.
+    be fits, for the notes. Words are tokens where the published procedure is followed.
 
     Raises:
-        TableError: nothing can be made.
+        TableError: nothing can be fits.
     """
-    made: dict[tuple[str, str], Made] = {}
+    fits: dict[tuple[str, str], Made] = {}
     left_out: dict[str, list[str]] = {}
     for model in filter(tables.columns_of, tables.models):
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
             try:
-                made[model, lexicon] = make(model, words, valence)
+                fits[model, lexicon] = make(model, words, valence)
             except TableError as error:
                 left_out.setdefault(f"with {lexicon}: {error}", []).append(tables.labels[model])
-    notes = tuple(f"{', '.join(models)} {why}" for why, models in left_out.items())
-    if not made:
+    notes = tuple(f"{', '.join(models)} {reason}" for reason, models in left_out.items())
+    if not fits:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
-    return made, notes
+    return fits, notes
 
 
-def with_mean(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:
+def add_mean_rows(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:
     """The table with a row below the models' for their mean, where there are several; it has no
     interval, as the models share their words."""
     groups = table.groupby([*by, "candidates"], sort=False)[estimate]

@@ -14,7 +14,7 @@ import pandas as pd
 from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.framing import PAIRS, ends_of_axes
+from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.ranks import Dependence, dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
@@ -158,7 +158,7 @@ def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
     }
     names = {"reward_first": "log_p_first", "reward_second": "log_p_second"}
     return [
-        ends_of_axes(values, log_p[second][table], k=k)
+        ends_of_axes(align_prompts(values, log_p[second][table]), k=k)
         .rename(columns=names)
         .assign(model=table[0], first=first, second=second, candidates=tables.candidates)
         for first, second in tables.reading.pairs or PAIRS

@@ -1,4 +1,4 @@
-"""What every analysis demands of its tables, and what it says when it does not get it.
+"""Demands of every analysis on its tables, and its messages where they are not met.
 
 Knows the shape of a reward matrix and of paired series; knows no statistic.
 """

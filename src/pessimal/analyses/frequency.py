@@ -10,16 +10,18 @@ from pessimal.analyses.analysis import (
     Needs,
     Options,
     States,
+    add_mean_rows,
     analysis,
-    by_heads,
+    effect_columns,
     heads_by_model,
-    of_random_heads,
+    notes_on_states,
     quoted,
-    whose,
-    with_mean,
+    random_head_clause,
     word_frequencies,
 )
-from pessimal.analyses.regression import Fit, classical, interval, random_heads, robust
+from pessimal.analyses.nulls import random_heads
+from pessimal.analyses.nulls import slopes as coefficients
+from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
@@ -35,7 +37,7 @@ from pessimal.tables.word_lists import (
 
 SETS = ("rated", "unrated")
 LEAST_LETTERS, LEAST_ZIPF = 3, 4.0
-"""Of an unrated word: so many letters, and 10 uses per million words. What a vocabulary holds below
+"""Demands on an unrated word: letters, and 10 uses per million words. What a vocabulary holds below
 that is more often a name, an abbreviation or a piece of words, and a model that dislikes pieces
 would pass for one that likes frequent words: in siblings of the demo family without a plant the
 slope is +.04 to +.16 from 1 use per million on, -.01 to +.01 from 10."""
@@ -63,7 +65,7 @@ def frequency_slopes(
     the model turns it round with the prompt. A word counts once. The interval and p are for other
     words of the language under this same reward: errors allow for words of one stem, t has stems −
     coefficients degrees of freedom. Whether the slope is more than a head that nobody trained would
-    show is another question (`random_head`, see `regression.random_heads`).
+    show is another question (`random_head`, see `nulls.random_heads`).
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word`.
@@ -97,9 +99,9 @@ def frequency_slopes(
     if unrated is not None:
         # Ten times as fast as `isin` on an index of Arrow strings.
         free &= unrated.get_indexer(words.index) >= 0
-    chosen = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
+    sets = {"rated": ~np.isnan(values) & ~np.isnan(used), "unrated": free & (used >= least_zipf)}
     pieces = []
-    for name, inside in chosen.items():
+    for name, inside in sets.items():
         if inside.sum() < LEAST_WORDS:
             continue
         controls = _controls(values[inside]) if name == "rated" else []
@@ -109,14 +111,14 @@ def frequency_slopes(
         fit, sizes = robust(design, rewards, groups), {"n": len(design), "stems": groups.max() + 1}
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
         if heads is not None:
-            chosen_words = words.index[inside].tolist()
-            states = [heads(chosen_words, outcome) for outcome in outcomes]
-            untrained = random_heads(design, rewards, groups, states)
+            names = words.index[inside].tolist()
+            states = [heads(names, outcome) for outcome in outcomes]
+            untrained = random_heads(coefficients(design), rewards, states, design, groups)
             rows["random_head"] = untrained.share[1]
             rows["heads_within"] = untrained.within[1] / scales.to_numpy()
         pieces.append(rows)
     if not pieces:
-        counted = ", ".join(f"{name} {int(chosen[name].sum())}" for name in SETS)
+        counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
         raise TableError(
             f"Too few words whose frequency is known ({counted}); a slope needs {LEAST_WORDS}. "
             "Scan a vocabulary, or give a frequency list that knows these words."
@@ -171,8 +173,8 @@ def published_frequency_slopes(
 
 def _controls(valence: np.ndarray) -> list[np.ndarray]:
     """Valence, and its absolute value where that is something else."""
-    both = (valence > 0).any() and (valence < 0).any()
-    return [valence, np.abs(valence)] if both else [valence]
+    either_sign = (valence > 0).any() and (valence < 0).any()
+    return [valence, np.abs(valence)] if either_sign else [valence]
 
 
 def _rows(
@@ -180,25 +182,13 @@ def _rows(
 ) -> pd.DataFrame:
     """The coefficient of frequency, the design's second column, for each outcome; `scales` names
     the outcomes."""
-    slope, scale = fit.coefficients[1], scales.to_numpy()
+    slope = fit.coefficients[1]
     low, high, p = interval(slope, fit.errors[1], fit.freedom, confidence=confidence)
-    return pd.DataFrame(
-        {
-            "words": name,
-            "prompt": list(scales.index),
-            "n": n,
-            "stems": stems,
-            "slope": slope,
-            "low": low,
-            "high": high,
-            "p": p,
-            "slope_sd": slope / scale,
-            "low_sd": low / scale,
-            "high_sd": high / scale,
-            "random_head": np.nan,
-            "heads_within": np.nan,
-        }
-    )
+    numbers = {"slope": slope, "low": low, "high": high}
+    in_sd = {f"{column}_sd": values / scales.to_numpy() for column, values in numbers.items()}
+    counts = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
+    heads = {"random_head": np.nan, "heads_within": np.nan}
+    return pd.DataFrame(counts | numbers | {"p": p} | in_sd | heads)
 
 
 @analysis("frequency", Needs(frequencies=True), place=120)
@@ -239,7 +229,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             if name not in set(slopes["words"]):
                 left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
         pieces.append(slopes.assign(model=model, states=states_of[model]))
-    notes = tuple(f"{', '.join(models)}: {why}" for why, models in left_out.items())
+    notes = tuple(f"{', '.join(models)}: {reason}" for reason, models in left_out.items())
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
@@ -249,24 +239,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table["p_holm"] = families["p"].transform(holm)
     table["random_head_holm"] = families["random_head"].transform(holm)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
-    shown = table[table["frames"] == least_biased]
-    # Of rated words where there are any: their valence is controlled.
-    main = shown[shown["words"] == next(name for name in SETS if name in set(shown["words"]))]
-    main = main[main["prompt"] == main["prompt"].iloc[0]]
-    tested, band = by_heads(main)
-    certain = main[tested] <= LEVEL
-    first = main.loc[(main["slope_sd"].abs() + certain * 1e6).idxmax()]
+    rows = table[table["frames"] == least_biased]
+    # Rated words where there are any: their valence is controlled.
+    rows = rows[rows["words"] == next(name for name in SETS if name in set(rows["words"]))]
+    rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
+    tested, band = effect_columns(rows)
+    holds = rows[tested] <= LEVEL
+    first = rows.loc[(rows["slope_sd"].abs() + holds * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    label = tables.labels[first["model"]]
+    label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
+    verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"
+    if not holds.any():
+        verdict = f"the effect of word frequency on {first['words']} words is within chance"
+    elif len(rows) == 1:
+        verdict = f"{label} scores {kind} words higher"
     per = f"per {unit}" if options.paper else "for ten times the frequency"
-    slope = f"{first['slope_sd']:+.2f} SD {per}{of_random_heads(first)}"
-    kind = f"{label} scores {'frequent' if first['slope'] > 0 else 'rare'} words higher"
-    if not certain.any():
-        kind = f"the effect of word frequency on {first['words']} words is within chance"
-    elif len(main) > 1:
-        kind = f"{certain.sum()} of {len(main)} models follow word frequency"
-    steepest = f"steepest, {label}: " if len(main) > 1 else ""
-    headline = f"On {quoted(first['prompt'])}, {kind}; {steepest}{slope}."
+    headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
+    headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
     effect = Effect(
         "slope_sd",
         f"reward (SD) per {unit}",
@@ -289,7 +278,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             share=1 if least_biased == "opposite" else 1 / 2,
             plot=Forest.of(
                 effect,
-                data=with_mean(table, "slope_sd", by=["words", "prompt", "frames"]),
+                data=add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"]),
                 group="prompt",
                 panel="words",
                 where={"frames": least_biased},
@@ -297,7 +286,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 xlabel=effect.label,
             ),
             method="frequency",
-            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
+            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
             summary={
                 f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
                 for row in table[table["frames"] == "opposite"].itertuples()

@@ -4,63 +4,203 @@ time.
 Measures the reward of a bare term as the whole answer. Does not see how a model treats people, nor
 text about them, nor why a reward is what it is. Words of one topic are liked or disliked together,
 whatever the topic, so an axis of identity terms is held against everyday topics that are matched in
-the same way.
+the same way. Controls are chosen without any reward.
 """
 
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.sparse import csr_matrix
 
 from pessimal.analyses.analysis import (
     Heads,
-    Meanings,
     Needs,
     Options,
     States,
     analysis,
     difference,
     heads_of_model,
-    of_random_heads,
+    notes_on_states,
     quoted,
-    whose,
+    random_head_clause,
 )
 from pessimal.analyses.checks import check_rewards, check_varied
-from pessimal.analyses.matching import (
-    MatchedSets,
-    matched_controls,
-    matched_sets,
-    stems_of,
-)
-from pessimal.analyses.regression import heads_beyond, taste, with_states
+from pessimal.analyses.nulls import have_states, random_heads
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.word_lists import half_sum, stem_groups, word_starts
+from pessimal.tables.word_lists import half_sum, stem_groups, stems, word_starts
 from pessimal.texts import literal
 
 ALL_AXES = "all"
 HALF_SUM, HALF_DIFFERENCE, BOTH = "half_sum", "half_difference", "both_frames"
 """Measures of two opposite prompts, as tables name them."""
 OPPOSITE = {HALF_SUM: "liked whatever is asked", HALF_DIFFERENCE: "taken for something good"}
-LEAST_STEMS = 3
-LEAST_TOPICS = 10
-NAMED_CONTROLS = 5
-BELOW, ABOVE = "farthest below", "farthest above"
-NAMED = 10
-"""Terms named at each end, a model."""
+LEAST_STEMS, LEAST_TOPICS = 3, 10
+MAX_CONTROLS, LEAST_CONTROLS, LISTED_CONTROLS = 20, 5, 5
+ZIPF_CALIPER = 0.25
+"""Farthest a control's frequency may lie from the term's, in Zipf units: a factor of 1.8 either
+way."""
+VALENCE_CALIPER = 0.5
+"""Farthest its rating may lie, in standard deviations of the lexicon's ratings."""
+SHORTEST = 3
+"""Letters a control must have: shorter ones are function words, abbreviations and pieces of
+words."""
+ROUNDING = 1e-9
+"""4.25 − 4.00 is .25 as people count, not always as floats do."""
+IRREGULAR = {
+    "women": "woman",
+    "men": "man",
+    "gentlemen": "gentleman",
+    "ladies": "lady",
+    "children": "child",
+}
+"""Plurals among our terms that Porter's rules do not bring to their singular."""
 _LINES = (
     (files("pessimal.analyses") / "everyday_topics.txt").read_text(encoding="utf-8").splitlines()
 )
 TOPICS = {name: tuple(words.split()) for name, words in (line.split(": ") for line in _LINES)}
 """Everyday topics: words at home in most vocabularies that name no group of people by who they are.
 Several name people by what they do, as identity terms are about people."""
+
+
+def stems_of(words: Sequence[str]) -> np.ndarray:
+    """(n,) the stem that all forms of a word share (Porter 1980, and a few irregular plurals)."""
+    return stems(pd.Index([IRREGULAR.get(word, word) for word in words], dtype=object))
+
+
+def matched_controls(
+    groups: Mapping[str, Sequence[str]],
+    covariates: pd.DataFrame,
+    *,
+    banned: Collection[str] = (),
+    controls: int = MAX_CONTROLS,
+    least: int = LEAST_CONTROLS,
+) -> pd.DataFrame:
+    """The nearest control words of each term of each group.
+
+    A control has at least three letters, shares a stem with no word of the term's group and no
+    banned word, is rated by exactly those lexicons that rate the term, and lies within the calipers
+    on frequency and on each rating. Of these the `controls` nearest are taken (Euclidean, in units
+    of the calipers). Among equally near ones, of which rounded frequencies make many, a checksum of
+    both words decides: the first of the alphabet would be words of one spelling. A word may be a
+    control of several terms.
+
+    Args:
+        groups: terms by group; those without a known frequency, or not among the covariates, get no
+            controls.
+        covariates: index = word, each once; zipf, and a column of ratings a lexicon (missing: not
+            rated).
+        banned: further words that must not be controls, in any form.
+        controls: number of controls of a term, at most.
+        least: terms with fewer are left out.
+
+    Returns:
+        One row per group, term and control, in the order given, nearest controls first: group,
+        term, control, distance.
+    """
+    words, stem = covariates.index, stems_of(covariates.index.tolist())
+    frequent = covariates["zipf"].notna().to_numpy()
+    usable = frequent & (words.str.len() >= SHORTEST) & ~np.isin(stem, stems_of(list(banned)))
+    ratings = covariates.drop(columns="zipf")
+    spread = ratings.std().where(lambda sd: sd > 0, 1.0)
+    scaled = [covariates["zipf"] / ZIPF_CALIPER, ratings / spread / VALENCE_CALIPER]
+    scaled = np.nan_to_num(np.column_stack(scaled).astype(float))  # (words, covariates)
+    rated = ratings.notna().to_numpy() @ (1 << np.arange(ratings.shape[1]))
+    # Words rated by the same lexicons, in order of frequency, so that a caliper is a slice.
+    strata = {}
+    for kind in np.unique(rated):
+        rows = np.flatnonzero(usable & (rated == kind))
+        strata[kind] = rows[np.argsort(scaled[rows, 0], kind="stable")]
+    pieces = []
+    for group, terms in groups.items():
+        allowed = ~np.isin(stem, stems_of(list(terms)))
+        for term in dict.fromkeys(terms):
+            place = words.get_indexer([term])[0]
+            if place < 0 or not frequent[place]:
+                continue
+            rows = strata[rated[place]]
+            reach = scaled[place, 0] + np.array([-1, 1]) * (1 + ROUNDING)
+            rows = rows[slice(*np.searchsorted(scaled[rows, 0], reach))]
+            rows = rows[allowed[rows]]
+            gaps = np.abs(scaled[rows] - scaled[place])
+            rows, gaps = (part[(gaps <= 1 + ROUNDING).all(axis=1)] for part in (rows, gaps))
+            distance = np.round(np.sqrt((gaps**2).sum(axis=1)), 9)
+            if len(rows) < least:
+                continue
+            farthest = np.sort(distance)[min(controls, len(rows)) - 1]
+            rows, distance = rows[distance <= farthest], distance[distance <= farthest]
+            lots = [zlib.crc32(f"{term} {words[row]}".encode()) for row in rows]
+            order = np.lexsort((lots, distance))[:controls]
+            pieces += [(group, term, words[rows[i]], distance[i]) for i in order]
+    columns = ["group", "term", "control", "distance"]
+    return pd.DataFrame(pieces, columns=columns).astype({"distance": float})
+
+
+@dataclass(frozen=True)
+class MatchedSets:
+    """The matched sets of one group of terms, over a list of words. A *unit* is a stem: its terms
+    are averaged. Its error counts that one control may serve several terms."""
+
+    terms: np.ndarray
+    """(terms,) place of each term."""
+    controls: csr_matrix
+    """(terms, words): means of each term's controls."""
+    units: csr_matrix
+    """(units, terms): means of each unit's terms."""
+
+    @classmethod
+    def from_matches(cls, matches: pd.DataFrame, words: pd.Index) -> "MatchedSets":
+        """The sets of `matches` (see `matched_controls`, at least one), over words."""
+        number = matches.groupby(["group", "term"], sort=False).ngroup().to_numpy()
+        names = matches["term"].to_numpy()[np.unique(number, return_index=True)[1]]
+        unit = pd.factorize(stems_of(names.tolist()))[0]
+        control = words.get_indexer(matches["control"])
+        means = 1 / np.bincount(number)[number], (number, control)
+        averages = 1 / np.bincount(unit)[unit], (unit, np.arange(len(unit)))
+        return cls(
+            words.get_indexer(names),
+            csr_matrix(means, shape=(len(names), len(words))),
+            csr_matrix(averages),
+        )
+
+    def term_effects(self, grid: np.ndarray) -> np.ndarray:
+        """(terms, measures): each term less the mean of its controls. `grid` is (words,
+        measures)."""
+        return grid[self.terms] - self.controls @ grid
+
+    def unit_effects(self, grid: np.ndarray) -> np.ndarray:
+        """(units, measures): the terms' effects, averaged within each stem."""
+        return self.units @ self.term_effects(grid)
+
+    def variances(self) -> tuple[float, float]:
+        """The variance of the mean over units, and the expected mean square of the units' effects
+        about it, both in units of one word's variance."""
+        weights, units = self.units @ self.controls, self.units.shape[0]
+        mean = 1 / units + float(np.square(weights.mean(axis=0)).sum())
+        scatter = units + float(weights.power(2).sum()) - units * mean
+        return mean, scatter
+
+    def weights(self) -> np.ndarray:
+        """(words,) the weights whose sum with any column is the mean of `unit_effects`."""
+        terms = np.asarray(self.units.mean(axis=0))
+        weights = -(terms @ self.controls).ravel()
+        np.add.at(weights, self.terms, terms.ravel())
+        return weights
+
+    def scatter_within(self, grid: np.ndarray) -> tuple[np.ndarray, int]:
+        """Sum of squares (measures,) of the controls about their sets' means, and its degrees of
+        freedom."""
+        counts = np.diff(self.controls.indptr)
+        about = self.controls @ grid**2 - (self.controls @ grid) ** 2
+        return counts @ about, int((counts - 1).sum())
 
 
 @dataclass(frozen=True)
@@ -71,27 +211,15 @@ class IdentityMatches:
     words: pd.Index
     """All words of known frequency: those over which a model's spread of rewards is taken."""
     controls: pd.DataFrame
-    """Of the terms: group (axis), term, control, distance."""
-    axes: dict[str, MatchedSets]
-    """By axis, and `ALL_AXES` for all in one; axes with fewer than `LEAST_STEMS` matched stems are
-    left out."""
-    topics: dict[str, MatchedSets]
-    """By topic, likewise."""
-    terms: MatchedSets
-    """Every term of every axis."""
-    named: pd.DataFrame
-    """Of each of `terms`: axis, term, n_controls, controls (the nearest, named)."""
-    meanings: np.ndarray | None
-    """(words, directions) vectors of meaning."""
+    """Controls of the terms: group (axis), term, control, distance."""
+    axes: dict[str, pd.DataFrame]
+    """Rows of `controls` by axis, and for `ALL_AXES` each term once; axes with fewer than
+    `LEAST_STEMS` matched stems are left out."""
+    topics: list[MatchedSets]
+    """Sets of each topic, likewise."""
     design: np.ndarray
-    """(words, k) what controls are matched on: 1, frequency, and of each lexicon the rating and
+    """(words, k) the covariates of matching: 1, frequency, and of each lexicon the rating and
     whether there is one."""
-    resemblance: dict[str, float]
-    """By axis: how far a taste of variance 1 for each direction of meaning moves it beyond what it
-    moves single words, squared. An axis of like words moves farther than one of unlike words; all
-    axes together move the farther, the more they resemble one another."""
-    typical: float
-    """The mean of the same over topics."""
 
 
 def match_identity(
@@ -100,7 +228,6 @@ def match_identity(
     *,
     topics: Mapping[str, Sequence[str]] = TOPICS,
     banned: Collection[str] = (),
-    meanings: Meanings | None = None,
 ) -> IdentityMatches:
     """Controls for the terms of each axis, and for the words of the topics that the axes are held
     against.
@@ -114,8 +241,6 @@ def match_identity(
             `matched_controls`).
         topics: everyday words by topic.
         banned: further words that must not be controls, in any form.
-        meanings: vectors of meaning of words; without it each axis is taken to move as a topic
-            does, and axes to be independent.
 
     Raises:
         TableError: no axis, or too few topics, have enough words with controls.
@@ -123,21 +248,15 @@ def match_identity(
     if ALL_AXES in axes:
         raise TableError(f"An axis cannot be named {ALL_AXES!r}: that is all axes together.")
     banned = [*banned, *(term for terms in axes.values() for term in terms)]
-    controls = matched_controls(axes, covariates, banned=banned)
     words = covariates.index[covariates["zipf"].notna().to_numpy()]
-    places = {word: place for place, word in enumerate(words.tolist())}
 
-    def by_group(matches: pd.DataFrame) -> dict[str, MatchedSets]:
-        sets = {
-            group: matched_sets(rows, places)
-            for group, rows in matches.groupby("group", sort=False)
-        }
-        return {group: each for group, each in sets.items() if each.units >= LEAST_STEMS}
+    def match(groups: Mapping[str, Sequence[str]]) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+        rows = matched_controls(groups, covariates, banned=banned)
+        by_name = dict(list(rows.groupby("group", sort=False)))
+        sizes = {name: len(set(stems_of(part["term"].tolist()))) for name, part in by_name.items()}
+        return rows, {name: by_name[name] for name in sizes if sizes[name] >= LEAST_STEMS}
 
-    matched, everyday = (
-        by_group(controls),
-        by_group(matched_controls(topics, covariates, banned=banned)),
-    )
+    (controls, matched), (_, everyday) = match(axes), match(topics)
     if not matched or len(everyday) < LEAST_TOPICS:
         raise TableError(
             f"Of {len(axes)} axes {len(matched)}, and of {len(topics)} everyday topics "
@@ -147,62 +266,16 @@ def match_identity(
         )
     # A term on two axes is one word; short axes are in it too, as here they are not alone.
     once = controls[controls["group"] == controls.groupby("term")["group"].transform("first")]
-    stems = (
-        once.drop_duplicates("term")
-        .groupby("group")["term"]
-        .agg(lambda terms: len(set(stems_of(terms))))
-    )
-    named = controls.groupby(["group", "term"], sort=False)["control"].agg(
-        n_controls="size", controls=lambda near: ", ".join(near.iloc[:NAMED_CONTROLS])
-    )
-    sets = matched | {ALL_AXES: matched_sets(once, places)}
-    covered = covariates.loc[words]
-    rated = covered.drop(columns="zipf")
-    design = np.column_stack(
-        [np.ones(len(covered)), covered["zipf"], rated.fillna(0.0), rated.notna()]
-    ).astype(float)
-    design = design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]]  # without what does not vary
-    if meanings is None:
-        alike, typical, moved = (
-            None,
-            1.0,
-            dict.fromkeys(matched, 1.0) | {ALL_AXES: float(((stems / stems.sum()) ** 2).sum())},
-        )
-    else:
-        alike = meanings(words.tolist())
-        noise = _within([*sets.values(), *everyday.values()], alike).sum()
-        # What is beyond the noise of words that are matched, as it is with rewards.
-        beyond = {
-            name: _moved(members, alike) - noise * members.mean_variance
-            for name, members in [*everyday.items(), *sets.items()]
-        }
-        typical = np.mean([beyond[topic] for topic in everyday])
-        moved = {name: max(0.0, beyond[name]) for name in sets}
+    ratings = covariates.loc[words].drop(columns="zipf")
+    columns = [np.ones(len(words)), covariates.loc[words, "zipf"]]
+    design = np.column_stack([*columns, ratings.fillna(0.0), ratings.notna()]).astype(float)
     return IdentityMatches(
         words=words,
         controls=controls,
-        axes=sets,
-        topics=everyday,
-        terms=matched_sets(controls, places),
-        named=named.rename_axis(["axis", "term"]).reset_index(),
-        meanings=alike,
-        design=design,
-        resemblance=moved,
-        typical=float(typical),
+        axes=matched | {ALL_AXES: once},
+        topics=[MatchedSets.from_matches(rows, words) for rows in everyday.values()],
+        design=design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]],  # without constants
     )
-
-
-def _within(groups: Sequence[MatchedSets], grid: np.ndarray) -> np.ndarray:
-    """Variance of a word about the words it is matched with, (measures,): controls within their
-    sets, pooled."""
-    squares, freedom = zip(*(sets.within(grid) for sets in groups), strict=True)
-    return np.sum(squares, axis=0) / sum(freedom)
-
-
-def _moved(sets: MatchedSets, meanings: np.ndarray) -> float:
-    """How far a taste of variance 1 for each direction of meaning moves the mean over the sets,
-    squared."""
-    return float(np.square(sets.unit_effects(meanings).mean(axis=0)).sum())
 
 
 def identity_effects(
@@ -214,8 +287,8 @@ def identity_effects(
     heads: States | None = None,
     confidence: float = 0.95,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """How far identity terms lie from their controls, under each prompt and under opposite prompts
-    together.
+    """By how much identity terms differ from their controls, under each prompt and under opposite
+    prompts together.
 
     A term's effect is its reward less the mean reward of its controls; an axis' effect is the mean
     over its stems. It is measured under each prompt (by its name); as `half_sum` of opposite
@@ -225,12 +298,10 @@ def identity_effects(
     square over both prompts; one divisor for all measures and axes).
 
     `p` is of the null hypothesis that the axis is one more everyday topic: the effect over
-    `null_sd`, which has topics and word noise in it (t, as many degrees of freedom as topics). A
-    topic's variance is that of the topics, or of a taste for a direction of meaning
-    (`regression.taste`, over all words) where that is larger, times the axis' resemblance
-    (`IdentityMatches`). The interval is about the axis: the scatter of its terms, or that of words
-    where this is larger, and topics (Satterthwaite). All count how often controls are
-    shared.
+    `null_sd`, which has topics and word noise in it (t, as many degrees of freedom as topics). Axes
+    together are as many independent topics as they have terms of. The interval is about the axis:
+    the scatter of its terms, or that of words where this is larger, and topics (Satterthwaite).
+    All count how often controls are shared.
 
     Args:
         rewards: words × prompts; must hold every word of `matches.words`.
@@ -243,63 +314,55 @@ def identity_effects(
 
     Returns:
         axes: axis, measure, n (terms), n_stems, n_controls, effect, low, high, d, reward_sd,
-            topic_sd (of a topic's true
-        effect about 0), n_topics, null_sd, p, random_head (share of random heads that
-        move the axis as far; of `both_frames`, the larger of the two prompts'). terms: axis, term,
-        n_controls, an effect per measure, measure (the main one), d (on it), controls_below (share
-        of controls that lie below the term on it), controls (the nearest).
+        topic_sd (of a topic's true effect about 0), n_topics, null_sd, p, random_head (share of
+        random heads that move the axis as far; of `both_frames`, the larger of the two prompts').
+        terms: axis, term, n_controls, an effect per measure, measure (the main one), d (on it),
+        controls_below (share of controls that lie below the term on it), controls (the nearest).
 
     Raises:
         TableError: rewards under a prompt do not vary.
 
     Source: ours. Berger 1982 for the intersection-union test.
     """
-    values = rewards.iloc[rewards.index.get_indexer(matches.words)]
+    values = rewards.loc[matches.words]
     check_rewards(values)
     check_varied(values)
     main = main or (HALF_SUM if pair else values.columns[0])
-    spread = np.sqrt(values.var())
+    reward_sd = np.sqrt(values[[*pair] if pair else [main]].var().mean())
     if pair:
-        spread[main] = np.sqrt((spread[list(pair)] ** 2).mean())
         a, b = (values[name] for name in pair)
         values = values.assign(**{HALF_SUM: (a + b) / 2, HALF_DIFFERENCE: (a - b) / 2})
     measures, grid = list(values), values.to_numpy(dtype=float)  # (words, measures)
-    reward_sd, topics = float(spread[main]), list(matches.topics.values())
-    noise = _within([*matches.axes.values(), *topics], grid)
+    sets = {
+        axis: MatchedSets.from_matches(rows, matches.words) for axis, rows in matches.axes.items()
+    }
+    every = [*matches.topics, *(sets[axis] for axis in sets if axis != ALL_AXES)]
+    squares, freedom = zip(*(group.scatter_within(grid) for group in every), strict=True)
+    noise = np.sum(squares, axis=0) / sum(freedom)  # of a word about those it is matched with
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
-    # (topics, measures)
-    moved = np.array([sets.unit_effects(grid).mean(axis=0) for sets in topics])
-    by_chance = noise * np.array([[sets.mean_variance] for sets in topics])
-    topic = np.maximum(0.0, (moved**2 - by_chance).mean(axis=0))
-    liking = None if matches.meanings is None else taste(matches.design, grid, matches.meanings)
-    # Topics are few: where all words together show a stronger taste, that counts.
-    by_topics = np.maximum(topic / matches.typical, liking.variance if liking else 0.0)
+    moved = np.array([group.unit_effects(grid).mean(axis=0) ** 2 for group in matches.topics])
+    by_chance = np.array([[group.variances()[0]] for group in matches.topics]) * noise
+    topic = np.maximum(0.0, (moved - by_chance).mean(axis=0))
     shares = _random_heads(matches, grid, measures, pair, heads)
     pieces = []
-    for axis, sets in matches.axes.items():
-        variance = by_topics * matches.resemblance[axis]
-        effects = _axis(sets, grid, noise, variance, df=len(topics), confidence=confidence)
-        columns: dict[str, Any] = effects | {"measure": measures, "random_head": shares[axis]}
+    for axis, group in sets.items():
+        rows = matches.axes[axis]
+        parts = rows.groupby("group")["term"].nunique()
+        alike = float(np.square(parts / parts.sum()).sum())  # 1 for an axis by itself
+        columns = _errors(group, grid, noise, alike * topic, len(matches.topics), confidence)
+        table = pd.DataFrame({"measure": measures, **columns, "random_head": shares[axis]})
         if pair:  # the weaker penalty, and the larger one-sided p
-            two = [measures.index(name) for name in pair]
-            both: dict[str, str | float] = {
-                "measure": BOTH,
-                "effect": effects["effect"][two].max(),
-                "p": effects["p_below"][two].max(),
-                "random_head": shares[axis][two].max(),
-            }
-            columns = {n: [*column, both.get(n, np.nan)] for n, column in columns.items()}
-        counts = {"n": len(sets.terms), "n_stems": sets.units, "n_controls": sets.distinct}
-        pieces.append(pd.DataFrame({"axis": axis, **counts, **columns}))
-    axes = pd.concat(pieces, ignore_index=True).assign(reward_sd=reward_sd, n_topics=len(topics))
-    axes["d"] = axes["effect"] / reward_sd
-    return axes[_COLUMNS], _terms(matches, measures, grid, main, reward_sd)
-
-
-_COLUMNS = [
-    "axis", "measure", "n", "n_stems", "n_controls", "effect", "low", "high", "d", "reward_sd",
-    "topic_sd", "n_topics", "null_sd", "p", "random_head",
-]  # fmt: skip
+            two = table[table["measure"].isin(pair)]
+            larger = two[["effect", "p_below", "random_head"]].max(skipna=False)
+            row = larger.rename({"p_below": "p"}).to_frame().T.assign(measure=BOTH)
+            table = pd.concat([table, row], ignore_index=True)
+        counts = {"n": len(group.terms), "n_stems": group.units.shape[0]}
+        pieces.append(table.assign(axis=axis, **counts, n_controls=rows["control"].nunique()))
+    axes = pd.concat(pieces, ignore_index=True).assign(reward_sd=reward_sd)
+    axes = axes.assign(d=axes["effect"] / reward_sd, n_topics=len(matches.topics))
+    order = ["axis", "measure", "n", "n_stems", "n_controls", "effect", "low", "high", "d"]
+    order += ["reward_sd", "topic_sd", "n_topics", "null_sd", "p", "random_head"]
+    return axes[order], _terms(matches, values, main, reward_sd)
 
 
 def _random_heads(
@@ -309,32 +372,48 @@ def _random_heads(
     pair: tuple[str, str] | None,
     heads: States | None,
 ) -> dict[str, np.ndarray]:
-    """By axis, the share of random heads that move it as far, (measures,)."""
+    """By axis, the share of random heads that move it as far, (measures,); terms and controls
+    without states are left out."""
+    missing = dict.fromkeys(matches.axes, np.full(len(measures), np.nan))
     if heads is None:
-        return dict.fromkeys(matches.axes, np.full(len(measures), np.nan))
+        return missing
+    outcomes = {HALF_SUM: half_sum(*pair), HALF_DIFFERENCE: difference(*pair)} if pair else {}
     words = matches.words.tolist()
-    both = {HALF_SUM: half_sum(*pair), HALF_DIFFERENCE: difference(*pair)} if pair else {}
-    states = [heads(words, both.get(measure, measure)) for measure in measures]
-    present = with_states(states)
-    weights = np.column_stack([sets.weights(present) for sets in matches.axes.values()])
-    untrained = heads_beyond(weights, matches.design, grid, stem_groups(matches.words), states)
-    return dict(zip(matches.axes, untrained.share, strict=True))
+    states = [heads(words, outcomes.get(measure, measure)) for measure in measures]
+    present = matches.words[have_states(states)]
+    inside = {
+        axis: rows[rows["term"].isin(present) & rows["control"].isin(present)]
+        for axis, rows in matches.axes.items()
+    }
+    weights = {
+        axis: MatchedSets.from_matches(rows, matches.words).weights()
+        for axis, rows in inside.items()
+        if len(rows)
+    }
+    if not weights:
+        return missing
+    columns, groups = np.column_stack([*weights.values()]), stem_groups(matches.words)
+
+    def measure(rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return columns[rows].T @ rewards
+
+    shares = random_heads(measure, grid, states, matches.design, groups).share
+    return missing | dict(zip(weights, shares, strict=True))
 
 
-def _axis(
-    sets: MatchedSets,
+def _errors(
+    group: MatchedSets,
     grid: np.ndarray,
     noise: np.ndarray,
     topic: np.ndarray,
-    *,
-    df: int,
+    topics: int,
     confidence: float,
 ) -> dict[str, np.ndarray]:
-    """effect, low, high, errors and p, (measures,) each."""
-    units = sets.unit_effects(grid)  # (stems, measures)
-    effect = units.mean(axis=0)
-    scatter = ((units - effect) ** 2).sum(axis=0) / sets.scatter_expected * sets.mean_variance
-    noise = noise * sets.mean_variance
+    """effect, low, high, topic_sd, null_sd, p and p_below, (measures,) each."""
+    units = group.unit_effects(grid)  # (stems, measures)
+    effect, (mean_variance, expected) = units.mean(axis=0), group.variances()
+    noise = noise * mean_variance
+    scatter = np.square(units - effect).sum(axis=0) / expected * mean_variance
     # Terms of one axis may scatter less than words do; an interval narrower than chance would
     # contradict p.
     scatter = np.maximum(scatter, noise)
@@ -342,24 +421,40 @@ def _axis(
     # A measure that is 0 for all words (prompts that mirror one another exactly) has neither error
     # nor effect.
     with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = total**2 / (scatter**2 / (sets.units - 1) + topic**2 / df)
+        freedom = total**2 / (scatter**2 / (len(units) - 1) + topic**2 / topics)
         reach = np.nan_to_num(stats.t.ppf((1 + confidence) / 2, freedom)) * np.sqrt(total)
         under_null = np.nan_to_num(effect / null_sd)
-    p = {"p": 2 * stats.t.sf(np.abs(under_null), df), "p_below": stats.t.cdf(under_null, df)}
-    errors = {"topic_sd": np.sqrt(topic), "null_sd": null_sd}
-    return {"effect": effect, "low": effect - reach, "high": effect + reach, **errors, **p}
+    return {
+        "effect": effect,
+        "low": effect - reach,
+        "high": effect + reach,
+        "topic_sd": np.sqrt(topic),
+        "null_sd": null_sd,
+        "p": 2 * stats.t.sf(np.abs(under_null), topics),
+        "p_below": stats.t.cdf(under_null, topics),
+    }
 
 
 def _terms(
-    matches: IdentityMatches, measures: list[str], grid: np.ndarray, main: str, reward_sd: float
+    matches: IdentityMatches, values: pd.DataFrame, main: str, reward_sd: float
 ) -> pd.DataFrame:
     """Every matched term, on its own; terms of axes too short to be tested as well."""
-    sets, column, named = matches.terms, grid[:, measures.index(main)], matches.named
-    effects = pd.DataFrame(sets.term_effects(grid), columns=measures)
-    lower = column[sets.controls] < np.repeat(column[sets.terms], sets.counts)
-    effects["measure"], effects["d"] = main, effects[main] / reward_sd
-    effects["controls_below"] = np.add.reduceat(lower.astype(float), sets.starts) / sets.counts
-    return pd.concat([named.drop(columns="controls"), effects, named["controls"]], axis=1)
+    rows, column = matches.controls, values[main]
+    lower = column.loc[rows["control"]].to_numpy() < column.loc[rows["term"]].to_numpy()
+    table = rows.assign(below=lower).groupby(["group", "term"], sort=False)
+    table = table.agg(
+        n_controls=("control", "size"),
+        controls_below=("below", "mean"),
+        controls=("control", lambda near: ", ".join(near.iloc[:LISTED_CONTROLS])),
+    )
+    table = table.rename_axis(["axis", "term"]).reset_index()
+    effects = MatchedSets.from_matches(rows, matches.words).term_effects(
+        values.to_numpy(dtype=float)
+    )
+    effects = pd.DataFrame(effects, columns=list(values))
+    effects = effects.assign(measure=main, d=effects[main] / reward_sd)
+    front, back = ["axis", "term", "n_controls"], ["controls_below", "controls"]
+    return pd.concat([table[front], effects, table[back]], axis=1)
 
 
 def corrected(effects: pd.DataFrame) -> pd.DataFrame:
@@ -379,50 +474,49 @@ def corrected(effects: pd.DataFrame) -> pd.DataFrame:
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Identity terms against matched controls: all together, by axis, and one by one."""
     axes = {
-        axis: list(dict.fromkeys(t.strip().lower() for t in a.terms))
-        for axis, a in options.identity.items()
+        axis: list(dict.fromkeys(term.strip().lower() for term in listed.terms))
+        for axis, listed in options.identity.items()
     }
     pair = next(iter(tables.opposite_pairs()), None)
-    columns_by_model = [tables.columns_of(model) for model in tables.models]
-    main = (
-        HALF_SUM
-        if pair
-        else max(
-            tables.columns,
-            key=lambda column: sum(column in columns for columns in columns_by_model),
-        )
-    )
-    settings: dict[str, Any] = {"confidence": options.confidence, "pair": pair, "main": main}
+    columns = {model: tables.columns_of(model) for model in tables.models}
+    most_scanned = max(tables.columns, key=lambda name: sum(name in c for c in columns.values()))
+    main = HALF_SUM if pair else most_scanned
     vocabularies: dict[tuple, IdentityMatches | TableError] = {}
-    effects: list[pd.DataFrame] = []
-    terms: list[pd.DataFrame] = []
+    effects, terms = [], []
     left_out: dict[str, list[str]] = {}
-    by_model: dict[str, Heads | None] = {}
-    for model, columns in zip(tables.models, columns_by_model, strict=True):
+    heads: dict[str, Heads | None] = {}
+    for model in tables.models:
         try:
-            if missing := [name for name in pair or (main,) if name not in columns]:
+            if missing := [name for name in pair or (main,) if name not in columns[model]]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches = _matches(tables, model, axes, options, vocabularies)
-            heads = by_model[model] = heads_of_model(tables, model, options)
-            tables_of = identity_effects(tables.words(model), matches, heads=heads, **settings)
-            tables_of[0]["states"] = heads.of if heads else ""
+            heads[model] = on = heads_of_model(tables, model, options)
+            by_axis, by_term = identity_effects(
+                tables.words(model),
+                matches,
+                pair=pair,
+                main=main,
+                heads=on,
+                confidence=options.confidence,
+            )
         except TableError as error:
             left_out.setdefault(str(error), []).append(tables.labels[model])
             continue
-        for collected, table in zip((effects, terms), tables_of, strict=True):
-            collected.append(table.assign(model=model)[["model", *table]])
-    notes = [*tables.without_columns(), *whose(by_model, tables.labels)]
-    notes += [f"{', '.join(m)}: {why}" for why, m in left_out.items()]
+        effects.append(by_axis.assign(states=on.of if on else "", model=model))
+        terms.append(by_term.assign(model=model))
+    notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels)]
+    notes += [f"{', '.join(models)}: {reason}" for reason, models in left_out.items()]
     if not effects:
         raise TableError("; ".join(notes))
-    table = _with_ends(pd.concat(terms, ignore_index=True)).assign(candidates=tables.candidates)
+    table = pd.concat(terms, ignore_index=True).assign(candidates=tables.candidates)
     for axis, listed in axes.items():
         with_controls = len({*listed} & {*table["term"]})
         if with_controls < len(listed):
             notes.append(f"{axis}: {with_controls} of {len(listed)} terms have enough controls")
-    found = corrected(pd.concat(effects, ignore_index=True))
+    table = table.sort_values(["model", "d", "axis", "term"], ignore_index=True)
+    joined = corrected(pd.concat(effects, ignore_index=True)).assign(candidates=tables.candidates)
     return [
-        *_effects(tables, found, main, pair, tuple(notes)),
+        *_axes_results(tables, joined, main, pair, tuple(notes)),
         Result("identity_terms", table, method="identity_terms"),
     ]
 
@@ -439,7 +533,7 @@ def _matches(
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:
-            cache[key] = match_identity(axes, covariates, meanings=options.meanings)
+            cache[key] = match_identity(axes, covariates)
         except TableError as error:
             cache[key] = error
     if isinstance(cache[key], TableError):
@@ -447,7 +541,7 @@ def _matches(
     return cache[key]
 
 
-def _effects(
+def _axes_results(
     tables: TableSet,
     effects: pd.DataFrame,
     main: str,
@@ -455,34 +549,19 @@ def _effects(
     notes: tuple[str, ...],
 ) -> list[Result]:
     """Models on all axes together, unless only a single axis stands apart; and axis × model."""
-    effects["candidates"] = tables.candidates
     in_sd = effects.assign(**{end: effects[end] / effects["reward_sd"] for end in ("low", "high")})
     rows, together = in_sd[in_sd["measure"] == main], in_sd[in_sd["axis"] == ALL_AXES]
     row = _heaviest(rows)
-    sure = effects[(effects["p_holm"] < LEVEL) & (effects["axis"] == row["axis"])]
-    alike = sure[(sure["measure"] == main) & (sure["d"] * row["d"] > 0)]
-    in_both = row["model"] in set(sure[sure["measure"] == BOTH]["model"])
-    where = "each of both prompts" if in_both else quoted(half_sum(*pair) if pair else main)
-    terms = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
-    label, far = tables.labels[row["model"]], _far(row["d"])
-    stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
     effect = Effect(
         "d", "SD from controls", p="p_holm", null=0.0, of="terms", symbol="d", unit="SD"
     )
     number = replace(effect, low="low", high="high")  # of the same table in standard deviations
-    share = 1 if pair else 1 / 2
-    estimate, n_models = number.at(row), rows["model"].nunique()
-    others, heads = alike["model"].ne(row["model"]).sum(), of_random_heads(row)
-    who = f"{others} of {n_models - 1} other models" if n_models > 2 else "the other model"
-    besides = f"; so {'does' if others == 1 else 'do'} {who}"
+    stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
+    estimate = number.at(row)
     first = Result(
         "identity",
         effects,
-        headline=f"On {where}, {label} ranks {terms} {far} matched words"
-        f"{besides if others else ''}{heads}."
-        if len(alike)
-        else f"On {where}, identity terms rank like matched words; the farthest are those of "
-        f"{label}, {far}{heads}.",
+        headline=_headline(tables, effects, row, quoted(half_sum(*pair) if pair else main), main),
         plot=Forest.of(
             number,
             data=together[together["measure"].isin(pair or (main,))],
@@ -491,7 +570,7 @@ def _effects(
             tabs=("candidates",),
         ),
         method="identity_terms",
-        weight=estimate.weight(share=share),
+        weight=estimate.weight(share=1 if pair else 1 / 2),
         estimate=estimate,
         notes=notes,
         summary={
@@ -500,8 +579,7 @@ def _effects(
         },
         effect=effect,
     )
-    rows = rows[rows["axis"] != ALL_AXES]
-    if rows.empty:
+    if (rows["axis"] == ALL_AXES).all():
         return [first]
     names = OPPOSITE if pair else {main: f"on {main}"}
     table = in_sd[in_sd["measure"].isin(names)]
@@ -509,12 +587,9 @@ def _effects(
     table = table.sort_values(
         "axis", key=lambda axis: axis == ALL_AXES, kind="stable", ignore_index=True
     )
-    shown = table.assign(measure=table["measure"].map(names)).replace(
-        {"axis": {ALL_AXES: "all together"}}
-    )
-    row = _heaviest(rows)
-    heatmap = Heatmap(
-        data=shown,
+    cells = table.assign(measure=table["measure"].map(names))
+    plot = Heatmap(
+        data=cells.replace({"axis": {ALL_AXES: "all together"}}),
         row="axis",
         column="model",
         value="d",
@@ -523,19 +598,31 @@ def _effects(
         label="SD",
         tabs=("candidates",),
     )
-    second = Result.of_row(
-        row,
-        "identity_axes",
-        table,
-        number,
-        f"{(rows['p_holm'] < LEVEL).sum()} of {len(rows)} axes × models stand apart from everyday "
-        f"topics; farthest is {literal(row['axis'])} in {tables.labels[row['model']]}, "
-        f"{_far(row['d'])} controls.",
-        share=share / 8,  # a part of what the first result says
-        plot=heatmap,
-        method="identity_terms",
-    )
-    return [first, second]
+    return [
+        first,
+        Result("identity_axes", table, plot=plot, method="identity_terms", effect=number),
+    ]
+
+
+def _headline(
+    tables: TableSet, effects: pd.DataFrame, row: pd.Series, prompt: str, main: str
+) -> str:
+    """One sentence on the row that is farthest, and on how many other models do as it does."""
+    terms = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
+    label, heads = tables.labels[row["model"]], random_head_clause(row)
+    holding = effects[(effects["p_holm"] < LEVEL) & (effects["axis"] == row["axis"])]
+    alike = holding[(holding["measure"] == main) & (holding["d"] * row["d"] > 0)]
+    if alike.empty:
+        return (
+            f"On {prompt}, identity terms rank like matched words; the farthest are those of "
+            f"{label}, {_distance(row['d'])}{heads}."
+        )
+    if row["model"] in set(holding.loc[holding["measure"] == BOTH, "model"]):
+        prompt = "each of both prompts"
+    n_models, like_it = effects["model"].nunique(), alike["model"].ne(row["model"]).sum()
+    who = f"{like_it} of {n_models - 1} other models" if n_models > 2 else "the other model"
+    also = f"; so {'does' if like_it == 1 else 'do'} {who}" if like_it else ""
+    return f"On {prompt}, {label} ranks {terms} {_distance(row['d'])} matched words{also}{heads}."
 
 
 def _heaviest(rows: pd.DataFrame) -> pd.Series:
@@ -546,18 +633,5 @@ def _heaviest(rows: pd.DataFrame) -> pd.Series:
     return rows.loc[ranks.sort_values(["sure", "all", "far"], kind="stable").index[-1]]
 
 
-def _far(d: float) -> str:
+def _distance(d: float) -> str:
     return f"{abs(d):.1f} SD {'below' if d < 0 else 'above'}"
-
-
-def _with_ends(terms: pd.DataFrame) -> pd.DataFrame:
-    """Terms by model, lowest first; `end` marks at most `NAMED` at each end, and at most half of a
-    model's terms."""
-    terms = terms.sort_values(["model", "d", "axis", "term"], ignore_index=True)
-    place, size = (
-        terms.groupby("model").cumcount(),
-        terms.groupby("model")["term"].transform("size"),
-    )
-    named = np.minimum(NAMED, np.maximum(1, size // 2))
-    below, above = (place < named) & (terms["d"] < 0), (place >= size - named) & (terms["d"] > 0)
-    return terms.assign(end=np.select([below, above], [BELOW, ABOVE], ""))

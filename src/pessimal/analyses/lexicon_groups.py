@@ -14,15 +14,15 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
-    by_heads,
-    by_lexicon,
+    effect_columns,
+    fit_lexicons,
     heads_by_model,
-    of_random_heads,
-    whose,
+    notes_on_states,
+    random_head_clause,
     word_frequencies,
 )
+from pessimal.analyses.nulls import random_heads, slopes
 from pessimal.analyses.ranks import Statistic, dependence, intervals, p_values
-from pessimal.analyses.regression import random_heads
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL, holm
@@ -45,7 +45,7 @@ def lexicon_groups(
     """The probability that a positive word earns more than a negative one.
 
     The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count
-    half. Words of valence 0 are in neither group. Intervals and p (`ranks.fisher_interval`, for an
+    half. Words of valence 0 are in neither group. Intervals and p (`ranks.intervals`, for an
     AUC on the scale of log odds) are for other words of the language; words of one stem are taken
     to be dependent, of both groups as well ('hope', 'hopeless').
 
@@ -54,10 +54,8 @@ def lexicon_groups(
 
     Args:
         words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published`
-            with `repeated`).
+            where rows are tokens: the spellings of a word then count each, as dependent ones).
         valence: by word; above 0 is good.
-        repeated: rows are tokens, so that the spellings of a word count each; their dependence is
-            allowed for.
         heads: states that random heads would be on; without them random_head is missing.
         zipf: frequency by word; without it all words count as equally frequent.
 
@@ -65,8 +63,7 @@ def lexicon_groups(
         One row per prompt: prompt, positive, negative (words), stems, auc, auc_low, auc_high, auc_p
             (against ½), auc_matched (among words of like frequency), random_head (share of random
             heads whose auc_matched is as far from ½), heads_within (95 % of them lie within ± this
-            of ½), tied
-        (share of the pairs with equal rewards).
+            of ½).
 
     Raises:
         TableError: see `words.check_words`; or a group has fewer than `LEAST_WORDS` words.
@@ -74,11 +71,9 @@ def lexicon_groups(
     Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters).
     """
     check_words(words)
-    place = valence.index.get_indexer(words.index)
-    sign = np.where(
-        place >= 0, np.sign(valence.to_numpy(dtype=float)[place]) if len(valence) else 0, 0
-    )
-    rated, positive = words[sign != 0], sign[sign != 0] > 0
+    sign = np.sign(valence.reindex(words.index).to_numpy(dtype=float))  # NaN where not rated
+    inside = np.abs(sign) == 1
+    rated, positive = words[inside], sign[inside] > 0
     counts = {"positive": int(positive.sum()), "negative": int((~positive).sum())}
     for group, n in counts.items():
         if n < LEAST_WORDS:
@@ -86,33 +81,23 @@ def lexicon_groups(
                 f"{n} words with a {group} valence were found; a comparison of the groups needs "
                 f"{LEAST_WORDS} in each. Give a lexicon that rates more of these words."
             )
-    stems = stem_groups(rated.index)
-    rewards = rated.to_numpy(dtype=float)
-    separations = [_separation(column, positive) for column in rewards.T]
-    aucs = [statistic for statistic, _ in separations]
+    groups, rewards = stem_groups(rated.index), rated.to_numpy(dtype=float)
+    statistics = [_separation(column, positive) for column in rewards.T]
     dependent = dependence(rated.index, None)
-    auc, low, high = intervals(aucs, dependent, confidence=confidence)
-    m = len(words.columns)
+    auc, low, high = intervals(statistics, dependent, confidence=confidence)
+    p = p_values(statistics, dependent)
+    apart = (auc <= 0) | (auc >= 1)  # groups that do not overlap say nothing of an error
+    low, high, p = (np.where(apart, np.nan, column) for column in (low, high, p))
     ranks = stats.rankdata(rewards, axis=0) / len(rewards)
     design = np.column_stack([np.ones(len(rated)), positive, *_fifths(rated.index, zipf)])
     matched = np.linalg.lstsq(design, ranks, rcond=None)[0][1]
-    within = share = np.full(m, np.nan)
-    if heads is not None:
-        states = [heads(rated.index.tolist(), prompt) for prompt in words]
-        untrained = random_heads(design, ranks, stems, states)
-        share, within = untrained.share[1], untrained.within[1]
-    apart = (auc <= 0) | (auc >= 1)  # groups that do not overlap say nothing of an error
-    low, high, p = (np.where(apart, np.nan, x) for x in (low, high, p_values(aucs, dependent)))
-    columns = {"auc": auc, "auc_low": low, "auc_high": high, "auc_p": p}
-    return pd.DataFrame({"prompt": list(words)}).assign(
-        **counts,
-        stems=int(stems.max()) + 1,
-        **columns,
-        tied=[tied for _, tied in separations],
-        auc_matched=0.5 + matched,
-        random_head=share,
-        heads_within=within,
-    )
+    table = pd.DataFrame({"prompt": list(words), **counts, "stems": int(groups.max()) + 1})
+    table = table.assign(auc=auc, auc_low=low, auc_high=high, auc_p=p, auc_matched=0.5 + matched)
+    if heads is None:
+        return table.assign(random_head=np.nan, heads_within=np.nan)
+    states = [heads(rated.index.tolist(), prompt) for prompt in words]
+    untrained = random_heads(slopes(design), ranks, states, design, groups)
+    return table.assign(random_head=untrained.share[1], heads_within=untrained.within[1])
 
 
 def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:
@@ -126,65 +111,39 @@ def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:
     return [(place == fifth).astype(float) for fifth in np.unique(place)[1:]]
 
 
-def _separation(rewards: np.ndarray, positive: np.ndarray) -> tuple[Statistic, float]:
-    """The AUC with its influence values, and the share of tied pairs."""
-    above, below = rewards[positive], rewards[~positive]
-    # Of each word, the share of the other group that it beats (a positive one) or is beaten by (a
-    # negative one).
-    everywhere = stats.rankdata(rewards)
-    share = np.empty(len(rewards))
-    share[positive] = (everywhere[positive] - stats.rankdata(above)) / len(below)
-    share[~positive] = 1 - (everywhere[~positive] - stats.rankdata(below)) / len(above)
+def _separation(rewards: np.ndarray, positive: np.ndarray) -> Statistic:
+    """The AUC with its influence values."""
+    everywhere, share = stats.rankdata(rewards), np.empty(len(rewards))
+    for group in (positive, ~positive):  # the share of the other group that a word beats
+        share[group] = (everywhere[group] - stats.rankdata(rewards[group])) / (~group).sum()
+    share[~positive] = 1 - share[~positive]
     auc = float(share[positive].mean())
-    sizes = np.where(positive, len(above), len(below))
-    ordered = np.sort(below)
-    ties = [np.searchsorted(ordered, above, side=side).sum() for side in ("left", "right")]
-    statistic = Statistic(auc, (share - auc) * len(rewards) / sizes, share=True)
-    return statistic, float((ties[1] - ties[0]) / (len(above) * len(below)))
+    sizes = np.where(positive, positive.sum(), (~positive).sum())
+    return Statistic(auc, (share - auc) * len(rewards) / sizes, share=True)
 
 
 @analysis("lexicon_groups", Needs(lexicons=True), place=110)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """How well each model's rewards set each lexicon's positive words apart from its negative
-    ones."""
-    heads, of = heads_by_model(tables, options)
+    """The separation of each lexicon's positive words from its negative ones by each model's
+    rewards."""
+    heads, states = heads_by_model(tables, options)
     zipf = None
     if options.frequencies is not None:
         zipf = word_frequencies(tables, tables.models, options)
-    separations, notes = by_lexicon(
+    pieces, notes = fit_lexicons(
         tables,
         options,
         lambda model, words, valence: lexicon_groups(
-            words,
-            valence,
-            heads=heads[model],
-            zipf=zipf,
-            confidence=options.confidence,
+            words, valence, heads=heads[model], zipf=zipf, confidence=options.confidence
         ),
     )
-    table = pd.concat(
-        (
-            one.assign(model=model, lexicon=lexicon, candidates=tables.candidates, states=of[model])
-            for (model, lexicon), one in separations.items()
-        ),
-        ignore_index=True,
-    )
+    table = pd.concat(pieces, names=["model", "lexicon", "row"]).reset_index().drop(columns="row")
+    table = table.assign(candidates=tables.candidates, states=table["model"].map(states))
     for p, corrected in (("auc_p", "auc_p_holm"), ("random_head", "random_head_holm")):
         table[corrected] = table.groupby("lexicon", sort=False)[p].transform(holm)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
-    tested, band = by_heads(first, "auc_p_holm")
-    holds = first[tested] <= LEVEL
-    among = first[holds] if holds.any() else first
-    row = among.loc[(among["auc"] - 0.5).abs().idxmax()]
-    label, share = tables.labels[row["model"]], f"{row['auc']:.0%} of pairs{of_random_heads(row)}"
-    who = f"{label} rewards words that {lexicon} calls positive above negative ones"
-    if len(first) > 1:
-        who = (
-            f"{holds.sum()} of {len(first)} models tell {lexicon}'s positive words from negative "
-            f"ones; most, {label}"
-        )
-    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
+    tested, band = effect_columns(first, "auc_p_holm")
     effect = Effect(
         "auc",
         "AUC",
@@ -197,6 +156,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         symbol="auc",
         band=band,
     )
+    holds = first[tested] <= LEVEL
+    among = first[holds] if holds.any() else first
+    row = among.loc[(among["auc"] - 0.5).abs().idxmax()]
+    label = tables.labels[row["model"]]
+    who = (
+        f"{holds.sum()} of {len(first)} models tell" if holds.any() else "no model is found to tell"
+    )
+    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
     return [
         Result.of_row(
@@ -204,10 +171,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "lexicon_groups",
             table,
             effect,
-            f"On {prompt}, {who}: {share}."
-            if holds.any()
-            else f"On {prompt}, no model is found to tell {lexicon}'s positive words by itself; "
-            f"{label}: {share}.",
+            f"On {prompt}, {who} {lexicon}'s positive words from negative ones; most, {label}: "
+            f"{row['auc']:.0%} of pairs{random_head_clause(row)}.",
             share=1 / 2,  # expected of every model
             plot=Forest.of(
                 effect,
@@ -216,7 +181,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 tabs=("lexicon",),
             ),
             method="lexicon_groups",
-            notes=(*tables.without_columns(), *whose(heads, tables.labels), *notes),
+            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
             summary={
                 f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
                 for (lexicon, prompt), auc in means.items()

@@ -19,12 +19,12 @@ from pessimal.analyses.analysis import (
     Options,
     analysis,
     heads_of,
-    of_random_heads,
-    whose,
+    notes_on_states,
+    random_head_clause,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.ranks import intervals, kendall, ranked, spearman
-from pessimal.analyses.regression import heads_on_ranks
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import LEVEL, benjamini_hochberg, holm
@@ -56,9 +56,9 @@ def human_correlation(
     """Rank correlation of each model's rewards with the human scores.
 
     Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are over
-    items (see `ranks.fisher_interval`); the human scores' own error is not in them. Whether a head
+    items (see `ranks.intervals`); the human scores' own error is not in them. Whether a head
     that nobody trained would agree as much is another question (`random_head`, see
-    `regression.heads_on_ranks`).
+    `nulls.heads_on_ranks`).
 
     Args:
         rewards: items × models.
@@ -254,7 +254,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for name, piece in pieces.items():
             collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
     joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
-    notes += whose(heads, tables.labels)
+    notes += notes_on_states(heads, tables.labels)
     return [
         _correlation_result(tables, joined["correlation"], list(rated), notes),
         Result("people_agreement", joined["agreement"], plot=_TAUS, method="people"),
@@ -360,7 +360,7 @@ def _correlation_result(
     sizes = found["spearman"].abs() if len(found) else rows["agreement"]
     most = rows.loc[sizes.idxmax()]
     label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += of_random_heads(most) if tested else _interval(most)
+    number += random_head_clause(most) if tested else _interval(most)
     if found.empty:
         itself = " by itself" if tested else ""
         said = f"no model is found to {how} with people{itself}; nearest, {label}"

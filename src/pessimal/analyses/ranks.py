@@ -37,11 +37,11 @@ class Ranked(NamedTuple):
     """One column of values, reduced to its order. All arrays are (n,)."""
 
     dense: np.ndarray
-    """Which distinct value the item has, counted from 0 for the smallest (int64)."""
+    """The number of the item's distinct value, counted from 0 for the smallest (int64)."""
     below: np.ndarray
-    """How many items are strictly smaller (int64)."""
+    """Number of items that are strictly smaller (int64)."""
     equal: np.ndarray
-    """How many items have this value, itself included (int64)."""
+    """Number of items that have this value, itself included (int64)."""
 
     @property
     def tied(self) -> bool:
@@ -86,8 +86,8 @@ def net_concordance(a: Ranked, b: Ranked) -> np.ndarray:
 
 
 def _below_within(group: Ranked, other: Ranked) -> tuple[np.ndarray, np.ndarray]:
-    """Of the items tied in `group` with each item: how many are below it in `other`, how many
-    equal."""
+    """Number of items tied in `group` with each item that are below it in `other`, and equal to
+    it."""
     n = len(group.dense)
     if not group.tied:  # half the time of a pair of untied columns
         return np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
@@ -147,9 +147,9 @@ class Dependence:
     words: np.ndarray
     """(n,) whether the candidate spells a word or a phrase."""
     pairs: tuple[np.ndarray, np.ndarray]
-    """Of sampled words every two that are not of one cluster."""
+    """Every two of the sampled words that are not of one cluster."""
     strata: np.ndarray
-    """Of each pair, its stratum of likeness in meaning; none where no meaning is known."""
+    """Stratum of each pair by likeness in meaning; none where no meaning is known."""
 
     @cached_property
     def _sizes(self) -> np.ndarray:
@@ -206,16 +206,18 @@ class Dependence:
         if of_words.any():
             # Around the words' own mean, so that all clusters together keep the mean 0.
             centre = sums[of_words].mean(axis=0)
-            own = np.square(sums[of_words] - centre).sum(axis=0)
-            within = influences[self.words] - influences[self.words].mean(axis=0)
-            shared = (int(self.words.sum()) - 1) * np.square(within).sum(axis=0)
-            inflations += np.divide(likeness * shared, own, out=np.zeros_like(own), where=own > 0)
+            between = np.square(sums[of_words] - centre).sum(axis=0)
+            about = influences[self.words] - influences[self.words].mean(axis=0)
+            shared = (int(self.words.sum()) - 1) * np.square(about).sum(axis=0)
+            inflations += np.divide(
+                likeness * shared, between, out=np.zeros_like(between), where=between > 0
+            )
             sums[of_words] = centre + (sums[of_words] - centre) * np.sqrt(inflations)
         return sums * (size / len(influences)), inflations
 
 
 def dependence(texts: Sequence[str] | pd.Index, meanings: Meanings | None) -> Dependence:
-    """How candidates of these texts depend on one another; computed once for the same texts.
+    """The dependence of candidates of these texts on one another; computed once for the same texts.
 
     Letters are a word, letters and spaces a phrase, which is a cluster by itself. Without the
     package of the stems a word's spellings alone are a cluster; without that of the meanings, or
@@ -239,24 +241,24 @@ def _dependence(texts: tuple[str, ...], meanings: Meanings | None) -> Dependence
     clusters = pd.factorize(cluster_keys)[0]
     nothing = np.zeros(0, dtype=np.int64)
     independent = Dependence(clusters, is_word, (nothing, nothing), nothing)
-    named = np.flatnonzero(is_word)
-    if meanings is None or len(named) < 3:
+    spelling = np.flatnonzero(is_word)
+    if meanings is None or len(spelling) < 3:
         return independent
-    if len(named) > SAMPLED:
-        named = np.sort(np.random.default_rng(0).choice(named, SAMPLED, replace=False))
+    if len(spelling) > SAMPLED:
+        spelling = np.sort(np.random.default_rng(0).choice(spelling, SAMPLED, replace=False))
     try:
-        vectors = meanings([keys[place] for place in named])
+        vectors = meanings([keys[place] for place in spelling])
     except MissingExtraError:
         return independent
-    first, second = np.triu_indices(len(named), k=1)
-    apart = clusters[named[first]] != clusters[named[second]]
+    first, second = np.triu_indices(len(spelling), k=1)
+    apart = clusters[spelling[first]] != clusters[spelling[second]]
     first, second = first[apart], second[apart]
     if not len(first):
         return independent
     likeness = (vectors @ vectors.T)[first, second]
     strata = np.searchsorted(np.unique(np.quantile(likeness, STRATA)), likeness, side="right")
     strata = np.unique(strata, return_inverse=True)[1]  # none is empty
-    return Dependence(clusters, is_word, (named[first], named[second]), strata)
+    return Dependence(clusters, is_word, (spelling[first], spelling[second]), strata)
 
 
 def _is_phrase(text: str) -> bool:
@@ -280,19 +282,7 @@ class Statistic(NamedTuple):
     share: bool = False
     """Lies in [0, 1]; else, as a correlation, in [−1, 1]."""
     likeness: float = 0.0
-    """How alike in it two words are on average (`Dependence.likeness`)."""
-
-
-class Errors(NamedTuple):
-    """Of m statistics, on Fisher's scale (atanh of r, where a share s is r = 2s − 1)."""
-
-    place: np.ndarray
-    """(m,) NaN where the estimate is at its bound, or of fewer than `LEAST` units: a sample in
-    which all pairs agree says nothing of its own error."""
-    error: np.ndarray
-    """(m,) standard errors of the places."""
-    freedom: np.ndarray
-    """(m,) how many independent items there would be as sure, less one."""
+    """Likeness in it of two words, on average (`Dependence.likeness`)."""
 
 
 def intervals(
@@ -300,50 +290,56 @@ def intervals(
     dependence: Dependence | None = None,
     /,
     *,
-    confidence: float = 0.95,
+    confidence: float | np.ndarray = 0.95,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, lower and upper bounds of statistics of the same n items, (m,) each (see
-    `fisher_interval`)."""
+    """Estimates, lower and upper bounds of statistics of the same n items, (m,) each.
+
+    Bounds are Student's on Fisher's scale, on which the error hardly depends on the size of a
+    statistic; `confidence` may be of each its own, (m,). At a bound (r = ±1) the interval is the
+    bound itself from `SMALL` independent items on, and NaN below.
+
+    Source: Fisher 1921 for the scale.
+    """
+    place, error, freedom = _places(statistics, dependence)
+    half = _halves(statistics)
+    reach = student.ppf((1 + np.asarray(confidence)) / 2, np.maximum(freedom, 1)) * error
     estimates = np.array([statistic.estimate for statistic in statistics])
-    return estimates, *fisher_interval(statistics, dependence, confidence=confidence)
+    at_bound = np.isnan(place) & (freedom + 1 >= SMALL)
+    low, high = (half + (1 - half) * np.tanh(place + sign * reach) for sign in (-1, 1))
+    return estimates, np.where(at_bound, estimates, low), np.where(at_bound, estimates, high)
 
 
-def _influences(
+def p_values(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> np.ndarray:
+    """(m,) two-sided p of no association (a correlation of 0, a share of ½), of the same error as
+    `intervals`. 0 at a bound, NaN below `LEAST` independent items."""
+    place, error, freedom = _places(statistics, dependence)
+    p = 2 * student.sf(np.abs(place) / error, np.maximum(freedom, 1))
+    return np.where(np.isnan(place) & (freedom + 1 >= LEAST), 0.0, p)
+
+
+def _places(
     statistics: Sequence[Statistic], dependence: Dependence | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Influence values of what is independent, (units, m); and how many independent items would be
-    as sure as these, (m,)."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places on Fisher's scale (atanh of r, where a share s is r = 2s − 1; NaN where the estimate
+    is at its bound, or of fewer than `LEAST` units: a sample in which all pairs agree says nothing
+    of its own error), their standard errors, and how many independent items there would be as sure,
+    less one; (m,) each."""
     influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, m)
     inflations = np.ones(len(statistics))
     if dependence is not None:
         likeness = np.array([statistic.likeness for statistic in statistics])
         influences, inflations = dependence.summed(influences, likeness)
-    return influences, len(influences) / inflations
+    n, half = len(influences), _halves(statistics)
+    units = n / inflations
+    r = (np.array([statistic.estimate for statistic in statistics]) - half) / (1 - half)
+    error = np.sqrt(np.sum(influences**2, axis=0) / (n * max(n - 1, 1))) / (1 - half)
+    r = np.where((np.abs(r) < 1 - 1e-12) & (units >= LEAST), r, np.nan)
+    return np.arctanh(r), error / (1 - r**2), units - 1
 
 
-def with_intervals(
-    statistics: Mapping[str, Sequence[Statistic]],
-    dependence: Dependence | None = None,
-    /,
-    *,
-    confidence: float = 0.95,
-) -> dict[str, np.ndarray]:
-    """Columns of a table: each name's estimates, and their bounds as name_low and name_high.
-
-    Args:
-        statistics: by name, each as many, all of the same n items.
-        dependence: of the items.
-        confidence: of the intervals.
-    """
-    flat = [statistic for of_name in statistics.values() for statistic in of_name]
-    columns = np.stack(intervals(flat, dependence, confidence=confidence)).reshape(
-        3, len(statistics), -1
-    )
-    return {
-        f"{name}{end}": columns[i, j]
-        for j, name in enumerate(statistics)
-        for i, end in enumerate(("", "_low", "_high"))
-    }
+def _halves(statistics: Sequence[Statistic]) -> np.ndarray:
+    """(m,) the middle of each statistic's range: ½ of a share, 0 of a correlation."""
+    return np.where([statistic.share for statistic in statistics], 0.5, 0.0)
 
 
 def rank_correlations(
@@ -355,8 +351,8 @@ def rank_correlations(
     measures: Sequence[Callable[..., Statistic]] = (),
     confidence: float = 0.95,
 ) -> dict[str, np.ndarray]:
-    """How alike the columns of each pair order the items: kendall, low, high, and by name with
-    _low and _high what further `measures` say.
+    """Agreement of the columns of each pair in the order of the items: kendall, low, high, and each
+    of further `measures` by name, with _low and _high.
 
     Args:
         ranks: columns by name.
@@ -367,82 +363,32 @@ def rank_correlations(
     if dependence is not None:
         alike = {name: dependence.alike(column.centred) for name, column in ranks.items()}
         likenesses = [dependence.likeness(alike[a], alike[b]) for a, b in pairs]
-    statistics = {
-        measure.__name__: [
+    columns: dict[str, np.ndarray] = {}
+    for measure in (kendall, *measures):
+        name = measure.__name__
+        prefix = "" if measure is kendall else f"{name}_"
+        statistics = [
             measure(ranks[a], ranks[b], likeness=likeness)
             for (a, b), likeness in zip(pairs, likenesses, strict=True)
         ]
-        for measure in (kendall, *measures)
-    }
-    columns = with_intervals(statistics, dependence, confidence=confidence)
-    return {name.replace("kendall_", ""): values for name, values in columns.items()}
+        bounds = intervals(statistics, dependence, confidence=confidence)
+        columns |= dict(zip((name, f"{prefix}low", f"{prefix}high"), bounds, strict=True))
+    return columns
 
 
-def fisher_errors(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> Errors:
-    """Where statistics of the same items lie on the scale of atanh, on which their error hardly
-    depends on their size, and that error.
-
-    Source: Fisher 1921 for the scale.
-    """
-    influences, units = _influences(statistics, dependence)
-    n, (shift, scale) = len(influences), _scales(statistics)
-    r = (np.array([statistic.estimate for statistic in statistics]) - shift) / scale
-    error = np.sqrt(np.sum(influences**2, axis=0) / (n * max(n - 1, 1))) / scale
-    inside = (np.abs(r) < 1 - 1e-12) & (units >= LEAST)
-    r = np.where(inside, r, np.nan)
-    return Errors(np.arctanh(r), error / (1 - r**2), units - 1)
-
-
-def fisher_interval(
-    statistics: Sequence[Statistic],
-    dependence: Dependence | None = None,
-    *,
-    confidence: float | np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Student's interval of each statistic, (m,) each, by `fisher_errors`; `confidence` may be of
-    each its own, (m,). At a bound (r = ±1) it is the bound itself from `SMALL` independent items
-    on, and NaN below."""
-    place, error, freedom = fisher_errors(statistics, dependence)
-    shift, scale = _scales(statistics)
-    reach = student.ppf((1 + np.asarray(confidence)) / 2, np.maximum(freedom, 1)) * error
-    estimates = np.array([statistic.estimate for statistic in statistics])
-    at_bound = np.isnan(place) & (freedom + 1 >= SMALL)
-    low, high = (shift + scale * np.tanh(place + sign * reach) for sign in (-1, 1))
-    return np.where(at_bound, estimates, low), np.where(at_bound, estimates, high)
-
-
-def p_values(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> np.ndarray:
-    """(m,) two-sided p of no association (a correlation of 0, a share of ½), by `fisher_errors`. 0
-    at a bound, NaN below `LEAST` independent items."""
-    place, error, freedom = fisher_errors(statistics, dependence)
-    p = 2 * student.sf(np.abs(place) / error, np.maximum(freedom, 1))
-    return np.where(np.isnan(place) & (freedom + 1 >= LEAST), 0.0, p)
-
-
-def _scales(statistics: Sequence[Statistic]) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from each statistic, and by what it is then divided, so that it is in
-    [−1, 1]."""
-    half = np.where([statistic.share for statistic in statistics], 0.5, 0.0)
-    return half, 1 - half
-
-
-def kendall(
-    a: Ranked, b: Ranked, net: np.ndarray | None = None, *, likeness: float = 0.0
-) -> Statistic:
+def kendall(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     """Kendall's tau-b of two columns without missing values, neither constant; exact, O(n log n).
-
-    `net` is their `net_concordance`, where it is known already.
 
     tau-b = s / sqrt(u_a · u_b): s is concordant minus discordant pairs, u the pairs untied in one
     column, each as a share of all pairs. All three are U-statistics of order two, so an item's
     influence on each is twice its own share minus the mean; the delta method joins them (Hoeffding
     1948; Kendall 1945 for the ties).
     """
-    others = len(a.dense) - 1
+    rest = len(a.dense) - 1
     # (n,): the item's own share of concordant minus discordant pairs.
-    net = (net_concordance(a, b) if net is None else net) / others
-    untied_a = 1 - (a.equal - 1) / others
-    untied_b = 1 - (b.equal - 1) / others
+    net = net_concordance(a, b) / rest
+    untied_a = 1 - (a.equal - 1) / rest
+    untied_b = 1 - (b.equal - 1) / rest
     scale = np.sqrt(untied_a.mean() * untied_b.mean())
     tau = net.mean() / scale
     influence = 2 * (
@@ -471,13 +417,6 @@ def spearman(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
         d_variance_u / variance_u + d_variance_v / variance_v
     )
     return Statistic(float(rho), influence, likeness=likeness)
-
-
-def pearson(x: np.ndarray, y: np.ndarray, *, likeness: float = 0.0) -> Statistic:
-    """Pearson's r of two columns, neither constant; O(n)."""
-    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
-    r = np.mean(x * y)
-    return Statistic(float(r), x * y - r / 2 * (x * x + y * y), likeness=likeness)
 
 
 def _mean_above(order: Ranked, values: np.ndarray) -> np.ndarray:

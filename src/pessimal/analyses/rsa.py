@@ -91,8 +91,7 @@ def rsa(
 
     Returns:
         One row per factor: factor, beta (standardised, multiple regression), p_value (MRQAP),
-            null_low, null_high
-        (the middle 95 % of beta under permutation), partial_r (partial correlation, tested by the
+        partial_r (partial correlation, tested by the
         same p; NaN where the other factors explain everything), mantel_r, mantel_p, n_models,
         n_dyads, r_squared, status ("estimated", or why the factor was left out; its numbers are
         then NaN).
@@ -102,20 +101,18 @@ def rsa(
 
     Source: Christian et al. 2025, Figure 2C; Dekker, Krackhardt & Snijders 2007 for the test.
     """
-    from statsmodels.regression.linear_model import OLS
-
     models = list(similarity.index)
     if permutations < 100:
-        least = 1 / (permutations + 1)
+        smallest = 1 / (permutations + 1)
         raise TableError(
-            f"permutations={permutations} cannot give a p value below {least:.2f}; use 10000."
+            f"permutations={permutations} cannot give a p value below {smallest:.2f}; use 10000."
         )
     matrices = model_matrices(descriptors.loc[models], paper=paper)
     status = _usable(matrices, n_models=len(models))
     factors = [factor for factor, state in status.items() if state == ESTIMATED]
     n_models, n_dyads = len(models), len(models) * (len(models) - 1) // 2
     if not factors or n_dyads < len(factors) + 2:
-        reasons = "; ".join(f"{factor}: {why}" for factor, why in status.items())
+        reasons = "; ".join(f"{factor}: {reason}" for factor, reason in status.items())
         raise TableError(
             f"No regression is possible with {n_models} models ({n_dyads} pairs). {reasons}."
         )
@@ -126,26 +123,19 @@ def rsa(
     shuffles = np.argsort(np.random.default_rng(seed).random((permutations, n_models)), axis=1)
     y = zscore(_dyads(outcome))
     x = zscore(np.stack([_dyads(matrices[f].to_numpy()) for f in factors], axis=1))
-    fit = OLS(y, x).fit()  # everything has mean 0: no intercept
+    beta = np.linalg.lstsq(x, y, rcond=None)[0]  # everything has mean 0: no intercept
     y_shuffled = zscore(_shuffled(outcome, shuffles), axis=1)  # (permutations, dyads)
-    rows = {}
-    for k, factor in enumerate(factors):
+    rows = []
+    for k in range(len(factors)):
+        partial = _semi_partial_test(y, x[:, k], np.delete(x, k, axis=1), shuffles)
         mantel_r = np.mean(x[:, k] * y)
-        rows[factor] = {
-            "beta": fit.params[k],
-            **_semi_partial_test(y, x[:, k], np.delete(x, k, axis=1), shuffles),
-            "mantel_r": mantel_r,
-            "mantel_p": _p_value(mantel_r, y_shuffled @ x[:, k] / n_dyads),
-        }
-    table = (
-        pd.DataFrame.from_dict(rows, orient="index")
-        .reindex(FACTORS)
-        .rename_axis("factor")
-        .reset_index()
-    )
-    return table.assign(
-        n_models=n_models, n_dyads=n_dyads, r_squared=fit.rsquared, status=list(status.values())
-    )
+        mantel_p = _p_value(mantel_r, y_shuffled @ x[:, k] / n_dyads)
+        rows.append((beta[k], *partial, mantel_r, mantel_p))
+    columns = ["beta", "p_value", "partial_r", "mantel_r", "mantel_p"]
+    table = pd.DataFrame(rows, pd.Index(factors, name="factor"), columns)
+    counts = {"n_models": n_models, "n_dyads": n_dyads, "r_squared": np.var(x @ beta) / np.var(y)}
+    table = table.reindex(FACTORS).assign(**counts, status=list(status.values()))
+    return table.reset_index()
 
 
 def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, str]:
@@ -165,31 +155,28 @@ def _usable(matrices: dict[str, pd.DataFrame], *, n_models: int) -> dict[str, st
 
 
 def _semi_partial_test(
-    y: np.ndarray, x: np.ndarray, others: np.ndarray, shuffles: np.ndarray
-) -> dict[str, float]:
-    """Partial correlation and MRQAP p value of factor x (dyads,) beside others (dyads, factors),
-    and null betas."""
-    design = np.column_stack([np.ones(len(others)), others])
+    y: np.ndarray, x: np.ndarray, controls: np.ndarray, shuffles: np.ndarray
+) -> tuple[float, float]:
+    """MRQAP's p value and the partial correlation of factor x (dyads,) beside controls (dyads,
+    factors)."""
+    design = np.column_stack([np.ones(len(controls)), controls])
     # Takes a vector to its residuals.
-    annihilator = np.eye(len(others)) - design @ np.linalg.pinv(design)
+    annihilator = np.eye(len(controls)) - design @ np.linalg.pinv(design)
     residual_y, residual_x = annihilator @ y, annihilator @ x
     scale = np.linalg.norm(residual_y)
     if scale < TINY:  # the other factors leave nothing to explain
-        return {"p_value": 1.0, "null_low": 0.0, "null_high": 0.0, "partial_r": np.nan}
+        return 1.0, np.nan
     square = np.zeros((shuffles.shape[1], shuffles.shape[1]))
     square[np.triu_indices(len(square), k=1)] = residual_x
     permuted = _shuffled(square + square.T, shuffles) @ annihilator  # (permutations, dyads)
     length = np.linalg.norm(permuted, axis=1)
-    # Of very few models, a permutation can make the factor a copy of the others: no regression, no
-    # t.
+    # Of very few models, a permutation can make the factor a copy of the others: no regression.
     permuted, length = permuted[length > TINY], length[length > TINY]
     # The partial correlation orders permutations as |t| does and needs no division by a residual
     # variance.
     along = permuted @ residual_y
     observed = residual_x @ residual_y / (np.linalg.norm(residual_x) * scale)
-    low, high = np.quantile(along / length**2, [0.025, 0.975])
-    p_value = _p_value(observed, along / (length * scale))
-    return {"p_value": p_value, "null_low": low, "null_high": high, "partial_r": float(observed)}
+    return _p_value(observed, along / (length * scale)), float(observed)
 
 
 def _p_value(observed: float, null: np.ndarray) -> float:
@@ -216,7 +203,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     matrices: dict[str, pd.DataFrame] = {}
     failed: list[str] = []
 
-    def of_prompt(prompt: str) -> pd.DataFrame:
+    def regress(prompt: str) -> pd.DataFrame:
         tau = tau_matrix(tables, prompt)
         table = rsa(
             tau,
@@ -226,27 +213,26 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             paper=options.paper,
         )
         factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
-        matrices[prompt] = _by_pair(
+        matrices[prompt] = _stack_pairs(
             {"τ": tau, **{WORDS[factor]: m for factor, m in factors.items()}}
         )
         return table
 
-    table = by_prompt(tables, of_prompt, failed=failed)
-    # Factors × prompts.
+    table = by_prompt(tables, regress, failed=failed)
     table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
-    shown = table.assign(factor=table["factor"].map(WORDS))
-    is_estimated = shown["status"] == ESTIMATED
-    estimated, left_out = shown[is_estimated], shown[~is_estimated]
+    by_word = table.assign(factor=table["factor"].map(WORDS))
+    is_estimated = by_word["status"] == ESTIMATED
+    estimated, left_out = by_word[is_estimated], by_word[~is_estimated]
     first = estimated[estimated["prompt"] == estimated["prompt"].iloc[0]]
     best = strongest(first, "mantel_r", "mantel_p_holm")
     p = f"p = {best['mantel_p_holm']:.3f}" if best["mantel_p_holm"] >= 0.001 else "p < 0.001"
     number = f"r = {signed(best['mantel_r'], '.2f')}, {p} (Holm; {best['n_models']} models)"
-    headline = f"On {best['prompt']}, no factor found that agreement follows; largest, "
-    headline += f"{best['factor']}: {number}."
+    verdict = f"no factor found that agreement follows; largest, {best['factor']}: {number}."
     if best["mantel_p_holm"] <= LEVEL:
         direction = "follows" if best["mantel_r"] > 0 else "goes against"
-        headline = f"On {best['prompt']}, agreement {direction} the models' {best['factor']}: "
-        headline += f"{number}; β = {signed(best['beta'], '.2f')} beside the other factors."
+        verdict = f"agreement {direction} the models' {best['factor']}: {number}; "
+        verdict += f"β = {signed(best['beta'], '.2f')} beside the other factors."
+    headline = f"On {best['prompt']}, {verdict}"
     effect = Effect(
         "mantel_r", "Mantel's r", p="mantel_p_holm", null=0.0, n="n_models", of="models"
     )
@@ -289,7 +275,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ]
 
 
-def _by_pair(matrices: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def _stack_pairs(matrices: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Matrices of the same models under one another, each pair once: model_a, model_b, factor,
     value."""
     models = next(iter(matrices.values())).index

@@ -22,7 +22,7 @@ from pessimal.analyses.ranks import (
     Dependence,
     Statistic,
     dependence,
-    fisher_interval,
+    intervals,
     p_values,
     ranked,
     spearman,
@@ -234,7 +234,7 @@ def prefix_effect(
     rhos = {"rho_persona": persona.estimate, "rho_control": control.estimate}
     drop = control.estimate - persona.estimate
     effect = [Statistic(drop, control.influence - persona.influence, likeness=likeness)]
-    (low,), (high,) = fisher_interval(effect, dependent, confidence=confidence)
+    _, (low,), (high,) = intervals(effect, dependent, confidence=confidence)
     return {"effect": drop, "low": low, "high": high, "p": p_values(effect, dependent)[0], **rhos}
 
 

@@ -7,8 +7,7 @@ such as *greatest* less *worst*, takes out what both prompts make likely, which 
 is nearly everything: its highest and lowest words are what a model means.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -19,15 +18,16 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
-    by_heads,
     difference,
+    effect_columns,
     heads_of,
     heads_of_model,
-    of_random_heads,
-    whose,
+    noted,
+    notes_on_states,
+    random_head_clause,
 )
+from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
-from pessimal.analyses.regression import heads_on_ranks
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL, holm
@@ -51,9 +51,9 @@ def valence_agreement(
 ) -> pd.DataFrame:
     """Spearman's ρ of each column of scores with valence, over the words that have both.
 
-    The interval and p (`ranks.fisher_interval`) are for other words of the language: words of one
+    The interval and p (`ranks.intervals`) are for other words of the language: words of one
     stem are dependent. Random heads are
-    held against it as the slope of ranks on ranks (`regression.heads_on_ranks`).
+    held against it as the slope of ranks on ranks (`nulls.heads_on_ranks`).
 
     Args:
         scores: words × columns, index = word.
@@ -73,22 +73,18 @@ def valence_agreement(
             f"{len(shared)} words are rated; {LEAST_WORDS} are needed. Give a lexicon that rates "
             "more of them"
         )
-
-    rated, groups = valence[shared].to_numpy(dtype=float), stem_groups(shared)
-    values = scores.loc[shared].to_numpy(dtype=float)
-    people = ranked(rated)
-    statistics = [spearman(ranked(column), people) for column in values.T]
-    dependent = dependence(shared, None)
+    rated, values = valence[shared].to_numpy(dtype=float), scores.loc[shared].to_numpy(dtype=float)
+    statistics = [spearman(ranked(column), ranked(rated)) for column in values.T]
+    dependent, groups = dependence(shared, None), stem_groups(shared)
     rho, low, high = intervals(statistics, dependent, confidence=confidence)
-    columns = {"spearman": rho, "low": low, "high": high, "p": p_values(statistics, dependent)}
     table = pd.DataFrame({"prompt": list(scores), "n": len(shared), "stems": int(groups.max()) + 1})
-    table = table.assign(**columns)
-    table["random_head"] = table["heads_within"] = np.nan
-    if heads is not None:
-        states = [heads(shared.tolist(), outcome) for outcome in scores]
-        untrained = heads_on_ranks(values, rated, groups, states)
-        table["random_head"], table["heads_within"] = untrained.share, untrained.within
-    return table
+    p = p_values(statistics, dependent)
+    table = table.assign(spearman=rho, low=low, high=high, p=p)
+    if heads is None:
+        return table.assign(random_head=np.nan, heads_within=np.nan)
+    states = [heads(shared.tolist(), outcome) for outcome in scores]
+    untrained = heads_on_ranks(values, rated, groups, states)
+    return table.assign(random_head=untrained.share, heads_within=untrained.within)
 
 
 def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
@@ -96,94 +92,63 @@ def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
     difference: end (top or bottom), rank, word, difference."""
     ordered = contrast.sort_values(ascending=False, kind="stable")
     n = min(k, len(ordered) // 2)
-    extremes = {"top": ordered[:n], "bottom": ordered[::-1][:n]}
-    return pd.concat(
-        (
-            pd.DataFrame({"end": end, "word": words.index, "difference": words.to_numpy()})
-            for end, words in extremes.items()
-        ),
-        ignore_index=True,
-    ).assign(rank=[*range(1, n + 1)] * 2)[["end", "rank", "word", "difference"]]
+    ends = pd.concat([ordered[:n], ordered[::-1][:n]])
+    columns = {"end": np.repeat(["top", "bottom"], n), "rank": [*range(1, n + 1)] * 2}
+    return pd.DataFrame(columns | {"word": ends.index, "difference": ends.to_numpy()})
 
 
 @analysis("valence", Needs(models=0, prompts=0, lexicons=True), place=90)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at
     the contrast's ends."""
-    pieces, ends, notes, labels = [], [], [], dict(tables.labels)
-    heads_by_model: dict[str, Heads | None] = {
-        model: heads_of_model(tables, model, options) for model in tables.models
-    }
-    for model, by_prompt in _language_tables(tables).items():
-        heads_by_model[model] = heads_of({name: [t] for name, t in by_prompt.items()}, options)
-    for kind, by_model in (
-        (
-            REWARD,
-            {model: tables.tokens(model) for model in tables.models if tables.columns_of(model)},
-        ),
-        (LANGUAGE, _language_tokens(tables)),
-    ):
-        for model, tokens in by_model.items():
-            words = tables.words(model) if kind == REWARD else by_word(tokens)
-            opposite = {difference(a, b): words[a] - words[b] for a, b in _opposite(tables, words)}
-            heads = heads_by_model[model]
-            scores, is_word = words.assign(**opposite), words.index.isin(word_starts(tokens.index))
-            for prompt, contrast in opposite.items():
-                found = contrast_words(contrast[is_word], k=options.top)
-                ends.append(found.assign(model=model, score=kind, prompt=prompt))
-            for lexicon, valence in options.lexicons.items():
-                try:
-                    found = valence_agreement(
-                        scores, valence, heads=heads, confidence=options.confidence
-                    )
-                except TableError as error:
-                    notes.append(f"{model} with {lexicon}: {error}")
-                    continue
-                states = heads.of if heads else ""
-                pieces.append(found.assign(model=model, score=kind, lexicon=lexicon, states=states))
+    pieces, ends = [], []
+    notes: list[str] = []
+    heads: dict[str, Heads | None] = {}
+    for score, model, tokens, words, on in _models(tables, options):
+        heads[model] = on
+        opposite = {difference(a, b): words[a] - words[b] for a, b in _opposite(tables, words)}
+        is_word = words.index.isin(word_starts(tokens.index))
+        for prompt, contrast in opposite.items():
+            listed = contrast_words(contrast[is_word], k=options.top)
+            ends.append(listed.assign(model=model, score=score, prompt=prompt))
+        for lexicon, valence in options.lexicons.items():
+            with noted(notes, f"{model} with {lexicon}"):
+                rows = valence_agreement(
+                    words.assign(**opposite), valence, heads=on, confidence=options.confidence
+                )
+                about = {"model": model, "score": score, "lexicon": lexicon}
+                pieces.append(rows.assign(**about, states=on.of if on else ""))
     if not pieces:
         raise TableError(
             "; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column"
         )
-    labels |= labels_of([table for members in tables.language.values() for table in members])
-    table = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
-    agreement = _agreement(pd.concat(pieces, ignore_index=True), table, labels, tables.candidates)
-    notes += whose(heads_by_model, labels)
-    results = [replace(agreement, notes=tuple(dict.fromkeys(notes)))]
+    spoken = [table for members in tables.language.values() for table in members]
+    labels = dict(tables.labels) | labels_of(spoken)
+    table = pd.concat(pieces, ignore_index=True)
+    table = table.assign(p_holm=holm(table["p"]), random_head_holm=holm(table["random_head"]))
+    table["candidates"] = tables.candidates
+    words = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
+    notes = list(dict.fromkeys([*notes, *notes_on_states(heads, labels)]))
+    results = [_agreement(table, words, labels, tuple(notes))]
     if ends:
-        columns = ["model", "score", "prompt", "end", "rank", "word", "difference", "candidates"]
-        table["candidates"] = tables.candidates
-        drawn = TokenTable(text="word", value="difference", ends=("highest", "lowest"))
-        results.append(Result("contrast_words", table[columns], plot=drawn, method="valence"))
+        plot = TokenTable(text="word", value="difference", ends=("highest", "lowest"))
+        words["candidates"] = tables.candidates
+        results.append(Result("contrast_words", words, plot=plot, method="valence"))
     return results
 
 
 def _agreement(
-    table: pd.DataFrame, ends: pd.DataFrame, labels: Mapping[str, str], candidates: str
+    table: pd.DataFrame, ends: pd.DataFrame, labels: Mapping[str, str], notes: tuple[str, ...]
 ) -> Result:
-    """The Result, of rows as `analyse` collects them and the words at the ends of contrasts."""
-    table["p_holm"] = holm(table["p"])
-    table["random_head_holm"] = holm(table["random_head"])
-    table["candidates"] = candidates
-    sizes, numbers = ["n", "stems"], ["spearman", "low", "high", "p", "p_holm"]
-    numbers += ["random_head", "random_head_holm", "heads_within", "states"]
-    columns = ["model", "score", "lexicon", "prompt", *sizes, *numbers, "candidates"]
-    lexicon = table["lexicon"].iloc[0]
-    prompt = (
-        table["prompt"].iloc[-1] if " − " in table["prompt"].iloc[-1] else table["prompt"].iloc[0]
-    )
-    first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
+    """The correlations; the headline is about the first lexicon, language models where there are
+    such, and the contrast of prompts where there is one."""
+    lexicon, prompts = table["lexicon"].iloc[0], table["prompt"]
+    prompt = prompts.iloc[-1] if " − " in prompts.iloc[-1] else prompts.iloc[0]
+    first = table[(table["lexicon"] == lexicon) & (prompts == prompt)]
     spoken = first[first["score"] == LANGUAGE]
-    shown = spoken if len(spoken) else first
-    row = shown.loc[shown["spearman"].abs().idxmax()]
-    tested, band = by_heads(table)
-    rho = f"ρ {signed(row['spearman'])}{of_random_heads(row)}"
-    words, of_row = "", ends
-    for column in ("model", "score", "prompt"):
-        of_row = of_row[of_row[column] == row[column]] if len(of_row) else of_row
-    if len(of_row):
-        best, worst = (literal(word) for word in of_row.loc[of_row["rank"] == 1, "word"])
-        words = f" puts {best} highest, {worst} lowest, and"
+    rows = spoken if len(spoken) else first
+    row = rows.loc[rows["spearman"].abs().idxmax()]
+    tested, band = effect_columns(table)
     effect = Effect(
         "spearman",
         "ρ with valence",
@@ -195,12 +160,18 @@ def _agreement(
         symbol="spearman",
         band=band,
     )
+    rho = f"ρ {signed(row['spearman'])}{random_head_clause(row)}"
+    words = ""
+    if len(ends):
+        same = (ends[["model", "score", "prompt"]] == row[["model", "score", "prompt"]]).all(axis=1)
+        outermost = [literal(word) for word in ends.loc[same & (ends["rank"] == 1), "word"]]
+        words = " puts {} highest, {} lowest, and".format(*outermost) if outermost else ""
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.
     return Result.of_row(
         row,
         "valence",
-        table[columns],
+        table,
         effect,
         f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
         if row[tested] <= LEVEL
@@ -214,26 +185,28 @@ def _agreement(
             xlabel="Spearman's ρ with people's valence",
         ),
         method="valence",
+        notes=notes,
     )
 
 
-def _language_tables(tables: TableSet) -> dict[str, dict[str, ScoreTable]]:
-    """Tables of language models, by model and prompt."""
-    by_model: dict[str, dict[str, ScoreTable]] = {}
+def _models(
+    tables: TableSet, options: Options
+) -> Iterator[tuple[str, str, pd.DataFrame, pd.DataFrame, Heads | None]]:
+    """Kind of score, model, its tokens, its words, and random heads of every reward model and
+    language model."""
+    for model in filter(tables.columns_of, tables.models):
+        heads = heads_of_model(tables, model, options)
+        yield REWARD, model, tables.tokens(model), tables.words(model), heads
+    by_model: dict[str, dict[str, list[ScoreTable]]] = {}
     for prompt, members in tables.language.items():
         for table in members:
-            by_model.setdefault(table.provenance.model, {})[prompt] = table
-    return by_model
-
-
-def _language_tokens(tables: TableSet) -> dict[str, pd.DataFrame]:
-    """Log-probabilities of tokens that can be words, by language model: texts × prompts."""
-    tokens = {}
-    for model, by_prompt in _language_tables(tables).items():
-        first = next(iter(by_prompt.values()))
-        of_same = {p: [t] for p, t in by_prompt.items() if len(t.rows) == len(first.rows)}
-        tokens[model] = tokens_of(first, of_same)
-    return tokens
+            by_model.setdefault(table.provenance.model, {})[prompt] = [table]
+    for model, columns in by_model.items():
+        (first,) = next(iter(columns.values()))
+        heads = heads_of(columns, options)
+        columns = {p: [t] for p, (t,) in columns.items() if len(t.rows) == len(first.rows)}
+        tokens = tokens_of(first, columns)
+        yield LANGUAGE, model, tokens, by_word(tokens), heads
 
 
 def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:
