@@ -17,7 +17,7 @@ from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
-from pessimal.explaining.analyses.agreement import examples as choose_examples
+from pessimal.explaining.agreement import examples as choose_examples
 from pessimal.explaining.attribute import Attribute, read_attributes
 from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import CONTROLS, METHOD_VERSION, Explained, pair, perplexities

@@ -18,12 +18,12 @@ import pandas as pd
 
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import InputError, WorkError
-from pessimal.explaining.analyses.flips import MOVED
-from pessimal.explaining.analyses.metrics import RATIO
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
 from pessimal.explaining.edits.distances import locality, semantic, syntactic
 from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
+from pessimal.explaining.flips import MOVED
 from pessimal.explaining.judges import Judge
+from pessimal.explaining.metrics import RATIO
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,

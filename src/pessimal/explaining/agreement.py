@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.flips import totals
-from pessimal.explaining.analyses.intervals import draws, percentiles, replicated
 from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.flips import totals
+from pessimal.explaining.metrics import draws, percentiles, replicated
 from pessimal.explaining.outcomes import CHOSEN, valid_rows
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes"]
