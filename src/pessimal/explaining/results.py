@@ -185,9 +185,8 @@ def _flip_rate_result(
     top = rows.iloc[0]
     rate, owner = f"{top['flip_rate']:.0%}", f"{names[top['model']]}'s preferences"
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    null = null[null["perturber"].isin(null_makers(top["perturber"]))]
-    placebo = null.loc[null["model"] == top["model"], "flip_rate"]
-    beside = "".join(f"; placebo edits {share:.0%}" for share in placebo.head(1))
+    alike = null["perturber"].isin(null_makers(top["perturber"])) & (null["model"] == top["model"])
+    beside = "".join(f"; placebo edits {share:.0%}" for share in null[alike]["flip_rate"].head(1))
     flip = f"dits against liking {_liking(top)} flip {rate} of {owner}{beside}."
     headline = f"E{flip}" if tested else f"Seen, not tested: e{flip}"
     if tested and holds.empty:
@@ -196,7 +195,8 @@ def _flip_rate_result(
             f"{rate} of {owner}, against liking {_liking(top)}."
         )
     if not tested:
-        notes += (f"Nothing is tested: {top['perturber']} has no placebo edits of its own kind.",)
+        makers = ", ".join(sorted(set(null["perturber"]))) or "nobody"
+        notes += (f"Nothing is tested: {top['perturber']} has no placebo edits (by {makers}).",)
     estimate = effect.at(top)
     weight = weight_of(top["flip_rate"], estimate.p)
     return Result(
