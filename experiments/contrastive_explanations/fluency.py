@@ -15,7 +15,7 @@ import pandas as pd
 
 from pessimal.config.compose import configuration, plain
 from pessimal.explaining.attribute import PLACEBO, Direction, read_attributes
-from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.explaining.detectors import RuleJudge
 from pessimal.explaining.metrics import MAX_FLUENT_RATIO, RATIO, share_interval
 from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry

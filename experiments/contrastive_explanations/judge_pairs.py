@@ -18,7 +18,7 @@ import torch
 
 from pessimal.config.compose import configuration, plain
 from pessimal.explaining.attribute import Amount, read_attributes
-from pessimal.explaining.judges.language_models import LikelihoodJudge
+from pessimal.explaining.judges import LikelihoodJudge
 from pessimal.explaining.metrics import share_interval
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files, open_model

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pessimal.errors import InputError, WorkError
+from pessimal.explaining import distances
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.edits import distances
 from pessimal.explaining.explain import explain, pair
 from pessimal.explaining.perturbers import Perturbation, Status
 from pessimal.explaining.results import (

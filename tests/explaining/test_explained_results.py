@@ -11,7 +11,6 @@ import pytest
 from pessimal.explaining import metrics as metrics_module
 from pessimal.explaining.agreement import examples, representative
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import Explained
 from pessimal.explaining.outcomes import outcomes, requests_for
 from pessimal.explaining.perturbers import Perturbation, Status
@@ -21,6 +20,7 @@ from pessimal.explaining.results import (
     contested_outcomes,
     explained_results,
 )
+from pessimal.explaining.views import to_json, views
 from pessimal.plots.draw import save_figures
 from pessimal.tables.comparisons import Comparison, Turn
 

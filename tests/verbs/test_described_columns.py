@@ -125,8 +125,7 @@ def test_columns_of_a_census_of_a_grader_are_described(tmp_path):
 
 
 def test_columns_that_explain_lists_are_described():
-    from pessimal.explaining import explain, flips, metrics, outcomes
-    from pessimal.explaining.edits import smallest
+    from pessimal.explaining import explain, flips, metrics, outcomes, smallest
 
     shrunk, grown = (
         [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pessimal.conversation import Turn
-from pessimal.explaining.edits.views import from_json
+from pessimal.explaining.views import from_json
 from pessimal.rewards.frame import Templated
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import ModelSpec

@@ -19,8 +19,7 @@ import pandas as pd
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import InputError, WorkError
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
-from pessimal.explaining.edits.distances import locality, semantic, syntactic
-from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
+from pessimal.explaining.distances import locality, semantic, syntactic
 from pessimal.explaining.flips import MOVED
 from pessimal.explaining.judges import Judge
 from pessimal.explaining.metrics import RATIO
@@ -37,6 +36,7 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbers import Perturber, Request, Status
+from pessimal.explaining.smallest import Grown, Margins, Shrunk, grow, shrink
 from pessimal.rewards.frame import Encoded
 from pessimal.tables.comparisons import Comparison
 from pessimal.tables.score_table import storable
@@ -320,7 +320,7 @@ def _measured(
     where nobody says) and `moved/NAME` (see `flips.MOVED`): an LLM judge counts nothing, so the
     latter are always of pessimal's own detectors."""
     # An encoder and word lists, of which pairs need none.
-    from pessimal.explaining.judges.rules import RuleJudge
+    from pessimal.explaining.detectors import RuleJudge
 
     detectors, by_name = RuleJudge(), {attribute.name: attribute for attribute in attributes}
     rows = table[table["edited"].notna()]

@@ -13,7 +13,7 @@ import pandas as pd
 from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Amount
-from pessimal.explaining.edits.distances import tokens
+from pessimal.explaining.distances import tokens
 from pessimal.explaining.metrics import (
     cluster_index,
     draws,

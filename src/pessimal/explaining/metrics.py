@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.special import betaincinv
 
 from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.edits.distances import embed, syntactic
+from pessimal.explaining.distances import embed, syntactic
 from pessimal.explaining.outcomes import CHOSEN, COUNTERFACTUAL, KEY, REJECTED, SEMIFACTUAL
 from pessimal.explaining.perturbers import Status
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from pessimal.explaining.agreement import contested, model_agreement, representative
 from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.edits.distances import tokens
+from pessimal.explaining.distances import tokens
 from pessimal.explaining.explain import CONTROLS, Explained
 from pessimal.explaining.flips import (
     attribute_flip_rates,

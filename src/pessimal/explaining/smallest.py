@@ -12,8 +12,8 @@ from itertools import accumulate, combinations
 from typing import Any, TypeVar
 
 from pessimal.errors import require
-from pessimal.explaining.edits.distances import numbered
-from pessimal.explaining.edits.language import replaced
+from pessimal.explaining.distances import numbered
+from pessimal.explaining.language import replaced
 
 Margins = Callable[[list[tuple[int, str]]], Sequence[float]]
 """From (number of the edit, a text for its response) to m′ of each: the margin with that text in

@@ -15,8 +15,8 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, require
-from pessimal.explaining.edits.distances import numbered
-from pessimal.explaining.edits.distances import pieces as words
+from pessimal.explaining.distances import numbered
+from pessimal.explaining.distances import pieces as words
 from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.texts import code_point, readable, significant
 
