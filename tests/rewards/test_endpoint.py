@@ -24,7 +24,7 @@ from pessimal.rewards.endpoint import open_endpoint, read_answer
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.server import Server
 from pessimal.rewards.spec import EndpointSpec, JudgeSpec, Kind, ModelSpec
-from pessimal.rewards.wires import APIS, Wire, recognised
+from pessimal.rewards.wires import APIS, GONE, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -115,7 +115,6 @@ def test_rewards_are_the_models_own(server, api):
         (("/classify", "/pooling", "/rerank", "/tokenize", "/v1/embeddings"), "vllm-classify"),
         (("/classify", "/generate", "/tokenize", "/v1/score", "/v1/rerank"), "sglang-classify"),
         (("/classify", "/embeddings", "/rerank", "/models"), "rerank"),
-        (("/predict", "/rerank", "/embed"), "tei-predict"),
         (("/v1/chat/completions",), None),
     ],
 )
@@ -195,15 +194,14 @@ def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path, interruptible):
 def test_without_a_tokenizer_vllm_is_sent_messages(server, api):
     got = reward(server, api).rewards(PAIRS[:3] + TURNS)
     assert close(got, [own(server, c) for c in PAIRS[:3] + TURNS])
-    for api in ("sglang-classify", "sglang-score"):
-        with pytest.raises(ConfigError):
-            reward(server, api)
+    with pytest.raises(ConfigError):
+        reward(server, "sglang-classify")
 
 
 def test_a_wire_sends_texts_and_ids_as_they_are(server):
     ids = [[5, 6, 7], [8, 9]]
     texts = [server.tokenizer.decode(row) for row in ids]
-    for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
+    for api in ("vllm-classify", "vllm-pooling", "sglang-classify"):
         wire = Wire(EndpointSpec(url=f"{server.url}/v1/", api=api), server.tokenizer)
         want = [server.outputs(row) for row in ids]
         assert close(wire.rows(ids), want)
@@ -603,6 +601,7 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
         {"url": "http://user:secret@localhost:8000"},
         {"url": "https://scores.example.org", "api_key_variable": "NO_SUCH_KEY"},
         {"api": "vllm-clasify"},
+        *({"api": name} for name in GONE),
         {"api": "chat", "judge": JudgeSpec(positive=["kind"], negative=["cruel"])},  # no question
         {"api": "chat", "judge": JudgeSpec(template=QUESTION, logit=0)},
         {
@@ -611,7 +610,7 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
             "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
         },
         {
-            "api": "sglang-score",
+            "api": "sglang-classify",
             "judge": JudgeSpec(template=QUESTION, positive=["a"], negative=["b"]),
         },
     ],
@@ -621,6 +620,16 @@ def test_mistakes_show_before_anything_is_sent(server, options):
         reward(server, **{"api": "vllm-classify"} | options)
     assert "secret" not in str(error.value)
     assert not server.asked
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_an_api_that_went_is_told_what_to_type_and_that_can_be_typed(name):
+    with pytest.raises(ConfigError) as error:
+        Wire(EndpointSpec(url="http://localhost:1", api=name))
+    option, _, value = GONE[name].partition(",")[0].partition("=")
+    assert GONE[name] in str(error.value)
+    known = {"endpoint.api": APIS, "model.kind": [kind.value for kind in Kind]}
+    assert value in known[option]
 
 
 def test_a_key_is_sent_and_never_shown(server, monkeypatch):
