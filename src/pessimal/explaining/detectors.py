@@ -31,7 +31,8 @@ from pessimal.texts import LAYOUT, WORD, sentences, strip_layout
 
 PROTOTYPES, WORDS = (Path(__file__).parent / name for name in ("prototypes.csv", "detectors.yaml"))
 VERSION = 2
-"""Of the detectors: raise it where one would give another amount, or has another threshold."""
+"""Version of the detectors: raise it where one would give another amount or has another
+threshold."""
 RAREST = 1.0
 """Zipf frequency that words wordfreq does not know are given: one use in a hundred million
 words."""
@@ -103,7 +104,9 @@ class Reading:
     def valences(self) -> np.ndarray:
         """(sentences,): how positive each is, from −1 to 1: VADER's compound score (Hutto & Gilbert
         2014)."""
-        return np.array([_vader().polarity_scores(one)["compound"] for one in self.sentences])
+        return np.array(
+            [_vader().polarity_scores(sentence)["compound"] for sentence in self.sentences]
+        )
 
     def lean(self, attribute: str) -> np.ndarray:
         """(sentences,): where each stands on the line from the mean of the sentences written for
@@ -119,7 +122,7 @@ class Reading:
     def share(self, pattern: str | re.Pattern[str]) -> float:
         """Share of sentences with a match; 0 without sentences."""
         search = _compiled(pattern).search
-        return mean([bool(search(one.replace("’", "'"))) for one in self.sentences])
+        return mean([bool(search(sentence.replace("’", "'"))) for sentence in self.sentences])
 
     def rate(self, pattern: str | re.Pattern[str]) -> float:
         """Matches a word; 0 without words."""
@@ -270,9 +273,12 @@ def coherence(reading: Reading) -> float:
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
-    opens = [bool(PATTERNS["connective"].search(one)) for one in reading.sentences]
+    opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in reading.sentences]
     order = [
-        rank for one in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(one)
+        rank
+        for sentence in reading.sentences
+        for rank, mark in enumerate(_ORDER)
+        if mark.search(sentence)
     ]
     backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
     linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
@@ -455,18 +461,21 @@ class RuleJudge:
     def amounts(
         self, texts: Sequence[str], prompts: Sequence[str], attributes: Sequence[Attribute]
     ) -> pd.DataFrame:
-        """How much of every attribute each text has, as the response to its prompt: (texts,
+        """Amount of every attribute in each text, as the response to its prompt: (texts,
         attributes), rows in the order given; NaN where the judge has no opinion. A column is
         comparable among responses to one prompt."""
         pairs = list(zip(prompts, texts, strict=True))
         _embed(attributes, pairs)
-        columns = {one.name: [_amount(one, *pair) for pair in pairs] for one in attributes}
+        columns = {
+            attribute.name: [_amount(attribute, *pair) for pair in pairs]
+            for attribute in attributes
+        }
         return pd.DataFrame(columns, index=range(len(pairs)), dtype=float)
 
 
 def _embed(attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]) -> None:
     """Embed all sentences together, where a detector will ask for them."""
-    if any(one.detect is None and one.name in DETECTORS for one in attributes):
+    if any(attribute.detect is None and attribute.name in DETECTORS for attribute in attributes):
         unique = dict.fromkeys(pairs)
         embed([part for pair in unique for part in (pair[0], *_reading(*pair).sentences)])
 
@@ -488,11 +497,11 @@ def _reading(prompt: str, text: str) -> Reading:
 
 
 def _moved(
-    prompt: str, original: str, edited: str, attribute: Attribute, asked: Amount
+    prompt: str, original: str, edited: str, attribute: Attribute, amount: Amount
 ) -> bool | None:
     detector = DETECTORS.get(attribute.name)
     change = _amount(attribute, prompt, edited) - _amount(attribute, prompt, original)
-    towards = change if asked is Amount.more else -change
+    towards = change if amount is Amount.more else -change
     if attribute.detect is not None:
         return towards > 0
     if detector is None or (detector.blind and change == 0):

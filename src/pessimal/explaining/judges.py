@@ -153,7 +153,7 @@ def _wants_more(item: Item) -> bool:
 
 
 def _judgement(item: Item, answer: Answer | None) -> bool | None:
-    """What an answer says of an edit; equal texts, which are not asked about, do not comply."""
+    """The judgement in an answer; equal texts, which are not asked about, do not comply."""
     if answer is None:
         return False
     if answer.status is not AnswerStatus.answered:

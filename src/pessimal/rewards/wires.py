@@ -82,7 +82,7 @@ GONE = {
         "model.kind=callable, with a function of your own that asks the server,",
     ),
 }
-"""What to type instead of APIs of earlier versions."""
+"""Options to type instead of APIs of earlier versions."""
 RECOGNISED = (
     ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
     ("openrlhf", {"/get_reward"}),
@@ -92,7 +92,7 @@ RECOGNISED = (
     ("rerank", {"/rerank", "/classify", "/embeddings"}),  # Infinity
     ("rerank", {"/rerank"}),
 )
-"""What a server is taken to speak that lists these paths, the first that fits."""
+"""APIs of servers that list these paths; the first that fits."""
 TOP = 20
 """Most log-probabilities of a position that chat APIs give."""
 Input = str | list[int] | tuple[str, str] | Messages
@@ -150,12 +150,12 @@ class Wire:
         return np.array([rows[i] for i in range(len(inputs))])
 
     def requests(self, inputs: Sequence[Input]) -> list[list[int]]:
-        """Which inputs go into one request: rerankers take one prompt each."""
+        """Numbers of the inputs of each request: rerankers take one prompt each."""
         if APIS[self.api].path != "/rerank":
             return [list(range(len(inputs)))]
         by_prompt: dict[str, list[int]] = {}
-        for number, one in enumerate(inputs):
-            by_prompt.setdefault(str(one[0]), []).append(number)
+        for number, each in enumerate(inputs):
+            by_prompt.setdefault(str(each[0]), []).append(number)
         return list(by_prompt.values())
 
     def top(self, messages: Messages) -> list[tuple[str, float]]:
@@ -179,7 +179,7 @@ class Wire:
         return tops
 
     def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
-        """What one request sends."""
+        """Body of one request."""
         name, api, first = self.api, APIS[self.api], inputs[0]
         model = {"model": self.spec.served} if self.spec.served else {}
         if name == "chat":
@@ -331,6 +331,6 @@ def recognised(spec: EndpointSpec) -> EndpointSpec:
     )
 
 
-def is_messages(given: object) -> TypeGuard[Messages]:
+def is_messages(value: object) -> TypeGuard[Messages]:
     """Whether an input is a conversation."""
-    return isinstance(given, list) and bool(given) and isinstance(given[0], Mapping)
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)

@@ -49,7 +49,7 @@ class OneByOne(ABC):
 
     @abstractmethod
     def perturbed(self, request: Request) -> Perturbation:
-        """What comes of one request."""
+        """The perturbation of one request."""
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order; each depends on its own request only."""
@@ -87,8 +87,8 @@ class Rules(OneByOne):
         rules = getattr(request.attribute, amount)
         if not rules:
             return _unchanged(request, f"the attribute has no rules under `{amount}`")
-        if why := language.why_untouched(request.text, english=request.attribute.english):
-            return _unchanged(request, why)
+        if reason := language.why_untouched(request.text, english=request.attribute.english):
+            return _unchanged(request, reason)
 
         def draw(number: int) -> language.Draw:
             return language.Draw(self.name, *request.key, number, seed=request.seed)
@@ -98,15 +98,15 @@ class Rules(OneByOne):
         except language.TooSlowError as error:
             return Perturbation(request, Status.failed, note=str(error))
         if text == request.text:
-            why = f"the rules under `{amount}` find nothing to change in the response"
-            return _unchanged(request, why)
+            reason = f"the rules under `{amount}` find nothing to change in the response"
+            return _unchanged(request, reason)
         if not text.strip():
             return _unchanged(request, f"the rules under `{amount}` leave nothing of the response")
         return Perturbation(request, Status.changed, text, spans, note)
 
 
-def _unchanged(request: Request, why: str) -> Perturbation:
-    return Perturbation(request, Status.not_applicable, note=why)
+def _unchanged(request: Request, reason: str) -> Perturbation:
+    return Perturbation(request, Status.not_applicable, note=reason)
 
 
 class Placebo(OneByOne):
@@ -119,15 +119,15 @@ class Placebo(OneByOne):
         return {"perturber": self.name, "rules": sha256_of(RULES), "version": language.VERSION}
 
     def perturbed(self, request: Request) -> Perturbation:
-        if why := language.why_untouched(request.text, english=True):
-            return Perturbation(request, Status.not_applicable, note=why)
+        if reason := language.why_untouched(request.text, english=True):
+            return Perturbation(request, Status.not_applicable, note=reason)
         passage, draw = Passage(request.text), Draw(self.name, *request.key, seed=request.seed)
         changes = _changes(passage, draw, variants())
         if len(changes) < 2:
             changes |= _changes(passage, draw, LAST_RESORT)
         if not changes:
-            why = "no spelling, punctuation or function word that could as well be another"
-            return Perturbation(request, Status.not_applicable, note=why)
+            reason = "no spelling, punctuation or function word that could as well be another"
+            return Perturbation(request, Status.not_applicable, note=reason)
         text, pieces = draw.pick(list(changes.items()))
         spans = language.spans_of(request.text, pieces)
         return Perturbation(request, Status.changed, text, spans, "says the same in other words")
@@ -185,7 +185,7 @@ class RandomEdits(OneByOne):
     """The perturber `random`. Words are what stands between white space."""
 
     share: Annotated[float, Interval(gt=0, le=1)] = 0.15
-    """Of the words that are changed; at least one is."""
+    """Share of the words that are changed; at least one is."""
 
     name = "random"
 
@@ -204,15 +204,15 @@ class RandomEdits(OneByOne):
             return Perturbation(request, Status.not_applicable, note="the response has no words")
         random = generator(self.name, *request.key, request.seed)
         count = min(len(tokens), max(1, round(self.share * len(tokens))))
-        drawn = sorted(int(i) for i in random.choice(len(tokens), count, replace=False))
+        places_drawn = sorted(int(i) for i in random.choice(len(tokens), count, replace=False))
         words: list[str | None] = [token.group() for token in tokens]
         counts = {"deleted": 0, "swapped": 0, "replaced": 0}
-        for at in drawn:
+        for at in places_drawn:
             counts[_change(words, at, random)] += 1
         text = _put_together(request.text, tokens, words)
         if text == request.text:
             # Two swaps can undo each other.
-            words[drawn[0]] = _another(words[drawn[0]] or "", random)
+            words[places_drawn[0]] = _another(words[places_drawn[0]] or "", random)
             text = _put_together(request.text, tokens, words)
             counts["replaced"] += 1
         changes = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
