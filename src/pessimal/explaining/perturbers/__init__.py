@@ -91,7 +91,7 @@ class Perturber(Protocol):
 
         The null is of the same kind where it has this perturber's own name (a language model that
         rewrites for both). Against one of another kind nothing is tested: see
-        `analyses.flips.null_makers`."""
+        `flips.null_makers`."""
 
 
 def make_perturber(
