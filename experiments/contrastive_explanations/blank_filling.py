@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.chat import digest_of
-from pessimal.explaining.edits.language import generator
+from pessimal.explaining.language import generator
 from pessimal.explaining.perturbers import Perturbation, Request, Status
 from pessimal.explaining.perturbers.rules import OneByOne
 from pessimal.options import DESCRIBED

@@ -111,7 +111,7 @@ def mean_sums(rows: pd.DataFrame) -> tuple[list[str], np.ndarray]:
 
 def slope_sums(rows: pd.DataFrame) -> tuple[list[str], np.ndarray]:
     """Change of the edited reward on what all detectors saw move, in standard deviations; see
-    `pessimal.explaining.analyses.slopes`."""
+    `pessimal.explaining.flips.slopes`."""
     names = [
         column for column in rows if column.startswith(MOVED) and rows[column].fillna(0).ne(0).any()
     ]

@@ -11,19 +11,12 @@ the same edits again here.
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from pessimal.config.compose import configuration, plain
-from pessimal.explaining.analyses.intervals import (
-    cluster_index,
-    clustered_share,
-    draws,
-    median_interval,
-)
-from pessimal.explaining.analyses.metrics import MAX_FLUENT_RATIO, RATIO
 from pessimal.explaining.attribute import PLACEBO, Direction, read_attributes
-from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.explaining.detectors import RuleJudge
+from pessimal.explaining.metrics import MAX_FLUENT_RATIO, RATIO, share_interval
 from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry
 
@@ -37,10 +30,10 @@ def share(hits: pd.Series, rows: pd.DataFrame) -> str:
     known = hits.notna()
     if not known.any():
         return "–"
-    clusters = rows.loc[known, "comparison"]
-    estimate = clustered_share(hits[known].astype(bool), clusters, confidence=0.95)
-    n, _, value, low, high = estimate
-    return f"{value:.0%} ({low:.0%}–{high:.0%}), n = {n}"
+    counted = hits[known].astype(float)
+    groups = counted.groupby(rows["comparison"])
+    low, high = share_interval(groups.sum(), groups.size(), confidence=0.95)
+    return f"{counted.mean():.0%} ({low:.0%}–{high:.0%}), n = {len(counted)}"
 
 
 def line(name: str, rows: pd.DataFrame) -> str:
@@ -49,14 +42,10 @@ def line(name: str, rows: pd.DataFrame) -> str:
     cells = [name, len(rows), share(rows["edited"].notna(), rows)]
     if made.empty:
         return "| " + " | ".join(map(str, [*cells, *["–"] * (len(HEAD) - len(cells))])) + " |"
-    clusters = sorted(set(made["comparison"]))
-    weights = draws(len(clusters), replicates=1000, seed=0)
-    index, ratios = cluster_index(made["comparison"], clusters), made[RATIO].to_numpy(dtype=float)
-    low, high = median_interval(ratios, index, weights, confidence=0.95)
     fluent = made[RATIO] <= MAX_FLUENT_RATIO
     both = (fluent & made["detected"].eq(True)).where(made["detected"].notna())
     cells += [f"{made['syntactic'].mean():.2f}"]
-    cells += [f"{np.median(ratios):.2f} ({low:.2f}–{high:.2f})"]
+    cells += [f"{made[RATIO].median():.2f}"]
     counted = (made["detected"], made["complied"], made["outcome"] == "CF", both)
     cells += [share(hits, made) for hits in counted]
     return "| " + " | ".join(map(str, cells)) + " |"

@@ -12,13 +12,14 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 
 from pessimal.config.compose import configuration, plain
-from pessimal.explaining.analyses.intervals import clustered_share
 from pessimal.explaining.attribute import Amount, read_attributes
-from pessimal.explaining.judges.language_models import LikelihoodJudge
+from pessimal.explaining.judges import LikelihoodJudge
+from pessimal.explaining.metrics import share_interval
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import fetch_files, open_model
 from pessimal.scoring.texts import text_scorer
@@ -41,9 +42,8 @@ def main(name: str = "smollm2", n: str | None = None) -> None:
     right = pd.Series([said is True for said in judge.judge(asked)])
     for attribute, own in right.groupby([pair["attribute"] for pair in pairs]):
         print(f"{attribute}: {own.sum()}/{len(own)}")
-    every = pd.Series(range(len(pairs)))  # every pair for itself
-    n, _, share, low, high = clustered_share(right, every, confidence=0.95)
-    print(f"all: {right.sum()}/{n}, {share:.0%} ({low:.0%}–{high:.0%})")
+    low, high = share_interval(right, np.ones(len(right)), confidence=0.95)
+    print(f"all: {right.sum()}/{len(right)}, {right.mean():.0%} ({low:.0%}–{high:.0%})")
 
 
 if __name__ == "__main__":

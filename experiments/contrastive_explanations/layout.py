@@ -15,8 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.judges.detectors import DETECTORS, split_sentences
-from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.explaining.detectors import DETECTORS, RuleJudge, split_sentences
 
 N = 40
 LAYOUTS = {

@@ -20,8 +20,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.flips import attribute_flip_rates, flips_beyond_words
-from pessimal.explaining.analyses.slopes import detectors
+from pessimal.explaining.flips import attribute_flip_rates, detectors, flips_beyond_words
 from pessimal.explaining.outcomes import CHOSEN, COUNTERFACTUAL, SEMIFACTUAL, valid_rows
 
 SIZES, SEED = (0.3, 0.6, 1.0), 20261124

@@ -167,23 +167,6 @@ def vllm(folder: Path) -> None:
 
 def sglang(folder: Path) -> None:
     sys.meta_path.insert(0, Finder(folder, {"sglang", "msgspec"}))
-    protocol = importlib.import_module("sglang.srt.entrypoints.openai.protocol")
-    body = wire("sglang-score").body(IDS)
-    taken = protocol.ScoringRequest.model_validate(body)
-    assert (taken.query, taken.items, taken.apply_softmax) == ([], IDS, False)
-    answer = protocol.ScoringResponse(scores=[[s] for s in SCORES], model="model")
-    got = read("sglang-score", IDS, answer.model_dump(mode="json"))
-    line("sglang sglang-score", "ScoringRequest", passed_over(taken, body), got.tolist() == SCORES)
-
-    for inputs in (IDS, TEXTS):
-        body = wire("sglang-embeddings").body(inputs)
-        taken = protocol.EmbeddingRequest.model_validate(body)
-        assert taken.input == inputs
-        data = [protocol.EmbeddingObject(embedding=[SCORES[i]], index=i) for i in (1, 0)]
-        answer = protocol.EmbeddingResponse(data=data, model="model")
-        right = read("sglang-embeddings", inputs, answer.model_dump(mode="json")).tolist() == SCORES
-        line("sglang sglang-embeddings", "EmbeddingRequest", passed_over(taken, body), right)
-
     request = dataclass_of(folder / "sglang/srt/managers/io_struct.py", "EmbeddingReqInput")
     fields = {field.name for field in dataclasses.fields(request)}
     for name, inputs in (("input_ids", IDS), ("text", TEXTS)):

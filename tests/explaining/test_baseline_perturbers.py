@@ -7,8 +7,7 @@ import re
 import pytest
 
 from pessimal.explaining.perturbers import Status
-from pessimal.explaining.perturbers.random_edits import RandomEdits, frequent_words
-from pessimal.explaining.perturbers.rules import Placebo
+from pessimal.explaining.perturbers.rules import Placebo, RandomEdits, frequent_words
 from scripted_server import CLARITY, PLACEBO, request
 
 WORDS = " ".join(f"w{i}" for i in range(100))

@@ -10,7 +10,7 @@ import pytest
 from pessimal.errors import ConfigError, WorkError
 from pessimal.explaining.attribute import Amount
 from pessimal.explaining.chat import AnswerStatus, Cache, Question, Reply, Shape
-from pessimal.explaining.judges.language_models import LlmJudge, edited_first, make_judge
+from pessimal.explaining.judges import LlmJudge, edited_first, make_judge
 from pessimal.rewards.server import STOP_AFTER
 from scripted_server import CLARITY, HOSTILE, VERBOSITY, Says, case, chat, serving
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pessimal.explaining.edits import distances
-from pessimal.explaining.edits.distances import embed, locality, pieces, semantic, syntactic, tokens
+from pessimal.explaining import distances
+from pessimal.explaining.distances import embed, locality, pieces, semantic, syntactic, tokens
 from pessimal.tables.minilm import folder
 from tolerance import close
 
@@ -135,7 +135,7 @@ def test_a_vector_hardly_depends_on_its_batch_and_not_on_its_place():
 def test_torch_is_loaded_only_when_something_is_embedded(loaded_by):
     assert (
         loaded_by(
-            ["pessimal.explaining.edits.distances", "pessimal.explaining.judges.rules"],
+            ["pessimal.explaining.distances", "pessimal.explaining.detectors"],
             ["torch", "transformers"],
         )
         == "[]"

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from artifacts import OUTCOME
 from pessimal.errors import InputError
-from pessimal.explaining.edits.views import (
+from pessimal.explaining.views import (
     GONE,
     LEFT_OUT,
     NEW,

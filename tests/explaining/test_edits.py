@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from pessimal.errors import ConfigError
+from pessimal.explaining import language as edits
 from pessimal.explaining.attribute import Amount, Attribute, Direction, Edit
-from pessimal.explaining.edits import language as edits
-from pessimal.explaining.edits.language import Draw, edited
+from pessimal.explaining.language import Draw, edited
 from pessimal.explaining.perturbers import Request, Status
 from pessimal.explaining.perturbers.rules import Rules
 from pessimal.tables.comparisons import Comparison, Turn

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.explaining.analyses import metrics as metrics_module
-from pessimal.explaining.analyses.agreement import examples, representative
+from pessimal.explaining import metrics as metrics_module
+from pessimal.explaining.agreement import examples, representative
 from pessimal.explaining.attribute import Attribute
-from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.explain import Explained
 from pessimal.explaining.outcomes import outcomes, requests_for
 from pessimal.explaining.perturbers import Perturbation, Status
@@ -21,6 +20,7 @@ from pessimal.explaining.results import (
     contested_outcomes,
     explained_results,
 )
+from pessimal.explaining.views import to_json, views
 from pessimal.plots.draw import save_figures
 from pessimal.tables.comparisons import Comparison, Turn
 
@@ -200,9 +200,9 @@ def test_slopes_are_a_table_and_a_figure_and_name_nothing():
         slopes = results["slopes"]
         assert (slopes.headline, slopes.estimate, slopes.effect) == ("", None, None)
         assert slopes.plot is not None
-        assert (slopes.table["slope_low"] < slopes.table["slope_high"]).all()
-        assert not [column for column in slopes.table if column.endswith(("_p", "_q"))]
-    assert report(table(3), 3)["slopes"].table["slope_low"].isna().all()
+        bounds = ("_low", "_high", "_p", "_q")
+        assert not [column for column in slopes.table if column.endswith(bounds)]
+    assert report(table(6), 6)["slopes"].table["slope"].isna().all()
     unknown = report(table(1, placebos=1, names=NAMES[:2]).iloc[:2], 1)["slopes"]
     assert unknown.plot is None
     assert unknown.notes
@@ -211,8 +211,10 @@ def test_slopes_are_a_table_and_a_figure_and_name_nothing():
 def test_compliance_is_of_the_edits_that_were_judged():
     rows = table(4)
     rows.loc[rows["attribute"] == "tone", "complied"] = False
-    found = report(rows, 4)["compliance"].estimate
-    assert (found.value, found.n) == (0.8, 40)
+    found = report(rows, 4)["metrics"].table.query("metric == 'complied' and not placebo")
+    [row] = found[(found["side"] == "any") & (found["among"] == "all")].to_dict("records")
+    assert (row["value"], row["n"], row["comparisons"]) == (0.8, 40, 4)
+    assert 0 < row["low"] < 0.8 < row["high"] < 1
 
 
 def test_medians_are_of_all_flips():

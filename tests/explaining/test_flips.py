@@ -7,15 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scipy.stats import binomtest
 from test_outcomes import made
 
-from pessimal.explaining.analyses.flips import (
-    attribute_flip_rates,
-    compliance,
-    flip_rates,
-)
-from pessimal.explaining.analyses.intervals import clustered_share, share_interval
+from pessimal.explaining.flips import attribute_flip_rates
 from pessimal.explaining.outcomes import against_polarity
 
 
@@ -88,7 +82,7 @@ def test_a_planted_attribute_beats_the_placebo_and_nothing_else_does():
     planted = of(table, "planted")
     assert planted["flip_q"] < 0.01
     assert planted["change_high"] < -0.7
-    assert planted["flip_excess_low"] > 0.2
+    assert planted["flip_excess"] > 0.2
     assert of(table, "a")["flip_q"] > 0.05
     placebo = of(table, "placebo")
     assert placebo["n"] == 80
@@ -193,89 +187,11 @@ def test_edits_are_not_tested_against_placebos_of_another_kind():
     )
 
 
-BASE = {
-    "model": "m",
-    "comparison": "c0",
-    "response": 0,
-    "side": "chosen",
-    "attribute": "clarity",
-    "direction": "worse",
-    "seed": 0,
-    "perturber": "rules",
-    "edited": "text",
-    "outcome": "SF",
-    "complied": True,
-}
-
-
-def table(*rows: dict) -> pd.DataFrame:
-    found = pd.DataFrame([BASE | row for row in rows])
-    found["complied"] = found["complied"].astype(object)
-    return found
-
-
-def shared_by_two_models() -> pd.DataFrame:
-    """Four comparisons: two edits complied, one did not, one was not judged, and one request came
-    back empty."""
-    rows = [
-        {"comparison": "c0", "complied": True, "outcome": "CF"},
-        {"comparison": "c1", "complied": True, "outcome": "tie"},
-        {"comparison": "c2", "complied": False, "outcome": "SF"},
-        {"comparison": "c3", "complied": None, "outcome": "CF"},
-        {"comparison": "c4", "complied": None, "outcome": None, "edited": None},
-    ]
-    return table(
-        *rows, *[{**row, "model": "other", "outcome": row["outcome"] and "SF"} for row in rows]
-    )
-
-
-def test_the_flip_rate_is_given_for_all_and_by_compliance():
-    found = flip_rates(shared_by_two_models()).set_index(["model", "edits"])
-    assert found.loc["m", "n"].to_dict() == {
-        "all": 4,
-        "complied": 2,
-        "not complied": 1,
-        "not judged": 1,
-    }
-    assert found.loc["m", "share"].to_dict() == {
-        "all": 0.5,
-        "complied": 0.5,
-        "not complied": 0,
-        "not judged": 1,
-    }
-    assert found.loc[("other", "all"), "share"] == 0
-
-
-def test_a_share_has_its_interval_over_clusters():
-    hits = pd.Series([True] * 30 + [False] * 70)
-    apart = clustered_share(hits, pd.Series(range(100)), confidence=0.95)
-    assert apart[:3] == (100, 100, 0.3)
-    exact = binomtest(30, 100).proportion_ci(method="exact")
-    assert apart[3:] == pytest.approx([exact.low, exact.high], abs=2e-3)
-    together = clustered_share(hits, pd.Series(range(100)) // 10, confidence=0.95)
-    assert together[1] == 10
-    wanted = share_interval(np.array([10] * 3 + [0] * 7), np.full(10, 10), confidence=0.95)
-    assert together[3:] == wanted
-    assert np.ptp(together[3:]) > 2.5 * np.ptp(apart[3:])
-
-
-def test_rows_of_one_comparison_may_stand_apart_and_its_rate_takes_them_together():
-    rows = table(
-        *[
-            {"comparison": f"c{n % 4}", "seed": n, "outcome": "CF" if n % 4 == 0 else "SF"}
-            for n in range(12)
-        ]
-    )
-    row = flip_rates(rows, confidence=0.8).iloc[0]
-    assert (row["low"], row["high"]) == share_interval(
-        np.array([3, 0, 0, 0]), np.full(4, 3), confidence=0.8
-    )
-
-
-def test_compliance_is_of_what_was_judged():
-    rows = shared_by_two_models().query("model == 'm'")
-    for by in (["attribute", "side", "perturber"], ["perturber"]):
-        [row] = compliance(rows, by=by).to_dict("records")
-        assert (row["n"], row["comparisons"]) == (3, 3)
-        assert row["share"] == pytest.approx(2 / 3)
-        assert 0 < row["low"] < 2 / 3 < row["high"] < 1
+def test_the_flip_rate_of_edits_that_complied_stands_beside_that_of_all():
+    changes = {"a": -2.0, "b": -0.5, "c": -2.0, "d": -2.0}
+    rows = made([{"comparison": k, "attribute": "x", "change": c} for k, c in changes.items()])
+    none = made([{"comparison": "e", "attribute": "x", "status": "failed"}])
+    assert np.isnan(of(attribute_flip_rates(rows), "x")["flip_rate_complied"])
+    judged = pd.concat([rows, none]).assign(complied=[True, True, False, None, None])
+    row = of(attribute_flip_rates(judged), "x")
+    assert row[["flip_rate", "complied", "flip_rate_complied"]].tolist() == [3 / 4, 2 / 3, 1 / 2]

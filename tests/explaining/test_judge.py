@@ -10,9 +10,8 @@ import pytest
 
 from pessimal.errors import ConfigError
 from pessimal.explaining.attribute import Amount, Attribute
-from pessimal.explaining.judges.detectors import DETECTORS, split_sentences
-from pessimal.explaining.judges.language_models import LikelihoodJudge
-from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.explaining.detectors import DETECTORS, RuleJudge, split_sentences
+from pessimal.explaining.judges import LikelihoodJudge
 from pessimal.texts import strip_layout
 
 PAIRS = [

@@ -9,10 +9,9 @@ import pytest
 from scipy.stats import binomtest
 from test_outcomes import made
 
-from pessimal.explaining.analyses import metrics as metrics_module
-from pessimal.explaining.analyses.flips import attribute_flip_rates
-from pessimal.explaining.analyses.intervals import draws, ratio_interval, share_interval
-from pessimal.explaining.analyses.metrics import metrics
+from pessimal.explaining import metrics as metrics_module
+from pessimal.explaining.flips import attribute_flip_rates
+from pessimal.explaining.metrics import draws, metrics, ratio_interval, share_interval
 
 
 def value(table: pd.DataFrame, metric: str, side: str = "any", among: str = "all") -> pd.Series:

@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 from test_outcomes import made
 
-from pessimal.explaining.analyses.agreement import (
+from pessimal.explaining.agreement import (
     contested,
     local_changes,
     model_agreement,
     representative,
     tau_b,
 )
-from pessimal.explaining.analyses.intervals import draws
+from pessimal.explaining.metrics import draws
 
 NAMES = "abcdef"
 

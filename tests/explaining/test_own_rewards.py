@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from pessimal.config.compose import configuration, plain
-from pessimal.explaining.analyses.flips import (
+from pessimal.explaining.attribute import read_attributes
+from pessimal.explaining.explain import explain
+from pessimal.explaining.flips import (
     attribute_flip_rates,
     changed_words,
     flips_beyond_words,
 )
-from pessimal.explaining.attribute import read_attributes
-from pessimal.explaining.explain import explain
 from pessimal.explaining.perturbers.rules import Rules
 from pessimal.tables.comparisons import EMBEDDED, read_jsonl
 

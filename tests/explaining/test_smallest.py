@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pessimal.explaining.edits.smallest import Hunk, apply, grow, hunks_between, shrink, tokens_of
+from pessimal.explaining.smallest import Hunk, apply, grow, hunks_between, shrink, tokens_of
 
 HOSTILE = [
     "",

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from artifacts import OUTCOME
 from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.errors import ConfigError, InputError, TableError
-from pessimal.explaining.edits.views import from_json, to_json, views
+from pessimal.explaining.views import from_json, to_json, views
 from pessimal.scoring.candidates import items
 from pessimal.searching.allowed import allowed_tokens
 from pessimal.searching.spec import Filter

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from artifacts import OUTCOME, write_artifact
-from pessimal.explaining.edits.views import from_json, to_json, views
+from pessimal.explaining.views import from_json, to_json, views
 from pessimal.plots import TokenTable
 from pessimal.report.page import page
 from pessimal.tables.comparisons import Comparison, Turn

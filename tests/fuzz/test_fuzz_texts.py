@@ -12,9 +12,9 @@ from hypothesis import example
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pessimal.explaining.edits.distances import pieces
-from pessimal.explaining.edits.smallest import apply, hunks_between
-from pessimal.explaining.edits.views import GONE, NEW, SAME, condensed, diff
+from pessimal.explaining.distances import pieces
+from pessimal.explaining.smallest import apply, hunks_between
+from pessimal.explaining.views import GONE, NEW, SAME, condensed, diff
 from pessimal.texts import literal, readable, short_names, storable
 from pessimal.tracking.registry import Manifest, safe_name
 from pessimal.verbs.printing import as_csv, shown, table_text, visible

@@ -15,7 +15,7 @@ from artifacts import OUTCOME, write_artifact
 from pessimal.auditing.changes import changes, changes_result
 from pessimal.auditing.verdicts import FAIL, MEASURED, PASS, REVIEW, Verdict, audit_result
 from pessimal.errors import InputError
-from pessimal.explaining.edits.views import to_json, views
+from pessimal.explaining.views import to_json, views
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.page import MAX_ROWS, MAX_TABS, glossary, page

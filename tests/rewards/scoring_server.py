@@ -53,32 +53,16 @@ class Served:
     def answer(self, path: str, body: dict):
         if path == "/v1/chat/completions":
             return self._chat(body)
-        if path == "/v1/score":
-            rows = [self._ids(body["query"]) + self._ids(item) for item in body["items"]]
-            scores = [self.outputs(row) for row in rows]
-            return {"scores": scores, "model": "m", "usage": None, "object": "scoring"}
         if path == "/get_reward":
             rewards = [self.outputs(self._plain(text))[0] for text in body["query"]]
             return {"rewards": rewards, "scores": rewards, "extra_logs": {}}
-        if path == "/predict":
-            assert body["raw_scores"]
-            rows = [self.outputs(self._plain(*given)) for given in body["inputs"]]
-            return [[{"label": "LABEL_0", "score": row[0]}] for row in rows]
         if path == "/rerank":
             assert body["raw_scores"]
-            key, name = ("texts", "score") if "texts" in body else ("documents", "relevance_score")
-            turns = [self._pair(body["query"], document) for document in body[key]]
+            turns = [self._pair(body["query"], document) for document in body["documents"]]
             scores = [self.outputs(self.template(turn))[0] for turn in turns]
-            rows = [{"index": i, name: score} for i, score in enumerate(scores)]
-            rows = sorted(rows, key=lambda row: -row[name])  # as rerankers do
-            return rows if name == "score" else {"object": "rerank", "results": rows}
-        if path == "/classify" and body.get("raw_scores"):  # Infinity's
-            scores = [self.outputs(self._plain(text))[0] for text in body["input"]]
-            return {"data": [[{"label": "LABEL_0", "score": score}] for score in scores]}
-        if path == "/v1/embeddings":
-            rows = [self.outputs(self._ids(given)) for given in body["input"]]
-            data = [{"object": "embedding", "index": i, "embedding": r} for i, r in enumerate(rows)]
-            return {"object": "list", "model": "m", "data": data}
+            rows = [{"index": i, "relevance_score": score} for i, score in enumerate(scores)]
+            rows = sorted(rows, key=lambda row: -row["relevance_score"])  # as rerankers do
+            return {"object": "rerank", "results": rows}
         if path == "/classify" and "input" not in body and "messages" not in body:  # SGLang's
             inputs = body.get("input_ids") or body["text"]
             return [

@@ -20,12 +20,13 @@ import pessimal
 from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
+from pessimal.rewards.endpoint import open_endpoint
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions, read_answer
 from pessimal.rewards.server import Server, ServerOptions
-from pessimal.rewards.wires import APIS, Wire, recognised
+from pessimal.rewards.spec import KINDS
+from pessimal.rewards.wires import APIS, GONE, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -82,7 +83,7 @@ def reward(host: Served, api: str, *, words=None, output=None, judge=None, **opt
     endpoint = ServerOptions(
         **{"url": host.url, "api": api, "served": "m", "retries": 0, "batch_size": 4} | options
     )
-    spec = EndpointSpec(endpoint=endpoint, output=output, judge=judge or QuestionOptions())
+    spec = ServerOptions(endpoint=endpoint, output=output, judge=judge or QuestionOptions())
     return open_endpoint(spec, words)
 
 
@@ -114,7 +115,6 @@ def test_rewards_are_the_models_own(server, api):
         (("/classify", "/pooling", "/rerank", "/tokenize", "/v1/embeddings"), "vllm-classify"),
         (("/classify", "/generate", "/tokenize", "/v1/score", "/v1/rerank"), "sglang-classify"),
         (("/classify", "/embeddings", "/rerank", "/models"), "rerank"),
-        (("/predict", "/rerank", "/embed"), "tei-predict"),
         (("/v1/chat/completions",), None),
     ],
 )
@@ -194,15 +194,14 @@ def test_what_is_under_way_at_ctrl_c_is_kept(server, tmp_path, interruptible):
 def test_without_a_tokenizer_vllm_is_sent_messages(server, api):
     got = reward(server, api).rewards(PAIRS[:3] + TURNS)
     assert close(got, [own(server, c) for c in PAIRS[:3] + TURNS])
-    for api in ("sglang-classify", "sglang-score"):
-        with pytest.raises(ConfigError):
-            reward(server, api)
+    with pytest.raises(ConfigError):
+        reward(server, "sglang-classify")
 
 
 def test_a_wire_sends_texts_and_ids_as_they_are(server):
     ids = [[5, 6, 7], [8, 9]]
     texts = [server.tokenizer.decode(row) for row in ids]
-    for api in ("vllm-classify", "vllm-pooling", "sglang-classify", "sglang-score"):
+    for api in ("vllm-classify", "vllm-pooling", "sglang-classify"):
         wire = Wire(ServerOptions(url=f"{server.url}/v1/", api=api), server.tokenizer)
         want = [server.outputs(row) for row in ids]
         assert close(wire.rows(ids), want)
@@ -327,7 +326,7 @@ def test_how_likely_a_judges_answers_are_is_reported_once(
         Wire, "top", lambda wire, messages: [(t, math.log(p)) for t, p in top.items()]
     )
     judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
-    spec = EndpointSpec(
+    spec = ServerOptions(
         judge=judge,
         endpoint=ServerOptions(url="http://localhost:1", api="chat", served="m"),
     )
@@ -453,7 +452,7 @@ def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
     )
     judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
     endpoint = ServerOptions(url="http://localhost:1", api="chat", served="m")
-    opened = open_endpoint(EndpointSpec(judge=judge, endpoint=endpoint))
+    opened = open_endpoint(ServerOptions(judge=judge, endpoint=endpoint))
     opened.rewards(PAIRS[:3])
     share = opened.describe_answers(PAIRS)["answers"]
     np.testing.assert_allclose([share["mean"], share["least"]], 5e-6)
@@ -474,7 +473,7 @@ def test_a_chat_that_hardly_answers_has_no_certified_rank(
     monkeypatch.setattr(Wire, "top", top)
     judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
     endpoint = ServerOptions(url="http://localhost:1", api="chat", served="m")
-    opened = open_endpoint(EndpointSpec(judge=judge, endpoint=endpoint))
+    opened = open_endpoint(ServerOptions(judge=judge, endpoint=endpoint))
     table = pessimal.scan(
         opened, candidates=["a", "good", "kindness"], cache=str(tmp_path), progress=False
     )
@@ -603,6 +602,7 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
         {"url": "http://user:secret@localhost:8000"},
         {"url": "https://scores.example.org", "api_key_variable": "NO_SUCH_KEY"},
         {"api": "vllm-clasify"},
+        *({"api": name} for name in GONE),
         {
             "api": "chat",
             "judge": QuestionOptions(positive=["kind"], negative=["cruel"]),
@@ -614,7 +614,7 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
             "judge": QuestionOptions(template=QUESTION, positive=["a"], negative=["b"]),
         },
         {
-            "api": "sglang-score",
+            "api": "sglang-classify",
             "judge": QuestionOptions(template=QUESTION, positive=["a"], negative=["b"]),
         },
     ],
@@ -624,6 +624,16 @@ def test_mistakes_show_before_anything_is_sent(server, options):
         reward(server, **{"api": "vllm-classify"} | options)
     assert "secret" not in str(error.value)
     assert not server.asked
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_an_api_that_went_is_told_what_to_type_and_that_can_be_typed(name):
+    with pytest.raises(ConfigError) as error:
+        Wire(ServerOptions(url="http://localhost:1", api=name))
+    option, _, value = GONE[name].partition(",")[0].partition("=")
+    assert GONE[name] in str(error.value)
+    known = {"endpoint.api": APIS, "model.kind": KINDS}
+    assert value in known[option]
 
 
 def test_a_key_is_sent_and_never_shown(server, monkeypatch):

@@ -45,21 +45,6 @@ def tiny(model):
     return wrap(network, model.tokenizer, name="tiny")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def recollection():
-    """Bounds of a model are worked out once: they do not depend on the server."""
-    bounds, values = served._bounds, {}
-
-    def recall(model, *rest):
-        if id(model) not in values:
-            values[id(model)] = model, bounds(model, *rest)  # the model stays, and so does its id
-        return values[id(model)][1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served, "_bounds", recall)
-        yield
-
-
 @pytest.fixture(scope="module")
 def base(tiny):
     """What an adapter was trained on: other weights, another head."""
@@ -277,7 +262,7 @@ def test_a_long_input_that_is_refused_is_no_fault(long_one):
 
     found = diagnose(server, long_one, prompt=PROMPT)
     assert found.right
-    assert found.refused == [("ids", 2088), ("ids", 2088)]
+    assert found.refused == ["ids", "ids"]
 
 
 @pytest.mark.parametrize(
@@ -366,24 +351,13 @@ def test_two_hundred_right_servers_raise_no_alarm(tiny):
     assert not alarms
 
 
-@pytest.mark.parametrize(("scale", "beyond"), [(1.0, False), (-1.0, False), (50.0, True)])
-def test_a_score_that_no_input_can_get_is_said(tiny, scale, beyond):
-    server = Planted(tiny.held, tiny.tokenizer, after=lambda scores: scale * scores)
-    found = diagnose(server, tiny, prompt=PROMPT)
-    [row] = [check for check in checks_of(found) if check.check == "served_ceiling"]
-    assert row.passed == (not beyond)
-    assert (row.measured > 0) == beyond
-    assert found.bounds.high > found.own.max()
-
-
 def test_the_table_has_the_columns_of_the_suite(tiny):
     found = diagnose(Planted(tiny.held, tiny.tokenizer), tiny, prompt=PROMPT)
     table = as_table(checks_of(found)).set_index("check")
-    assert (
-        table.loc["served_ids", "measured"]
-        == np.abs(found.served - found.own)[(found.forms == "ids") & (found.kinds == "alone")].max()
-    )
-    assert table.loc["served_ids", "allowed"] == pytest.approx(1e-3 * found.own.std(), rel=0.2)
+    alone = (found.forms == "ids") & (found.kinds == "alone")
+    largest = np.abs(found.served - found.own)[alone].max()
+    assert table.loc["served_ids", "measured"] == largest
+    assert table.loc["served_ids", "allowed"] == pytest.approx(1e-3 * found.own[alone].std())
     assert table["passed"].dropna().all()
 
 

@@ -152,7 +152,7 @@ def test_check_finds_it_right_and_scans_read_it(model, url, own):
 
     found = diagnose(scores, model, prompt=PROMPT, budget=60)
     assert found.right
-    for api in (None, "openrlhf", "sglang-classify", "sglang-score", "vllm-classify", "vllm-score"):
+    for api in (None, "openrlhf", "sglang-classify", "vllm-classify", "vllm-score"):
         spec = EndpointSpec(endpoint=ServerOptions(url=url, api=api))
         assert np.allclose(
             open_endpoint(spec, model.tokenizer).rewards(CONVERSATIONS), own, atol=1e-5

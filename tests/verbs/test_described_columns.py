@@ -125,16 +125,14 @@ def test_columns_of_a_census_of_a_grader_are_described(tmp_path):
 
 
 def test_columns_that_explain_lists_are_described():
-    from pessimal.explaining import explain, outcomes
-    from pessimal.explaining.analyses import flips, metrics, slopes
-    from pessimal.explaining.edits import smallest
+    from pessimal.explaining import explain, flips, metrics, outcomes, smallest
 
     shrunk, grown = (
         [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)
     )
     listed = {
-        "sensitivity": [*flips.RETURNED, "random_words", "beyond_q"],
-        "slopes": slopes.RETURNED,
+        "sensitivity": [*flips.RETURNED, "flip_q", "random_words", "beyond_q"],
+        "slopes": flips.SLOPES,
         "metrics": metrics.RETURNED,
         "outcomes": [
             *outcomes.COLUMNS,
@@ -145,7 +143,6 @@ def test_columns_that_explain_lists_are_described():
             "moved/length",
             metrics.RATIO,
         ],
-        "compliance": ["attribute", "side", "perturber", *flips.SHARES],
         "smallest_flips": [*explain.EDIT, *shrunk],
         "largest_holds": [*explain.EDIT, *grown],
     }

@@ -17,17 +17,16 @@ from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
-from pessimal.explaining.analyses.agreement import examples as choose_examples
+from pessimal.explaining.agreement import examples as choose_examples
 from pessimal.explaining.attribute import Attribute, read_attributes
-from pessimal.explaining.edits.views import to_json, views
+from pessimal.explaining.detectors import RuleJudge
 from pessimal.explaining.explain import CONTROLS, METHOD_VERSION, Explained, pair, perplexities
 from pessimal.explaining.explain import explain as explain_comparisons
-from pessimal.explaining.judges import Judge
-from pessimal.explaining.judges.language_models import LikelihoodJudge
-from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.explaining.judges import Judge, LikelihoodJudge
 from pessimal.explaining.outcomes import as_lines, preference_pairs
 from pessimal.explaining.perturbers import Perturber, make_perturber
 from pessimal.explaining.results import Resampling, explained_results, pair_results, smallest_edits
+from pessimal.explaining.views import to_json, views
 from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model

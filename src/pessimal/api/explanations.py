@@ -9,9 +9,9 @@ import pandas as pd
 from pessimal.api.compare import publish_comparison
 from pessimal.api.store import Artifact, Store
 from pessimal.errors import InputError, TableError
-from pessimal.explaining.edits.views import to_json, views
 from pessimal.explaining.outcomes import KEY
 from pessimal.explaining.results import Resampling, compared_results, contested_outcomes
+from pessimal.explaining.views import to_json, views
 from pessimal.rewards.named import answering_to
 from pessimal.tables.comparisons import read_jsonl
 from pessimal.tables.result import Results

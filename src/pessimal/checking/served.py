@@ -20,14 +20,13 @@ from pessimal.checking.checks import NAMED, Check, as_table, at_most
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import ConfigError, FrameError, ModelError, WorkError
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.ceiling import LOW_PRECISION, Bounds
 from pessimal.rewards.formats import takes_pairs
 from pessimal.rewards.frame import Encoded
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.rendering import messages_of, rendered
 from pessimal.rewards.spec import Dtype
+from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.engine import Decoder, own_rewards, rewards_in
-from pessimal.scoring.scorer import ceiling
 from pessimal.scoring.trust import TOLERANCE, allowed
 from pessimal.tables.result import Estimate, Result, weight_of
 
@@ -59,8 +58,6 @@ WAYS: dict[str, Callable[[Ids, int], Ids]] = {
     "the beginning but the first token": lambda ids, size: (ids[0], *ids[1 - size :]),
 }
 """An input as truncation to a number of tokens leaves it, by what is lost."""
-TOGETHER = 4096
-"""Tokens that are run together."""
 MARGIN, ROUGH_MARGIN = 10.0, 4.0
 """Multiple of an explanation's error that those of other names must have; in a lower precision."""
 NOISES, ROUGHEST, JITTERS = 2.5, 0.2, 8.0
@@ -136,8 +133,8 @@ class Interview:
         self.conversations = self.model.parts[0].conversations
         self.frame = self.conversations.frame(self.prompt)
         tokens = {turns: 0 if pairs else self._tokens(turns) for turns in CONTEXTS}
-        self.contexts = [(), *(turns for turns, n in tokens.items() if n)]
-        self.answers, self.refused = list[Answer](), list[tuple[str, int]]()
+        self.contexts = itertools.cycle([(), *(turns for turns, n in tokens.items() if n)])
+        self.answers, self.refused = list[Answer](), list[str]()
         around = len(self.frame.around([])) + max(tokens.values())
         room = (self.context or LIMITS[0] + 2 * BEYOND) - around - 8
         longest = max(min(64, room), 9)
@@ -145,14 +142,10 @@ class Interview:
         self.long = [limit + BEYOND for limit in LIMITS if limit + BEYOND <= room]
         # Words, which a text can hold without being changed on its way; where they are few, all
         # tokens but special ones.
-        ids, special = (
-            range(min(len(tokenizer), self.model.embedding_rows)),
-            tokenizer.all_special_ids,
-        )
-        texts = tokenizer.batch_decode([[i] for i in ids], clean_up_tokenization_spaces=False)
-        plain = [i for i in ids if i not in special]
-        words = [i for i in plain if texts[i].strip().isalnum()]
-        self.words = np.array(words if len(words) > 50 else plain)
+        rows = vocabulary(tokenizer, size=self.model.embedding_rows).rows
+        rows = rows[~rows["candidate_id"].isin(tokenizer.all_special_ids)]
+        words = rows[rows["text"].str.strip().str.isalnum()]
+        self.words = (words if len(words) > 50 else rows)["candidate_id"].to_numpy()
 
     def _tokens(self, before: Conversation) -> int:
         """Tokens that turns before the prompt add; 0 where the template does not take or show
@@ -164,33 +157,30 @@ class Interview:
         except (FrameError, ModelError):
             return 0
 
-    def requests(self) -> Iterator[tuple[str, str, list[Input], int]]:
-        """Form, kind, inputs and words of each request, given the answers to those before."""
-        share = self.budget / BUDGET
+    def requests(self) -> Iterator[tuple[str, str, list[Input]]]:
+        """Form, kind and inputs of each request."""
+        share, half = self.budget / BUDGET, BATCH // 2
         for number, form in enumerate(self.forms):
-            for index in range(max(round((FURTHER if number else SINGLES) * share), 8)):
-                yield form, "alone", [self.item(form, self.lengths[index % 8])], 0
-            if number == 0:
-                yield from self._repeats(form, share)
+            count = max(round((FURTHER if number else SINGLES) * share), 8)
+            alone = [self.item(form, self.lengths[index % 8]) for index in range(count)]
+            bare = range(2, 2 + max(round(BARE * share), 4)) if form == "ids" else ()
+            alone += [(*self.frame.prefix, *self._response(length)) for length in bare]
+            yield from ((form, "alone", [one]) for one in alone)
+            repeats = 0 if number else max(round(REPEATS * share), 6)
+            for row in self.random.permutation(count)[:repeats]:
+                yield form, "again", [alone[row]]
+            order = self.random.permutation(count)
+            for batch in range(0 if number else max(round(BATCHES * share), 2)):
+                inputs = [alone[i] for i in order[batch * half : (batch + 1) * half]]
+                inputs += [self.item(form, self.lengths[i]) for i in range(BATCH - len(inputs))]
+                yield form, "batch", [inputs[i] for i in self.random.permutation(BATCH)]
             for words in self.long if share == 1 else self.long[:1]:
                 for _ in range(1 if number else 2):
-                    yield form, "long", [self.item(form, words)], words
-
-    def _repeats(self, form: str, share: float) -> Iterator[tuple[str, str, list[Input], int]]:
-        alone = [answer.content for answer in self.answers]
-        for length in range(2, 2 + max(round(BARE * share), 4)) if form == "ids" else ():
-            yield form, "alone", [(*self.frame.prefix, *self._response(length))], 0
-        for row in self.random.permutation(len(alone))[: max(round(REPEATS * share), 6)]:
-            yield form, "again", [alone[row]], 0
-        order, half = self.random.permutation(len(alone)), BATCH // 2
-        for number in range(max(round(BATCHES * share), 2)):
-            batch = [alone[i] for i in order[number * half : (number + 1) * half]]
-            batch += [self.item(form, self.lengths[i % 8]) for i in range(BATCH - len(batch))]
-            yield form, "batch", [batch[i] for i in self.random.permutation(BATCH)], 0
+                    yield form, "long", [self.item(form, words)]
 
     def ask(self) -> None:
         """Send all inputs. WorkError for too small a budget, and for scores of another shape."""
-        for form, kind, inputs, words in self.requests():
+        for form, kind, inputs in self.requests():
             if len(inputs) > self.budget - len(self.answers):
                 if kind == "long":
                     continue
@@ -203,7 +193,7 @@ class Interview:
             except ModelError:
                 if kind != "long":
                     raise
-                self.refused.append((form, words))  # understood: what one would wish for
+                self.refused.append(form)  # understood: what one would wish for
                 continue
             rows = np.asarray(scores, dtype=np.float64)
             if len(rows) != len(inputs) or rows.ndim > 2:
@@ -229,8 +219,7 @@ class Interview:
         if form == "ids":
             return tuple(self.frame.around(ids))
         text = str(self.model.tokenizer.decode(ids, clean_up_tokenization_spaces=False)).strip()
-        before = self.contexts[len(self.answers) % len(self.contexts)]
-        return *before, Turn("user", self.prompt), Turn("assistant", text)
+        return *next(self.contexts), Turn("user", self.prompt), Turn("assistant", text)
 
     def _response(self, length: int) -> list[int]:
         return self.random.choice(self.words, length).tolist()
@@ -241,19 +230,18 @@ def forward(network: RewardNetwork, inputs: Sequence[Encoded]) -> np.ndarray:
     """Rewards float64 (n,) of whole inputs by the model's own forward; inputs of one length are run
     together."""
     device, rewards = next(network.parameters()).device, dict[Encoded, float]()
-
-    def shape(item: Encoded) -> tuple[int, bool]:
-        return len(item.ids), item.types is not None
-
-    for (length, typed), items in itertools.groupby(sorted(set(inputs), key=shape), key=shape):
-        while group := list(itertools.islice(items, max(TOGETHER // length, 1))):
-            ids = torch.tensor([item.ids for item in group], device=device)
-            types = torch.tensor([item.types for item in group], device=device) if typed else None
-            try:
-                values = own_rewards(network, ids, types).double().tolist()
-            except ModelError:  # a gate that does not find the prompt's end
-                values = [np.nan] * len(group)
-            rewards |= dict(zip(group, values, strict=True))
+    shapes: dict[tuple[int, bool], list[Encoded]] = {}
+    for item in dict.fromkeys(inputs):
+        shapes.setdefault((len(item.ids), item.types is None), []).append(item)
+    for group in shapes.values():
+        ids = torch.tensor([item.ids for item in group], device=device)
+        typed = group[0].types is not None
+        types = torch.tensor([item.types for item in group], device=device) if typed else None
+        try:
+            values = own_rewards(network, ids, types).double().tolist()
+        except ModelError:  # a gate that does not find the prompt's end
+            values = [np.nan] * len(group)
+        rewards |= dict(zip(group, values, strict=True))
     return np.array([rewards[item] for item in inputs])
 
 
@@ -265,8 +253,6 @@ class Diagnosis:
     faults: tuple[Part, ...]
     limit: float
     """Largest difference that rounding explains."""
-    bounds: Bounds
-    """Lowest and highest reward that the model's head can give at all, in any precision."""
 
     def __init__(self, interview: Interview, network: RewardNetwork):
         self.interview, self.network, self.refused = interview, network, interview.refused
@@ -358,12 +344,6 @@ def _outputs(network: RewardNetwork, item: Encoded) -> int:
     return rewards_in(network(input_ids=ids)).numel()
 
 
-def _bounds(model: NetworkReward, network: RewardNetwork, device: torch.device) -> Bounds:
-    """Bounds of the network itself, as a server has it: in any precision, without a weight."""
-    alone = replace(model, parts=(replace(model.parts[0], weight=1.0),))
-    return ceiling(alone, device=device, network=lambda _: network).widened(LOW_PRECISION)
-
-
 def diagnose(
     scores: Scores,
     model: NetworkReward,
@@ -398,7 +378,6 @@ def diagnose(
     diagnosis = Diagnosis(interview, network)
     faults, diagnosis.limit = explain(diagnosis)
     diagnosis.faults = tuple(dict.fromkeys(faults))
-    diagnosis.bounds = _bounds(model, network, device)
     return diagnosis
 
 
@@ -593,15 +572,10 @@ def checks_of(d: Diagnosis) -> list[Check]:
             largest = float(errors[mask].max())
             rows.append(at_most(f"served_{name}", largest, limit, n=int(mask.sum()), note=several))
     if d.refused:
-        forms = ", ".join(f"{words} words as {form}" for form, words in d.refused)
-        rows.append(Check("served_refused", n=len(d.refused), note=forms))
+        rows.append(Check("served_refused", n=len(d.refused), note=", ".join(d.refused)))
     for name, kind in (("served_batch", "batch"), ("served_repeat", "again")):
         count = int((d.kinds == kind).sum())
         rows.append(at_most(name, d.difference(kind), limit, n=count, note=note))
-    if d.bounds.known:
-        beyond = d.bounds.beyond(d.served[np.isfinite(d.served)])
-        several = "No input gets such a score from this model: another head, or another scale"
-        rows.append(at_most("served_ceiling", beyond, 0.0, n=n, note=several))
     tau = d.kendall if np.isfinite(d.kendall) else None
     return [*rows, Check("served_order", measured=tau, unit="tau", n=n)]
 

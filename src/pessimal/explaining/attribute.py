@@ -24,7 +24,7 @@ KINDS = ("find", "swap", "drop", "open_with", "prepend", "append")
 
 
 class Direction(Enum):
-    """What a perturbation is to make of a response."""
+    """Whether a perturbation makes a response better or worse."""
 
     better = "better"
     worse = "worse"
@@ -59,7 +59,7 @@ class Edit:
     append: str | None = None
     """Text put behind the response."""
     most: int | None = None
-    """So many places at most, drawn by the seed; null takes all."""
+    """Largest number of places, drawn by the seed; null takes all."""
     example: dict[str, str] | None = field(default=None, hash=False)
     """`from` and `to`: what the rule does, for the reader and for the test that runs it."""
 
@@ -89,17 +89,17 @@ class Edit:
 
     @property
     def kind(self) -> str:
-        """Which of the kinds it is."""
+        """The one of the kinds that is given."""
         return next(name for name in KINDS if getattr(self, name) is not None)
 
     @property
     def texts(self) -> list[str]:
-        """What `put` may be drawn from."""
+        """The texts that `put` may be drawn from."""
         return [self.put] if isinstance(self.put, str) else list(self.put)
 
     @cached_property
     def table(self) -> dict[str, list[str]]:
-        """What may take the place of each word of `swap`; under '' where something is no pair."""
+        """Texts to put for each word of `swap`; under '' where something is no pair."""
         pairs = [each.partition(":") for each in " ".join((self.swap or "").split()).split("|")]
         return {
             word.strip() * bool(colon): [each.strip() for each in put.split(" / ")]
@@ -132,7 +132,7 @@ class Attribute:
     name: str
     """As it is called in tables and figures."""
     description: str
-    """What a response has that has more of it: one sentence, shown to a language model that
+    """One sentence on what a response has that has more of it, shown to a language model that
     perturbs or judges."""
     polarity: int
     """1 where more of it makes a response better, -1 where more of it makes it worse."""
@@ -185,4 +185,4 @@ def read_attributes(contrast: Mapping[str, Mapping[str, Any]]) -> list[Attribute
 
 
 ANY_WAY = Attribute(OVERALL, "It is the better response, in whatever way.", 1)
-"""What language models are asked for under `OVERALL`."""
+"""The attribute that language models are asked for under `OVERALL`."""

@@ -104,7 +104,7 @@ class Question:
     messages: tuple[Mapping[str, str], ...]
     """The conversation so far, each with role (system, user or assistant) and content."""
     shape: Shape
-    """Of the answer; its name is the kind of question in counts: identify, rewrite, judge."""
+    """Shape of the answer; its name is the kind of question in counts: identify, rewrite, judge."""
     seed: int = 0  # of the sampling; another seed is another question
 
     @cached_property
@@ -249,7 +249,9 @@ class Client(ABC):
             WorkError: too many failures in a row, or replies that were cut off (unless
                 `allow_unanswered`). What was answered until then is in the cache.
         """
-        first = {one.key: replace(one, seed=one.seed * _STRIDE) for one in questions}
+        first = {
+            question.key: replace(question, seed=question.seed * _STRIDE) for question in questions
+        }
         open_questions, answers = first, dict[str, Answer]()
         for attempt in range(self.attempts):
             self.usage["reasked"] += len(open_questions) if attempt else 0
@@ -435,8 +437,8 @@ class EndpointOptions:
     """Environment variable that holds the key; null sends none. A server on this machine needs
     none."""
     temperature: Annotated[float, Interval(ge=0, le=2)] | None = 1.0
-    """Of sampling; 0 always takes the likeliest token; null sends none, for models that refuse
-    it."""
+    """Temperature of sampling; 0 always takes the likeliest token; null sends none, for models that
+    refuse it."""
     max_tokens: Annotated[int, Ge(1)] | None = 1024
     """Most tokens of one answer, with what a model thinks before it; null leaves it to the
     server."""
@@ -446,8 +448,8 @@ class EndpointOptions:
     """Seconds of one call, from its beginning to the last byte of its answer. Each of `retries` has
     as many."""
     retries: Annotated[int, Ge(0)] = 5
-    """How often a failed call is repeated, with growing waits, or after as long as the server
-    says."""
+    """Number of times that a failed call is repeated, with growing waits, or after as long as the
+    server says."""
 
 
 class Endpoint(Client):
@@ -522,8 +524,8 @@ def _read(completion: Any) -> Reply:
         counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     except (AttributeError, KeyError, TypeError, IndexError):
         error = isinstance(completion, Mapping) and completion.get("error")
-        why = str(error or "is perturber.base_url right? It mostly ends in /v1")[:200]
-        raise ModelError(f"the endpoint answered with no chat completion: {why}") from None
+        advice = str(error or "is perturber.base_url right? It mostly ends in /v1")[:200]
+        raise ModelError(f"the endpoint answered with no chat completion: {advice}") from None
     text, refusal, reason = (storable(each) if isinstance(each, str) else None for each in texts)
     read, written = (n if isinstance(n, int) and n >= 0 else None for n in counts)
     return Reply(text, refusal, reason, read, written)

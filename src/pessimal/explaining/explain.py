@@ -18,12 +18,11 @@ import pandas as pd
 
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import InputError, WorkError
-from pessimal.explaining.analyses.flips import MOVED
-from pessimal.explaining.analyses.metrics import RATIO
 from pessimal.explaining.attribute import ANY_WAY, OVERALL, PLACEBO, Attribute, Direction
-from pessimal.explaining.edits.distances import locality, semantic, syntactic
-from pessimal.explaining.edits.smallest import Grown, Margins, Shrunk, grow, shrink
+from pessimal.explaining.distances import locality, semantic, syntactic
+from pessimal.explaining.flips import MOVED
 from pessimal.explaining.judges import Judge
+from pessimal.explaining.metrics import RATIO
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -37,6 +36,7 @@ from pessimal.explaining.outcomes import (
     reward_sd,
 )
 from pessimal.explaining.perturbers import Perturber, Request, Status
+from pessimal.explaining.smallest import Grown, Margins, Shrunk, grow, shrink
 from pessimal.rewards.frame import Encoded
 from pessimal.tables.comparisons import Comparison
 from pessimal.texts import storable
@@ -85,7 +85,7 @@ class Explained:
     """Comparisons left out while they were read: how many by what they are ("with an empty
     text")."""
     provenance: Mapping[str, object] = field(default_factory=dict)
-    """What pins the model and its path down: a row of the table `provenance`."""
+    """Columns that pin the model and its path down: a row of the table `provenance`."""
 
     @property
     def decided(self) -> list[str]:
@@ -97,7 +97,7 @@ class Explained:
     def undecided(self) -> list[str]:
         """Keys of the ties: no side is chosen, so they are not explained."""
         pairs = self.rewards.items()
-        return [key for key, both in pairs if chosen_response(both, tie=self.tie) is None]
+        return [key for key, pair in pairs if chosen_response(pair, tie=self.tie) is None]
 
     @property
     def reward_sd(self) -> float:
@@ -129,7 +129,7 @@ def explain(
     exact_hunks: int = 8,
     begin: Begin = lambda name, total: None,
 ) -> Explained:
-    """What changes of the responses do to a model's preferences.
+    """Effects of changed responses on a model's preferences.
 
     Args:
         comparisons: each with a key of its own.
@@ -169,7 +169,7 @@ def explain(
     tables = [_outcomes(scorer, model, rewards, *arm, tie=tie) for arm in arms]
     _check_edits(tables[0])
     table = pd.concat(tables, ignore_index=True)
-    least = most = None
+    smallest_table = largest_table = None
     if measured:
         begin("distances and judgements", None)
         table = _measured(table, by_key, attributes, judge)
@@ -179,16 +179,16 @@ def explain(
     if smallest:
         begin("smallest and largest edits", None)
         margins = partial(_margins, scorer, by_key, rewards)
-        least = smallest_flips(table, margins, tie=tie, exact_hunks=exact_hunks)
-        most = largest_holds(table, margins, tie=tie)
+        smallest_table = smallest_flips(table, margins, tie=tie, exact_hunks=exact_hunks)
+        largest_table = largest_holds(table, margins, tie=tie)
     return Explained(
         model=model,
         perturber=perturber.name,
         comparisons=by_key,
         rewards=rewards,
         table=table,
-        smallest=least,
-        largest=most,
+        smallest=smallest_table,
+        largest=largest_table,
         too_long=too_long,
         tie=tie,
     )
@@ -213,7 +213,9 @@ def smallest_flips(
     in the table, and those of `Shrunk`."""
     rows = table[(table["outcome"] == COUNTERFACTUAL) & ~table["attribute"].isin(CONTROLS)]
     texts = list(zip(rows["original"], rows["edited"], strict=True))
-    return _beside(rows, shrink(texts, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk)
+    return _join_columns(
+        rows, shrink(texts, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk
+    )
 
 
 def largest_holds(table: pd.DataFrame, margins: MarginsOf, *, tie: float) -> pd.DataFrame:
@@ -229,14 +231,14 @@ def largest_holds(table: pd.DataFrame, margins: MarginsOf, *, tie: float) -> pd.
             continue
         size = held["syntactic"] if "syntactic" in held else held["edited"].str.len()
         starts.append(size.idxmax())
-        others = group.drop(index=starts[-1])
-        labelled = list(zip(others["attribute"], others["edited"], strict=True))
+        rest = group.drop(index=starts[-1])
+        labelled = list(zip(rest["attribute"], rest["edited"], strict=True))
         semifactuals.append((*group.loc[starts[-1], ["original", "edited"]], labelled))
     rows = table.loc[starts]
-    return _beside(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
+    return _join_columns(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
 
 
-def _beside(rows: pd.DataFrame, results: Sequence[Any], kind: type) -> pd.DataFrame:
+def _join_columns(rows: pd.DataFrame, results: Sequence[Any], kind: type) -> pd.DataFrame:
     """The columns that name edits, and beside them the fields of what became of each."""
     columns = pd.DataFrame(results, columns=[field.name for field in fields(kind)])
     return pd.concat([rows[EDIT].reset_index(drop=True), columns], axis=1)
@@ -247,7 +249,7 @@ def _preferences(
 ) -> tuple[dict[str, Comparison], dict[str, tuple[float, float]], tuple[str, ...]]:
     """The comparisons that the model can read and the rewards of both responses, by key; and the
     keys of those too long."""
-    conversations = [one.conversation(text) for one in comparisons for text in one.responses]
+    conversations = [each.conversation(text) for each in comparisons for text in each.responses]
     by_key, rewards, too_long = {}, {}, []
     pairs = scorer.rewards(conversations).reshape(-1, 2)  # (comparisons, 2)
     for comparison, (first, second) in zip(comparisons, pairs.tolist(), strict=True):
@@ -281,17 +283,19 @@ def _outcomes(
     *,
     tie: float,
 ) -> pd.DataFrame:
-    """What one perturber's changes do; a text that the model gives no reward counts as failed."""
+    """Outcomes of one perturber's changes; a text without a reward counts as failed."""
     changes = list(perturber.perturb(requests))
     texts = [
-        one.request.comparison.conversation(one.text) for one in changes if one.text is not None
+        change.request.comparison.conversation(change.text)
+        for change in changes
+        if change.text is not None
     ]
     scores = iter(scorer.rewards(texts).tolist())
-    new_rewards = [None if one.text is None else next(scores) for one in changes]
+    new_rewards = [None if change.text is None else next(scores) for change in changes]
     for number, reward in enumerate(new_rewards):
         if reward is not None and math.isnan(reward):
-            why = "no reward: longer than the model reads, or a function that does not apply"
-            changes[number] = replace(changes[number], status=Status.failed, text=None, note=why)
+            note = "no reward: longer than the model reads, or a function that does not apply"
+            changes[number] = replace(changes[number], status=Status.failed, text=None, note=note)
             new_rewards[number] = None
     return outcomes(model, rewards, changes, new_rewards, perturber=perturber.name, tie=tie)
 
@@ -320,7 +324,7 @@ def _measured(
     where nobody says) and `moved/NAME` (see `flips.MOVED`): an LLM judge counts nothing, so the
     latter are always of pessimal's own detectors."""
     # An encoder and word lists, of which pairs need none.
-    from pessimal.explaining.judges.rules import RuleJudge
+    from pessimal.explaining.detectors import RuleJudge
 
     detectors, by_name = RuleJudge(), {attribute.name: attribute for attribute in attributes}
     rows = table[table["edited"].notna()]
@@ -332,10 +336,10 @@ def _measured(
         "semantic": semantic(pairs),
         "locality": [locality(*pair, words) for pair, words in zip(pairs, spans, strict=True)],
     }
-    asked = zip(prompts, pairs, rows["attribute"], rows["direction"], strict=True)
+    requests = zip(prompts, pairs, rows["attribute"], rows["direction"], strict=True)
     items = [
         (prompt, *pair, by_name[name], by_name[name].amount(Direction(direction)))
-        for prompt, pair, name, direction in asked
+        for prompt, pair, name, direction in requests
         if name not in CONTROLS
     ]
     judged = rows.index[~rows["attribute"].isin(CONTROLS)]
@@ -388,13 +392,13 @@ def _margins(
     """From rows of outcomes to m′ of texts that stand in the place of their responses, as `shrink`
     and `grow` ask."""
     keys, responses = rows["comparison"].tolist(), rows["response"].tolist()
-    others = np.array([rewards[key][1 - r] for key, r in zip(keys, responses, strict=True)])
+    other_rewards = np.array([rewards[key][1 - r] for key, r in zip(keys, responses, strict=True)])
     signs = np.where(rows["side"] == CHOSEN, 1.0, -1.0)
 
     def margins(texts: list[tuple[int, str]]) -> list[float]:
         numbers = [number for number, _ in texts]
         conversations = [comparisons[keys[number]].conversation(text) for number, text in texts]
-        values = signs[numbers] * (scorer.rewards(conversations) - others[numbers])
+        values = signs[numbers] * (scorer.rewards(conversations) - other_rewards[numbers])
         # What the model cannot read neither flips nor holds.
         return np.where(np.isnan(values), 0.0, values).tolist()
 

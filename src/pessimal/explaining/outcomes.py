@@ -1,4 +1,4 @@
-"""What each change of a response does to one model's preference: margins before and after, and
+"""Effects of each change of a response on one model's preference: margins before and after, and
 whether it flips; and the same changes as preference pairs to train on.
 
 Knows comparisons, perturbations, and rewards as numbers. Does not know what gave the rewards, nor
@@ -42,7 +42,7 @@ COLUMNS: dict[str, type] = {
 """Columns with their types."""
 
 Rewards = Mapping[str, tuple[float, float]]
-"""Of both responses as they stand, by the comparison's key."""
+"""Rewards of both responses as they stand, by the comparison's key."""
 
 
 class Scorer(Protocol):
@@ -53,15 +53,15 @@ class Scorer(Protocol):
 
 
 def chosen_response(rewards: tuple[float, float], *, tie: float) -> int | None:
-    """Which response (0 or 1) a model scores higher; None where they differ by no more than `tie`,
-    in reward."""
+    """The response (0 or 1) that a model scores higher; None where they differ by no more than
+    `tie`, in reward."""
     margin = float(rewards[0]) - float(rewards[1])  # as in the table: never in single precision
     return None if abs(margin) <= tie else int(margin < 0)
 
 
 def reward_sd(rewards: Rewards) -> float:
     """Standard deviation (divisor n − 1) of the rewards of all responses as they stand."""
-    return float(np.std([reward for both in rewards.values() for reward in both], ddof=1))
+    return float(np.std([reward for pair in rewards.values() for reward in pair], ddof=1))
 
 
 def requests_for(
@@ -81,10 +81,10 @@ def requests_for(
     """
     requests = []
     for comparison in comparisons:
-        chosen = chosen_response(rewards[comparison.key], tie=tie)
-        if chosen is None:
+        preferred = chosen_response(rewards[comparison.key], tie=tie)
+        if preferred is None:
             continue
-        for response, against in ((chosen, AGAINST[CHOSEN]), (1 - chosen, AGAINST[REJECTED])):
+        for response, against in ((preferred, AGAINST[CHOSEN]), (1 - preferred, AGAINST[REJECTED])):
             ways = sorted(Direction, key=lambda way: way is not against) if both_ways else [against]
             requests += [
                 Request(comparison, response, *each) for each in product(attributes, ways, seeds)
@@ -126,9 +126,12 @@ def outcomes(
     for perturbation, new_reward in zip(perturbations, new_rewards, strict=True):
         _check_text(perturbation, new_reward)
         request, attribute = perturbation.request, perturbation.request.attribute
-        both, spans = rewards[request.comparison.key], perturbation.spans
-        is_chosen = request.response == chosen_response(both, tie=tie)
-        reward, other = float(both[request.response]), float(both[1 - request.response])
+        rewards_of_both, spans = rewards[request.comparison.key], perturbation.spans
+        is_chosen = request.response == chosen_response(rewards_of_both, tie=tie)
+        reward, other = (
+            float(rewards_of_both[request.response]),
+            float(rewards_of_both[1 - request.response]),
+        )
         sign = 1 if is_chosen else -1
         new_reward = math.nan if new_reward is None else float(new_reward)
         margin, new_margin = sign * (reward - other), sign * (new_reward - other)
@@ -175,7 +178,7 @@ def outcome_of(new_margin: float, *, tie: float) -> str | None:
 
 
 def against_polarity(table: pd.DataFrame) -> pd.Series:
-    """Which rows speak against the preference of a model that likes what is better by polarity; the
+    """Whether rows speak against the preference of a model that likes what is better by polarity;
     others speak against one that likes what is worse."""
     against = {side: direction.value for side, direction in AGAINST.items()}
     return table["direction"] == table["side"].map(against)

@@ -49,7 +49,7 @@ def labelled_pairs(
     """
     file = Path(path or "").expanduser()
     loaded = load("jsonl", path=file, option="pairs") if path else load(EMBEDDED)
-    labelled = [one for one in loaded.comparisons if one.preferred is not None]
+    labelled = [pair for pair in loaded.comparisons if pair.preferred is not None]
     left_out = loaded.left_out | {"without a label": len(loaded.comparisons) - len(labelled)}
     if texts := [f"{count:,} {reason}" for reason, count in left_out.items() if count]:
         log.warning("pairs of %s that are left out: %s", path or EMBEDDED, ", ".join(texts))
@@ -63,14 +63,14 @@ def labelled_pairs(
 
 def pairs_digest(pairs: Sequence[Comparison]) -> str:
     """sha256 over pairs and categories."""
-    categories = "\n".join(str(one.category) for one in pairs)
+    categories = "\n".join(str(pair.category) for pair in pairs)
     return hashlib.sha256(f"{digest(pairs)}\n{categories}".encode()).hexdigest()
 
 
 def score_pairs(scorer: Scorer, pairs: Sequence[Comparison], *, model: str) -> pd.DataFrame:
     """Rewards of both answers of each pair, as `pair_frame` has them; not a number for an answer
     that the reward cannot be asked."""
-    conversations = [one.conversation(text) for one in pairs for text in one.responses]
+    conversations = [pair.conversation(text) for pair in pairs for text in pair.responses]
     return pair_frame(np.asarray(scorer.rewards(conversations), dtype=float), pairs, model=model)
 
 
@@ -92,27 +92,27 @@ def pair_frame(rewards: np.ndarray, pairs: Sequence[Comparison], *, model: str) 
     """
     rewards = rewards.reshape(-1, 2)
     conversations = [pair.conversation(text) for pair in pairs for text in pair.responses]
-    numbers, together = np.arange(len(pairs)), [frozenset(one.responses) for one in pairs]
+    numbers, together = np.arange(len(pairs)), [frozenset(pair.responses) for pair in pairs]
     links: list[tuple[np.ndarray, Sequence]] = [(np.repeat(numbers, 2), conversations)]
     links.append((numbers, together))
     return pd.DataFrame(
         {
             "model": model,
-            "key": [one.key for one in pairs],
+            "key": [pair.key for pair in pairs],
             "cluster": _components(links, len(pairs)),
-            "category": [one.category or "uncategorised" for one in pairs],
-            "preferred": [one.preferred for one in pairs],
+            "category": [pair.category or "uncategorised" for pair in pairs],
+            "preferred": [pair.preferred for pair in pairs],
             "first": rewards[:, 0],
             "second": rewards[:, 1],
-            "first_length": [len(one.responses[0]) for one in pairs],
-            "second_length": [len(one.responses[1]) for one in pairs],
+            "first_length": [len(pair.responses[0]) for pair in pairs],
+            "second_length": [len(pair.responses[1]) for pair in pairs],
         }
     )
 
 
 def _components(links: Sequence[tuple[np.ndarray, Sequence]], size: int) -> np.ndarray:
     """Number of the connected component of each of `size` pairs, which labels connect."""
-    labels = [pd.factorize(pd.Series(named))[0] for _, named in links]
+    labels = [pd.factorize(pd.Series(names))[0] for _, names in links]
     starts = size + np.cumsum([0, *(int(column.max()) + 1 for column in labels)])
     columns = [column + start for column, start in zip(labels, starts, strict=False)]
     ends = (np.concatenate([rows for rows, _ in links]), np.concatenate(columns))
@@ -128,10 +128,13 @@ def wrong_pairs(scored: pd.DataFrame, pairs: Sequence[Comparison]) -> Result:
         scored: one model's rows of `score_pairs`, in the order of `pairs`.
     """
     margins = better_margins(scored)
-    better = [one.responses[one.preferred or 0] for one in pairs]
-    worse = [one.responses[1 - (one.preferred or 0)] for one in pairs]
+    better = [pair.responses[pair.preferred or 0] for pair in pairs]
+    worse = [pair.responses[1 - (pair.preferred or 0)] for pair in pairs]
     table = scored[["model", "key", "category"]].assign(
-        margin=margins.to_numpy(), prompt=[one.prompt for one in pairs], better=better, worse=worse
+        margin=margins.to_numpy(),
+        prompt=[pair.prompt for pair in pairs],
+        better=better,
+        worse=worse,
     )
     table = table[table["margin"] <= 0].sort_values("margin", kind="stable", ignore_index=True)
     return Result("preference_pairs", table.head(MAX_ROWS), method="preferences")

@@ -11,20 +11,18 @@ from typing import Any
 
 import pandas as pd
 
-from pessimal.explaining.analyses.agreement import contested, model_agreement, representative
-from pessimal.explaining.analyses.flips import (
+from pessimal.explaining.agreement import contested, model_agreement, representative
+from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.distances import tokens
+from pessimal.explaining.explain import CONTROLS, Explained
+from pessimal.explaining.flips import (
     attribute_flip_rates,
-    clustered_share,
-    compliance,
-    flip_rates,
     flips_beyond_words,
     liked,
     null_makers,
+    slopes,
 )
-from pessimal.explaining.analyses.slopes import MIN_COMPARISONS, slopes
-from pessimal.explaining.attribute import PLACEBO
-from pessimal.explaining.edits.distances import tokens
-from pessimal.explaining.explain import CONTROLS, Explained
+from pessimal.explaining.metrics import ALL, ANY, DISTANCES, metrics
 from pessimal.explaining.outcomes import COUNTERFACTUAL, KEY, SEMIFACTUAL, against_polarity
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL
@@ -43,7 +41,8 @@ FLIP_RATE = Effect(
     symbol="flip rate",
 )
 """Beside the rate of placebo edits, where there are any."""
-ENDS = ["low", "high"]
+COVERAGE = Effect("value", "coverage", "low", "high", n="comparisons", of="comparisons")
+TAU = Effect("tau", "τ", n="attributes", of="attributes")
 SUBSET_LABELS = {COUNTERFACTUAL: "flips", SEMIFACTUAL: "holds", "all": "all edits"}
 """Outcomes, as figures name them."""
 GIVEN = ("chosen", "rejected")
@@ -75,39 +74,39 @@ class Resampling:
 def explained_results(explained: Explained, options: Resampling) -> list[Result]:
     """The Results of one model's explanations.
 
-    Metrics, representative comparisons and flip rates by judgement are of edits against polarity,
-    as published.
+    Metrics and representative comparisons are of edits against polarity, as published.
     """
-    table, confidence = explained.table, options.confidence
+    table = explained.table
     published = table[against_polarity(table)]
     rates = _rates(table, options)
     along = rates[(rates["perturber"] == explained.perturber) & (rates["n"] > 0)]
     along = along[~along["attribute"].isin(CONTROLS)]
     null = rates[(rates["attribute"] == PLACEBO) & (rates["n"] > 0)]
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
-    largest = along.groupby("attribute")["flip_rate"].max()
-    order = largest.sort_values(ascending=False, kind="stable").index
-    rows = along.sort_values("attribute", key=order.get_indexer, kind="stable")
     effect = replace(FLIP_RATE, null=null_rate)
     forest = Forest.of(
         effect,
-        data=_add_taste(pd.concat([rows, null])),
+        data=_add_taste(pd.concat([_order_by_rate(along, "attribute", "max"), null])),
         row="attribute",
         group="taste",
         tabs=(),
         xlabel="share of edits that flip the preference (line: placebo edits)",
     )
-    names = {explained.model: explained.model}
-    flips = _flip_rate_result(rates, along, names, METHOD, forest, effect)
-    notes = (*_left_out(explained), *flips.notes)
-    summary = _summary(along, null, explained)
+    flips = _flip_rate_result(
+        rates,
+        along,
+        {explained.model: explained.model},
+        effect,
+        plot=forest,
+        method=METHOD,
+        summary=_summary(along, null, explained),
+        notes=_left_out(explained),
+    )
     return [
-        replace(flips, notes=notes, summary=summary),
-        _slopes_result(table, confidence, METHOD),
+        flips,
+        _slopes_result(table, METHOD),
         _representatives(published, explained),
         _coverage_result(published, options, EDITS, diversity=True),
-        _compliance(table, confidence),
-        Result("flip_rates", flip_rates(published, confidence=confidence), method=EDITS),
         *_smallest_and_largest(explained),
         *_stored(explained),
     ]
@@ -128,27 +127,25 @@ def compared_results(
     along = rates[~rates["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
     tastes = zip(along["liked"], along["attribute"], strict=True)
     along = along.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
-    order = along.groupby("row")["flip_rate"].mean().sort_values(ascending=False).index
     heatmap = Heatmap(
-        data=along.sort_values("row", key=order.get_indexer, kind="stable"),
+        data=_order_by_rate(along, "row", "mean"),
         row="row",
         column="model",
         value="flip_rate",
         tabs=("perturber",),
         label="flip rate",
     )
-    flips = _flip_rate_result(rates, along, names, REASONS, heatmap, FLIP_RATE)
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
     counts = {"models": len(names), "edits": len(once) - placebo, "placebo_edits": placebo}
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
-    by_judgement = flip_rates(published, confidence=options.confidence)
     return [
-        replace(flips, summary=counts),
-        _slopes_result(outcomes, options.confidence, REASONS),
+        _flip_rate_result(
+            rates, along, names, FLIP_RATE, plot=heatmap, method=REASONS, summary=counts
+        ),
+        _slopes_result(outcomes, REASONS),
         *(_agreement(arms, options, names) if len(names) > 1 else []),
         _coverage_result(published, options, REASONS),
-        Result("flip_rates", by_judgement, method=REASONS),
         Result("provenance", provenance),
     ]
 
@@ -156,6 +153,12 @@ def compared_results(
 def _rates(table: pd.DataFrame, options: Resampling) -> pd.DataFrame:
     rates = attribute_flip_rates(table, permutations=options.permutations, **options.bootstrap)
     return flips_beyond_words(rates, table)
+
+
+def _order_by_rate(rates: pd.DataFrame, column: str, by: str) -> pd.DataFrame:
+    """Rows with the largest (or mean) flip rate of their column's value first."""
+    order = rates.groupby(column)["flip_rate"].transform(by)
+    return rates.iloc[(-order).argsort(kind="stable")]
 
 
 def _liking(row: pd.Series) -> str:
@@ -166,90 +169,67 @@ def _flip_rate_result(
     table: pd.DataFrame,
     along: pd.DataFrame,
     names: Mapping[str, str],
-    method: str,
-    plot: Forest | Heatmap,
     effect: Effect,
+    notes: tuple[str, ...] = (),
+    **rest: Any,
 ) -> Result:
     """The rate at which edits along each attribute (`along`, rows of the table) flip each model's
     preference; the headline names one whose flips hold, if there is one."""
     if along.empty:
-        return Result("sensitivity", table, method=method, notes=("No edit came about.",))
+        return Result("sensitivity", table, **rest | {"plot": None}, notes=("No edit came about.",))
     holds, tested = along[along["beyond_q"] <= LEVEL], along["beyond_q"].notna().any()
     rows = (holds if len(holds) else along).sort_values(
         ["flip_rate", "change"], ascending=[False, True], kind="stable"
     )
     top = rows.iloc[0]
-    rate, liking = f"{top['flip_rate']:.0%}", _liking(top)
-    makers = null_makers(top["perturber"])
+    rate, owner = f"{top['flip_rate']:.0%}", f"{names[top['model']]}'s preferences"
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
-    same_kind = null[null["perturber"].isin(makers) & (null["model"] == top["model"])]
-    placebo = "".join(f"; placebo edits {share:.0%}" for share in same_kind["flip_rate"].head(1))
-    alike = along[(along["attribute"] == top["attribute"]) & (along["liked"] == top["liked"])]
-    rest = alike[alike["model"] != top["model"]].sort_values("flip_rate").head(1)
-    other = "".join(f"; {r['flip_rate']:.0%} of {names[r['model']]}'s" for _, r in rest.iterrows())
-    owner = f"{names[top['model']]}'s preferences"
-    flip = f"dits against liking {liking} flip {rate} of {owner}{other}{placebo}."
-    headline = f"E{flip}"
-    if not tested:
-        headline = f"Seen, not tested: e{flip}"
-    elif holds.empty:
+    alike = null["perturber"].isin(null_makers(top["perturber"])) & (null["model"] == top["model"])
+    placebo_clause = "".join(
+        f"; placebo edits {share:.0%}" for share in null[alike]["flip_rate"].head(1)
+    )
+    flip = f"dits against liking {_liking(top)} flip {rate} of {owner}{placebo_clause}."
+    headline = f"E{flip}" if tested else f"Seen, not tested: e{flip}"
+    if tested and holds.empty:
         headline = (
             "No attribute's edits flip more than placebo edits and prices of words do; the most: "
-            f"{rate} of {owner}, against liking {liking}."
+            f"{rate} of {owner}, against liking {_liking(top)}."
         )
-    notes = ["There are no placebo edits, so nothing is tested."] if null.empty else []
-    if len(null) and not tested:
-        notes = [
-            f"Placebo edits are by {', '.join(sorted(set(null['perturber'])))}, of another kind "
-            f"than those of {top['perturber']}: nothing is tested."
-        ]
+    if not tested:
+        makers = ", ".join(sorted(set(null["perturber"]))) or "nobody"
+        notes += (f"Nothing is tested: {top['perturber']} has no placebo edits (by {makers}).",)
     estimate = effect.at(top)
-    if top["comparisons"] < 2:  # bounds of 0 and 1, which say nothing
-        estimate = replace(estimate, low=None, high=None)
+    weight = weight_of(top["flip_rate"], estimate.p)
     return Result(
-        "sensitivity",
-        table,
-        headline,
-        plot,
-        method,
-        weight_of(top["flip_rate"], estimate.p),
-        estimate,
-        tuple(notes),
+        *("sensitivity", table, headline),
         effect=effect,
+        estimate=estimate,
+        weight=weight,
+        notes=notes,
+        **rest,
     )
 
 
 def _add_taste(rates: pd.DataFrame) -> pd.DataFrame:
     """Flip rates with `taste`, what a model would have to like for these edits to speak against its
-    preference; without the bounds 0 and 1 of a single comparison, which say nothing."""
+    preference."""
     words = {"more": "edits against liking more", "less": "edits against liking less"}
     taste = rates["liked"].map(words).where(rates["attribute"] != PLACEBO, "placebo edits")
-    several = rates["comparisons"] > 1
-    ends = {end: rates[end].where(several) for end in ("flip_low", "flip_high")}
-    return rates.assign(taste=taste.fillna("edits against liking better"), **ends)
+    return rates.assign(taste=taste.fillna("edits against liking better"))
 
 
-def _estimate(label: str, row: pd.Series, column: str, n: str, of: str) -> Estimate:
-    """An estimate of a row of a table, with the bounds `low` and `high` that it has."""
-    ends = (float(row[end]) if end in row and pd.notna(row[end]) else None for end in ENDS)
-    return Estimate(label, float(row[column]), int(row[n]), of, *ends)
-
-
-def _slopes_result(outcomes: pd.DataFrame, confidence: float, method: str) -> Result:
+def _slopes_result(outcomes: pd.DataFrame, method: str) -> Result:
     """Slopes of each model's reward on the attributes: described, and nothing is named by them."""
-    table = slopes(outcomes, confidence=confidence)
-    fitted = table.dropna(subset=["slope"])
-    if fitted.empty:
-        needed = max(MIN_COMPARISONS, len(table) + 2)
-        note = f"Slopes of {len(table)} attributes need {needed} comparisons."
+    table = slopes(outcomes)
+    if table["slope"].isna().all():
+        note = f"Slopes of {len(table)} attributes need {len(table) + 2} comparisons."
         return Result("slopes", table, method=method, notes=(note,))
     forest = Forest(
-        data=fitted,
         row="attribute",
         estimate="slope",
-        low="slope_low",
-        high="slope_high",
-        group="model" if fitted["model"].nunique() > 1 else None,
+        low=None,
+        high=None,
+        group="model" if table["model"].nunique() > 1 else None,
         tabs=("perturber",),
         xlabel="reward per SD of the attribute, others held (SD of reward); a description",
     )
@@ -305,7 +285,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
         f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])}).",
         method=METHOD,
         weight=MINOR,
-        estimate=_estimate("τ", top, "tau", "attributes", "attributes"),
+        estimate=TAU.at(top),
     )
 
 
@@ -313,24 +293,20 @@ def _coverage_result(
     outcomes: pd.DataFrame, options: Resampling, method: str, *, diversity: bool = False
 ) -> Result:
     """Coverage: how many comparisons have an explanation; and how far the edits go."""
-    from pessimal.explaining.analyses import metrics as measures  # an encoder comes with it
-
-    table = measures.metrics(outcomes, diversity=diversity, **options.bootstrap)
+    table = metrics(outcomes, diversity=diversity, **options.bootstrap)
     rows = table[~table["placebo"].astype(bool) & table["value"].notna()]
-    sides, coverage = rows["side"] == measures.ANY, rows["metric"] == "coverage"
-    panels = rows[rows["metric"].isin(["coverage", *measures.DISTANCES, "fluent"]) & sides]
+    sides, coverage = rows["side"] == ANY, rows["metric"] == "coverage"
+    panels = rows[rows["metric"].isin(["coverage", *DISTANCES, "fluent"]) & sides]
     labels = panels["among"].map(SUBSET_LABELS)
     panels = panels.assign(among=labels, who=panels["model"] + " · " + panels["perturber"])
     flips = rows[coverage & (rows["among"] == COUNTERFACTUAL) & sides & (rows["n"] > 0)]
-    if flips.empty or not rows["metric"].isin(measures.DISTANCES).any():
+    if flips.empty or not rows["metric"].isin(DISTANCES).any():
         reason = "No edit came about, so no comparison was tried."
         return Result("metrics", table, method=method, notes=(reason,))
     low, high = flips.loc[flips["value"].idxmin()], flips.loc[flips["value"].idxmax()]
     share = "" if len(flips) == 1 else f"{low['value']:.0%} to "
-    estimate = _estimate("coverage", high, "value", "comparisons", "comparisons")
-    if high["comparisons"] < 2:
-        estimate = replace(estimate, low=None, high=None)
-    listed = rows[coverage] if table["model"].nunique() == 1 else rows.head(0)
+    alone = table["model"].nunique() == 1
+    judged = rows[alone & (rows["metric"] == "complied") & sides & (rows["among"] == ALL)]
     return Result(
         "metrics",
         table,
@@ -348,27 +324,12 @@ def _coverage_result(
         ),
         method,
         MINOR,
-        estimate,
-        summary={f"coverage/{r.among}/{r.side}": float(r.value) for r in listed.itertuples()},
-    )
-
-
-def _compliance(outcomes: pd.DataFrame, confidence: float) -> Result:
-    """Whether the edits did what was asked."""
-    table = compliance(outcomes, confidence=confidence)
-    along = outcomes[~outcomes["attribute"].isin(CONTROLS)].dropna(subset=["complied"])
-    if along.empty:
-        return Result("compliance", table, method=EDITS, notes=("No edit was judged.",))
-    hits = along["complied"].astype(bool)
-    n, _, share, *ends = clustered_share(hits, along["comparison"], confidence=confidence)
-    return Result(
-        "compliance",
-        table,
-        f"{share:.0%} of {n:,} edits moved what the judge measures the asked way; by detectors "
-        "this is a smoke test.",
-        method=EDITS,
-        weight=MINOR,
-        estimate=Estimate("share of edits", share, n, "edits", *ends),
+        COVERAGE.at(high),
+        tuple(f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()),
+        summary={
+            f"coverage/{r.among}/{r.side}": float(r.value)
+            for r in rows[alone & coverage].itertuples()
+        },
     )
 
 
@@ -383,6 +344,7 @@ def _smallest_and_largest(explained: Explained) -> list[Result]:
         "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single edits "
         "change {before:g}."
     )
+    exact = "In {:,} of {:,} flips every choice of the edit's changes was tried."
     results = []
     for name, table, of, headline in (
         ("smallest_flips", explained.smallest, "flips", flip),
@@ -391,7 +353,6 @@ def _smallest_and_largest(explained: Explained) -> list[Result]:
         if table is None or table.empty:
             continue
         n, after = len(table), float(table["tokens"].median())
-        exact = "In {:,} of {:,} flips every choice of the edit's changes was tried."
         result = Result(
             name,
             as_stored(table),
@@ -442,14 +403,14 @@ def _agreement(
         forest,
         REASONS,
         weight_of(1 - low["tau"]) / 2,
-        _estimate("τ", low, "tau", "attributes", "attributes"),
+        replace(TAU, low="low", high="high").at(low),
     )
     rankings = []
     for perturber, rows in taus.groupby("perturber", sort=False):
-        pair = rows.loc[rows["tau"].idxmin()]
-        ranking = contested(outcomes, pair["model_a"], pair["model_b"], perturber=perturber)
-        if len(ranking) and math.isfinite(ranking["tau"].iloc[0]):
-            rankings.append(ranking.assign(perturber=perturber, **pair[["model_a", "model_b"]]))
+        pair = rows.loc[rows["tau"].idxmin(), ["model_a", "model_b"]]
+        ranking = contested(outcomes, *pair, perturber=perturber)
+        if ranking["tau"].notna().any():
+            rankings.append(ranking.assign(perturber=perturber, **pair))
     if not rankings:
         return [agreement]
     ranking = pd.concat(rankings, ignore_index=True)
@@ -462,7 +423,7 @@ def _agreement(
         f"{signed(first['tau'])}).",
         method=REASONS,
         weight=weight_of(0.2),
-        estimate=_estimate("τ", first, "tau", "attributes", "attributes"),
+        estimate=TAU.at(first),
     )
     return [agreement, disagreement]
 

@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from pessimal.errors import InputError
-from pessimal.explaining.edits.views import View, from_json
+from pessimal.explaining.views import View, from_json
 from pessimal.tables.result import HOLDS, RESULTS, UNTESTED, Estimate
 
 KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")

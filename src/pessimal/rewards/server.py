@@ -45,10 +45,9 @@ class ServerOptions(Options):
     url: str | None = None
     """Its address, such as http://localhost:8000."""
     api: str | None = None
-    """What it speaks: vllm-classify, vllm-pooling, vllm-score, sglang-classify, sglang-score,
-    sglang-embeddings, openrlhf (/get_reward), rerank (Infinity, Cohere, Jina, vLLM), tei-rerank,
-    tei-predict, infinity-classify, or chat (an OpenAI-compatible chat with log-probabilities, which
-    is asked as `model.judge` says); null asks the server once."""
+    """Its API: vllm-classify, vllm-pooling, vllm-score, sglang-classify, openrlhf (/get_reward),
+    rerank (Infinity, Cohere, Jina, vLLM), or chat (an OpenAI-compatible chat with
+    log-probabilities, which is asked as `model.judge` says); null asks the server once."""
     served: str | None = None
     """The model's name there."""
     api_key_variable: str | None = "OPENAI_API_KEY"

@@ -7,17 +7,15 @@ Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing
     https://docs.vllm.ai/en/v0.15.0/examples/pooling/classify/ and
     .../v0.18.1/examples/pooling/pooling/; vllm-project/vllm,
     vllm/entrypoints/pooling/{base,classify,pooling,scoring}/protocol.py; sgl-project/sglang, its
-    page on native APIs (`/classify`), python/sglang/srt/entrypoints/openai/protocol.py
-    (`ScoringRequest`), pull request 22118 (`/v1/score` of sequence classifiers);
+    page on native APIs (`/classify`);
     https://platform.openai.com/docs/api-reference/chat/create (`logprobs`, `top_logprobs`);
     OpenRLHF/OpenRLHF, openrlhf/cli/serve_rm.py and openrlhf/utils/remote_rm_utils.py
     (`/get_reward`); michaelfeil/infinity, infinity_server.py and its pymodels (`/rerank`,
-    `/classify`, `raw_scores`); huggingface/text-embeddings-inference, router/src/http
-    (`/predict`, `/rerank` with `texts`); verl, the reward managers (`/v1/embeddings` of SGLang).
+    `raw_scores`).
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -44,8 +42,8 @@ beginning-of-sequence token before a text. `activation` is the older name of the
 that do not know a field pass over it."""
 LOGITS = {name: value for name, value in RAW.items() if name != "add_special_tokens"}
 """The same without the last: by default neither messages nor pairs get special tokens."""
-SCORES: Mapping[str, bool] = {"raw_scores": True}
-"""Infinity's and TEI's name, whose default is a sigmoid or a softmax."""
+SCORES: Mapping[str, bool] = {"raw_scores": True} | LOGITS
+"""The same of rerankers; the first is Infinity's name, whose default is a sigmoid."""
 
 
 class Api(NamedTuple):
@@ -64,24 +62,26 @@ class Api(NamedTuple):
     """Further fields, by which it gives logits."""
 
 
-PAIRS, TEXTS, IDS, MESSAGES = ("pairs",), ("text",), ("ids", "text"), ("ids", "messages", "text")
+PAIRS, MESSAGES = ("pairs",), ("ids", "messages", "text")
 APIS = {
     "vllm-classify": Api("/classify", MESSAGES, ("input",), "data", "probs", RAW),
     "vllm-pooling": Api("/pooling", MESSAGES, ("input",), "data", "data", RAW),
     "vllm-score": Api("/score", PAIRS, ("text_1", "text_2"), "data", "score", LOGITS),
-    "sglang-classify": Api("/classify", IDS, ("text",), "", "embedding"),
-    "sglang-score": Api("/v1/score", IDS, ("items",), "scores"),
-    "sglang-embeddings": Api("/v1/embeddings", IDS, ("input",), "data", "embedding"),
-    "openrlhf": Api("/get_reward", TEXTS, ("query", "prompts"), "rewards"),
-    "rerank": Api(
-        "/rerank", PAIRS, ("query", "documents"), "results", "relevance_score", {**SCORES, **LOGITS}
-    ),
-    "tei-rerank": Api("/rerank", PAIRS, ("query", "texts"), "", "score", SCORES),
-    "tei-predict": Api("/predict", TEXTS + PAIRS, ("inputs",), "", "score", SCORES),
-    "infinity-classify": Api("/classify", TEXTS, ("input",), "data", "score", SCORES),
+    "sglang-classify": Api("/classify", ("ids", "text"), ("text",), "", "embedding"),
+    "openrlhf": Api("/get_reward", ("text",), ("query", "prompts"), "rewards"),
+    "rerank": Api("/rerank", PAIRS, ("query", "documents"), "results", "relevance_score", SCORES),
     "chat": Api("/v1/chat/completions", (), ("messages",)),
 }
 """By the name of `ServerOptions.api`."""
+GONE = {
+    **dict.fromkeys(("sglang-score", "sglang-embeddings"), "endpoint.api=sglang-classify"),
+    "infinity-classify": "endpoint.api=rerank",
+    **dict.fromkeys(
+        ("tei-rerank", "tei-predict"),
+        "model.kind=callable, with a function of your own that asks the server,",
+    ),
+}
+"""Options to type instead of APIs of earlier versions."""
 RECOGNISED = (
     ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
     ("openrlhf", {"/get_reward"}),
@@ -89,12 +89,9 @@ RECOGNISED = (
     ("vllm-classify", {"/classify", "/tokenize"}),
     ("vllm-pooling", {"/pooling", "/tokenize"}),
     ("rerank", {"/rerank", "/classify", "/embeddings"}),  # Infinity
-    ("tei-predict", {"/predict", "/rerank"}),
     ("rerank", {"/rerank"}),
 )
-"""What a server is taken to speak that lists these paths, the first that fits."""
-LISTED = ("/openapi.json", "/api-doc/openapi.json")
-"""Where servers list their paths; the second is TEI's."""
+"""APIs of servers that list these paths; the first that fits."""
 TOP = 20
 """Most log-probabilities of a position that chat APIs give."""
 Input = str | list[int] | tuple[str, str] | Messages
@@ -120,11 +117,7 @@ class Wire:
         spec = self.spec
         if spec.api is None:
             raise ConfigError(f"{spec.url}: no API was recognised: `recognised` does")
-        if spec.api not in APIS:
-            raise ConfigError(
-                f"model.endpoint.api={spec.api!r} is none of "
-                f"{', '.join(APIS)}.{did_you_mean(spec.api, APIS)}"
-            )
+        check_api(spec.api, APIS)
         require("openai", why="a reward behind a server")
         self.api, self.server = spec.api, server_of(spec)
 
@@ -156,12 +149,12 @@ class Wire:
         return np.array([rows[i] for i in range(len(inputs))])
 
     def requests(self, inputs: Sequence[Input]) -> list[list[int]]:
-        """Which inputs go into one request: rerankers take one prompt each."""
+        """Numbers of the inputs of each request: rerankers take one prompt each."""
         if APIS[self.api].path != "/rerank":
             return [list(range(len(inputs)))]
         by_prompt: dict[str, list[int]] = {}
-        for number, one in enumerate(inputs):
-            by_prompt.setdefault(str(one[0]), []).append(number)
+        for number, each in enumerate(inputs):
+            by_prompt.setdefault(str(each[0]), []).append(number)
         return list(by_prompt.values())
 
     def top(self, messages: Messages) -> list[tuple[str, float]]:
@@ -185,7 +178,7 @@ class Wire:
         return tops
 
     def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
-        """What one request sends."""
+        """Body of one request."""
         name, api, first = self.api, APIS[self.api], inputs[0]
         model = {"model": self.spec.served} if self.spec.served else {}
         if name == "chat":
@@ -199,9 +192,9 @@ class Wire:
             return model | {"messages": first} | {key: raw[key] for key in raw if key in LOGITS}
         if name == "openrlhf":
             inputs = [x if isinstance(x, tuple) else (str(x), "") for x in inputs]
-        pair, pairs = isinstance(inputs[0], tuple), len(api.request) == 2
-        if pair != pairs and not (pair and name == "tei-predict"):
-            takes = "texts or token ids" if pair else "pairs of a prompt and a response"
+        pairs = len(api.request) == 2
+        if isinstance(inputs[0], tuple) != pairs:
+            takes = "pairs of a prompt and a response" if pairs else "texts or token ids"
             raise ConfigError(f"model.endpoint.api={name} takes {takes}, got {shortened(first)}")
         if pairs:
             columns = [list(column) for column in zip(*inputs, strict=True)]
@@ -210,16 +203,11 @@ class Wire:
                 body["query"] = columns[0][0]
         else:
             body = {api.request[0]: list(inputs)}
-        ids = isinstance(first, list)
         if name == "openrlhf":
             return body | {"labels": [None] * len(inputs)}
-        if name == "sglang-classify" and ids:
+        if name == "sglang-classify" and isinstance(first, list):
             body = {"input_ids": list(inputs)}
-        if name == "sglang-score":
-            body |= {"query": [] if ids else "", "apply_softmax": False}
-        if name == "tei-predict":
-            body = {"inputs": [[*each] if pair else [each] for each in inputs]}
-        return (model if not name.startswith("tei") else {}) | body | raw
+        return model | body | raw
 
     def _chat_body(self, messages: Input) -> dict[str, Any]:
         turns = messages if is_messages(messages) else [{"role": "user", "content": messages}]
@@ -270,7 +258,7 @@ class Wire:
                         f"{self.address} numbers its answers {numbers[:8]}, and not 0 to "
                         f"{len(entries) - 1}"
                     )
-            rows = [_outputs(entry, api.outputs) for entry in entries]
+            rows = [_outputs(entry[api.outputs] if api.outputs else entry) for entry in entries]
             self.nulls += sum(None in row for row in rows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise ModelError(
@@ -288,13 +276,9 @@ class Wire:
         return np.array(rows, dtype=np.float64)  # None as NaN
 
 
-def _outputs(entry: Any, name: str) -> list[float | None]:
-    """The outputs of one input: a number, several, or one for each label; None for null. Of one row
-    per token (`token_classify`) the last, which holds the model's reward."""
-    if name and isinstance(entry, list):  # by label
-        entry = [label[name] for label in sorted(entry, key=lambda label: label["label"])]
-    elif name:
-        entry = entry[name]
+def _outputs(entry: Any) -> list[float | None]:
+    """The outputs of one input: a number, or several; None for null. Of one row per token
+    (`token_classify`) the last, which holds the model's reward."""
     entry = entry if isinstance(entry, list) else [entry]
     entry = entry[-1] if entry and isinstance(entry[0], list) else entry
     return [None if value is None else float(value) for value in entry]
@@ -303,13 +287,19 @@ def _outputs(entry: Any, name: str) -> list[float | None]:
 def forms_of(api: str | None) -> tuple[str, ...]:
     """The forms of whole inputs that an API takes. ConfigError where it gives no rewards of
     these."""
-    names = [name for name in APIS if APIS[name].forms]
+    check_api(str(api), [name for name in APIS if APIS[name].forms])
+    return APIS[str(api)].forms
+
+
+def check_api(api: str, names: Collection[str]) -> None:
+    """ConfigError where an API is none of these."""
+    if instead := GONE.get(api):
+        raise ConfigError(f"endpoint.api={api} is gone: type {instead} instead")
     if api not in names:
         raise ConfigError(
-            f"endpoint.api={api} gives no rewards of whole inputs: type one of "
-            f"{', '.join(names)}.{did_you_mean(str(api), names)}"
+            f"endpoint.api={api} is none of those that can be asked for this: "
+            f"{', '.join(names)}.{did_you_mean(api, names)}"
         )
-    return APIS[str(api)].forms
 
 
 def server_of(spec: ServerOptions) -> Server:
@@ -328,19 +318,18 @@ def recognised(spec: ServerOptions) -> ServerOptions:
     require("openai", why="a reward behind a server")
     server = server_of(replace(spec, retries=min(spec.retries, 1)))
     root = server.address.removesuffix("/v1")
-    for place in LISTED:
-        listed = server.get(root + place)
-        paths = set(listed.get("paths", ())) if isinstance(listed, dict) else set()
-        for api, needs in RECOGNISED:
-            if needs <= paths:
-                _log.info("%s speaks %s (endpoint.api)", server.address, api)
-                return replace(spec, api=api)
+    listed = server.get(f"{root}/openapi.json")
+    paths = set(listed.get("paths", ())) if isinstance(listed, dict) else set()
+    for api, needs in RECOGNISED:
+        if needs <= paths:
+            _log.info("%s speaks %s (endpoint.api)", server.address, api)
+            return replace(spec, api=api)
     raise ConfigError(
         f"{server.address} does not say what it speaks: type model.endpoint.api=…, one of "
         f"{', '.join(APIS)} (endpoint.api=… at pessimal check)"
     )
 
 
-def is_messages(given: object) -> TypeGuard[Messages]:
+def is_messages(value: object) -> TypeGuard[Messages]:
     """Whether an input is a conversation."""
-    return isinstance(given, list) and bool(given) and isinstance(given[0], Mapping)
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)

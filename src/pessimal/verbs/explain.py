@@ -14,14 +14,13 @@ from pessimal.config.compose import plain
 from pessimal.config.schema import ExplainConfig, JudgeKind
 from pessimal.errors import InputError
 from pessimal.explaining.attribute import ANY_WAY, PLACEBO, Attribute, read_attributes
-from pessimal.explaining.edits.views import GONE, LEFT_OUT, NEW, condensed, diff
+from pessimal.explaining.detectors import RuleJudge
 from pessimal.explaining.explain import CONTROLS, NEUTRAL, pair
-from pessimal.explaining.judges import Judge
-from pessimal.explaining.judges.language_models import LikelihoodJudge, make_judge
-from pessimal.explaining.judges.rules import RuleJudge
+from pessimal.explaining.judges import Judge, LikelihoodJudge, make_judge
 from pessimal.explaining.outcomes import requests_for
 from pessimal.explaining.perturbers import Request, make_perturber
 from pessimal.explaining.results import GIVEN, smallest_edits
+from pessimal.explaining.views import GONE, LEFT_OUT, NEW, condensed, diff
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.obtain import open_reward

@@ -54,7 +54,7 @@ class Request:
 
     @property
     def key(self) -> tuple[str, int, str, str]:
-        """What is asked for, whatever its seed: draws are made from it."""
+        """All that is asked for, whatever its seed: draws are made from it."""
         return self.comparison.key, self.response, self.attribute.name, self.direction.value
 
 
@@ -91,7 +91,7 @@ class Perturber(Protocol):
 
         The null is of the same kind where it has this perturber's own name (a language model that
         rewrites for both). Against one of another kind nothing is tested: see
-        `analyses.flips.null_makers`."""
+        `flips.null_makers`."""
 
 
 def make_perturber(
@@ -142,8 +142,8 @@ def check_options(spec: Mapping[str, Any]) -> type:
             try:  # strict for bools: true is no number
                 TypeAdapter(kind).validate_python(spec[name], strict=isinstance(spec[name], bool))
             except ValidationError as error:  # of a union, that of its first part
-                why = error.errors(include_url=False)[0]["msg"].lower()
-                raise ConfigError(f"perturber.{name}={spec[name]!r}: {why}") from error
+                reason = error.errors(include_url=False)[0]["msg"].lower()
+                raise ConfigError(f"perturber.{name}={spec[name]!r}: {reason}") from error
     return perturber
 
 
@@ -154,12 +154,12 @@ def class_of(target: Any) -> type:
         perturber = getattr(importlib.import_module(module), name)
         if inspect.isclass(perturber) and hasattr(perturber, "perturb"):
             return perturber
-        why = "it is no class with `perturb(requests)`"
+        reason = "it is no class with `perturb(requests)`"
     except (ImportError, AttributeError, ValueError) as error:
-        why = str(error)
+        reason = str(error)
     raise ConfigError(
-        f"perturber._target_={target!r} is no class of a perturber ({why}). Give the path of one "
-        "with `perturb(requests)`, such as pessimal.explaining.perturbers.rules.Rules"
+        f"perturber._target_={target!r} is no class of a perturber ({reason}). Give the path of "
+        "one with `perturb(requests)`, such as pessimal.explaining.perturbers.rules.Rules"
     )
 
 

@@ -42,7 +42,7 @@ _SAME_LENGTH = 0.8
 
 @dataclass(kw_only=True, config=DESCRIBED)
 class TwoSteps:
-    """What every perturber that asks a language model does (see `Perturber`). A seed repeats both
+    """Steps of every perturber that asks a language model (see `Perturber`). A seed repeats both
     steps; the first is asked once for each response and seed, for all attributes together."""
 
     attributes: Sequence[Attribute]
@@ -95,7 +95,9 @@ class TwoSteps:
         """
         results: dict[Request, Perturbation] = {}
         spans: dict[Request, Spans | None] = {}
-        first = {one: self._first_step(one) for one in requests if not self._repeats(one)}
+        first = {
+            request: self._first_step(request) for request in requests if not self._repeats(request)
+        }
         questions = {request: question for request, question in first.items() if question}
         answers = self.chat.complete(list(questions.values()))
         answered = dict(zip(questions, answers, strict=True))
@@ -115,7 +117,7 @@ class TwoSteps:
         ]
 
     def dry_run(self, requests: Sequence[Request]) -> DryRun:
-        """What `perturb` would take, without any call."""
+        """Calls and tokens that `perturb` would take, without any call."""
         dry_run = DryRun(getattr(self, "price_in", None), getattr(self, "price_out", None))
         for request in requests:
             if self._repeats(request):

@@ -36,7 +36,7 @@ class Local(TwoSteps):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the weights; auto is as they are stored."""
     temperature: Annotated[float, Ge(0)] = 1.0
-    """Of sampling; 0 always takes the likeliest token."""
+    """Temperature of sampling; 0 always takes the likeliest token."""
     max_tokens: Annotated[int, Ge(1)] = 1024
     """Most tokens of one answer."""
 
@@ -126,11 +126,11 @@ class OnMachine(Client):
 
         model, device, ids = self.options.model, self.network.device, self.ids(question)
         positions = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
-        most = self.options.max_tokens
-        room = most if positions is None else min(most, positions - len(ids))
+        limit = self.options.max_tokens
+        room = limit if positions is None else min(limit, positions - len(ids))
         if room < 1:
-            why = f"the question is {len(ids):,} tokens long, and {model} reads {positions:,}"
-            return Reply(failure=why)
+            reason = f"the question is {len(ids):,} tokens long, and {model} reads {positions:,}"
+            return Reply(failure=reason)
         ends = set_sampling(
             self.network, self.tokenizer, tokens=room, temperature=self.options.temperature
         )
@@ -143,8 +143,8 @@ class OnMachine(Client):
                 generate = cast(Any, self.network).generate
                 written = generate(inputs)[0, len(ids) :].tolist()
         except torch.OutOfMemoryError as error:
-            why = f"the memory of {device} does not hold {len(ids):,} tokens: {error}"
-            return Reply(failure=why)
+            reason = f"the memory of {device} does not hold {len(ids):,} tokens: {error}"
+            return Reply(failure=reason)
         except RuntimeError as error:
             raise WorkError(
                 f"{model} cannot write: {str(error).strip().splitlines()[0]}. Probabilities that "

@@ -113,7 +113,7 @@ def rewrite(request: Request, words: Sequence[str], *, again: bool = False) -> Q
 
 
 def judge(prompt: str, first: str, second: str, attribute: Attribute) -> Question:
-    """Which of two texts has more of an attribute."""
+    """The question which of two texts has more of an attribute."""
     material = {"prompt": prompt, **_described(attribute), "A": first, "B": second}
     return Question(_messages(JUDGE, material), JUDGED)
 
@@ -137,7 +137,7 @@ def rewrite_plainly(request: Request, *, again: bool = False) -> Question:
 def judge_plainly(
     prompt: str, first: str, second: str, attribute: Attribute, answer: str
 ) -> Conversation:
-    """Which of two texts has more of an attribute, asked without JSON, and an answer: A or B."""
+    """The question which of two texts has more of an attribute, without JSON, and an answer."""
     question = _filled(PLAIN_JUDGE, attribute, PROMPT=prompt, FIRST=first, SECOND=second)
     return Turn("user", question), Turn("assistant", answer)
 

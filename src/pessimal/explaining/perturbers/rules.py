@@ -1,6 +1,6 @@
 """Changes responses by rule, deterministic and offline: along an attribute (`rules`, the default
 and a smoke test), or without changing what they say (`placebo`, the null against which flips along
-an attribute are held).
+an attribute are held); or words at random (`random`), the baseline that knows no attribute.
 
 Knows requests, the edit language, and English spelling by the rules of `placebo.yaml`. Does not
 know rewards. A rule only knows spellings: what it makes better or worse is the wording, and where
@@ -8,20 +8,25 @@ none fits it says so instead of adding a stock sentence. The placebo makes the s
 whatever is asked for, and changes the number of words by two at most.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import numpy as np
 import yaml
+from annotated_types import Interval
+from pydantic.dataclasses import dataclass
 
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, require
+from pessimal.explaining import language
 from pessimal.explaining.attribute import Attribute, Edit
-from pessimal.explaining.edits import language
-from pessimal.explaining.edits.language import Draw, Passage, Replacement
+from pessimal.explaining.language import Draw, Passage, Replacement, generator
 from pessimal.explaining.perturbers import Perturbation, Request, Status
+from pessimal.options import DESCRIBED
 from pessimal.tables.files import sha256_of
 
 RULES = Path(__file__).with_name("placebo.yaml")
@@ -44,7 +49,7 @@ class OneByOne(ABC):
 
     @abstractmethod
     def perturbed(self, request: Request) -> Perturbation:
-        """What comes of one request."""
+        """The perturbation of one request."""
 
     def perturb(self, requests: Sequence[Request]) -> list[Perturbation]:
         """One perturbation a request, in their order; each depends on its own request only."""
@@ -82,8 +87,8 @@ class Rules(OneByOne):
         rules = getattr(request.attribute, amount)
         if not rules:
             return _unchanged(request, f"the attribute has no rules under `{amount}`")
-        if why := language.why_untouched(request.text, english=request.attribute.english):
-            return _unchanged(request, why)
+        if reason := language.why_untouched(request.text, english=request.attribute.english):
+            return _unchanged(request, reason)
 
         def draw(number: int) -> language.Draw:
             return language.Draw(self.name, *request.key, number, seed=request.seed)
@@ -93,15 +98,15 @@ class Rules(OneByOne):
         except language.TooSlowError as error:
             return Perturbation(request, Status.failed, note=str(error))
         if text == request.text:
-            why = f"the rules under `{amount}` find nothing to change in the response"
-            return _unchanged(request, why)
+            reason = f"the rules under `{amount}` find nothing to change in the response"
+            return _unchanged(request, reason)
         if not text.strip():
             return _unchanged(request, f"the rules under `{amount}` leave nothing of the response")
         return Perturbation(request, Status.changed, text, spans, note)
 
 
-def _unchanged(request: Request, why: str) -> Perturbation:
-    return Perturbation(request, Status.not_applicable, note=why)
+def _unchanged(request: Request, reason: str) -> Perturbation:
+    return Perturbation(request, Status.not_applicable, note=reason)
 
 
 class Placebo(OneByOne):
@@ -114,15 +119,15 @@ class Placebo(OneByOne):
         return {"perturber": self.name, "rules": sha256_of(RULES), "version": language.VERSION}
 
     def perturbed(self, request: Request) -> Perturbation:
-        if why := language.why_untouched(request.text, english=True):
-            return Perturbation(request, Status.not_applicable, note=why)
+        if reason := language.why_untouched(request.text, english=True):
+            return Perturbation(request, Status.not_applicable, note=reason)
         passage, draw = Passage(request.text), Draw(self.name, *request.key, seed=request.seed)
         changes = _changes(passage, draw, variants())
         if len(changes) < 2:
             changes |= _changes(passage, draw, LAST_RESORT)
         if not changes:
-            why = "no spelling, punctuation or function word that could as well be another"
-            return Perturbation(request, Status.not_applicable, note=why)
+            reason = "no spelling, punctuation or function word that could as well be another"
+            return Perturbation(request, Status.not_applicable, note=reason)
         text, pieces = draw.pick(list(changes.items()))
         spans = language.spans_of(request.text, pieces)
         return Perturbation(request, Status.changed, text, spans, "says the same in other words")
@@ -167,3 +172,96 @@ def _changes(passage: Passage, draw: Draw, kinds: Sequence[Edit]) -> dict[str, l
         if (text := language.replaced(passage.text, taken)) != passage.text:
             changes.setdefault(text, taken)
     return changes
+
+
+FREQUENT = 1000
+"""Words that replacements are drawn from: the most frequent of English, without what is no word of
+two letters or more."""
+TOKEN = re.compile(r"\S+")
+
+
+@dataclass(kw_only=True, config=DESCRIBED)
+class RandomEdits(OneByOne):
+    """The perturber `random`. Words are what stands between white space."""
+
+    share: Annotated[float, Interval(gt=0, le=1)] = 0.15
+    """Share of the words that are changed; at least one is."""
+
+    name = "random"
+
+    def __post_init__(self) -> None:
+        """MissingExtraError without wordfreq, whose most frequent words replace others."""
+        require("wordfreq", why="perturber=random", extra="explain")
+
+    def provenance(self) -> dict[str, Any]:
+        """The perturber, its share, and where its words are from."""
+        words = {"words": FREQUENT, "wordfreq": metadata.version("wordfreq")}
+        return {"perturber": self.name, "share": self.share, **words, "version": 1}
+
+    def perturbed(self, request: Request) -> Perturbation:
+        tokens = list(TOKEN.finditer(request.text))
+        if not tokens:
+            return Perturbation(request, Status.not_applicable, note="the response has no words")
+        random = generator(self.name, *request.key, request.seed)
+        count = min(len(tokens), max(1, round(self.share * len(tokens))))
+        places_drawn = sorted(int(i) for i in random.choice(len(tokens), count, replace=False))
+        words: list[str | None] = [token.group() for token in tokens]
+        counts = {"deleted": 0, "swapped": 0, "replaced": 0}
+        for at in places_drawn:
+            counts[_change(words, at, random)] += 1
+        text = _put_together(request.text, tokens, words)
+        if text == request.text:
+            # Two swaps can undo each other.
+            words[places_drawn[0]] = _another(words[places_drawn[0]] or "", random)
+            text = _put_together(request.text, tokens, words)
+            counts["replaced"] += 1
+        changes = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+        note = f"of {len(tokens)} words {changes}"
+        return Perturbation(request, Status.changed, text, note=note)
+
+
+def _change(words: list[str | None], at: int, random: np.random.Generator) -> str:
+    """Delete (None), swap with the word behind, or replace the word at a position; what was
+    done."""
+    kind = ("deleted", "swapped", "replaced")[int(random.integers(3))]
+    word, behind = words[at], words[at + 1] if at + 1 < len(words) else None
+    if kind == "deleted" and sum(each is not None for each in words) > 1:
+        words[at] = None
+        return kind
+    if kind == "swapped" and None not in (word, behind) and word != behind:
+        words[at], words[at + 1] = behind, word
+        return kind
+    words[at] = _another(word or "", random)
+    return "replaced"
+
+
+def _another(word: str, random: np.random.Generator) -> str:
+    """A frequent word with the capital and the punctuation of this one, and another than it."""
+    bare = re.search(r"\w+(?:['’]\w+)*", word)
+    old = bare.group() if bare else word
+    options = [each for each in frequent_words() if each != old.lower()]
+    put = options[int(random.integers(len(options)))]
+    put = put.capitalize() if old[:1].isupper() else put
+    return word[: bare.start()] + put + word[bare.end() :] if bare else put
+
+
+def _put_together(text: str, tokens: Sequence[re.Match[str]], words: Sequence[str | None]) -> str:
+    """The text with other words between its white space; a word taken out takes the white space
+    before it along."""
+    pieces: list[str] = []
+    position = 0
+    for token, word in zip(tokens, words, strict=True):
+        if word is not None:
+            pieces += [text[position : token.start()] if pieces or position == 0 else "", word]
+        position = token.end()
+    return "".join([*pieces, text[position:]])
+
+
+@cache
+def frequent_words() -> tuple[str, ...]:
+    """The most frequent words of English, lower case."""
+    # Here and not above: wordfreq reads its lists when it is first asked.
+    from wordfreq import top_n_list
+
+    words = top_n_list("en", FREQUENT)
+    return tuple(word for word in words if word.isascii() and word.isalpha() and len(word) > 1)

@@ -21,7 +21,7 @@ from pessimal.explaining.attribute import Edit
 from pessimal.texts import WORD, sentences
 
 VERSION = 1
-"""Of the language: raise it where the same rules and the same seed would make another text."""
+"""Version of the language: raise it where the same rules and seed would make another text."""
 MOST_SECONDS = 2.0
 """Seconds of one expression on one response. Some expressions, such as (a+)+b, take longer than the
 age of the universe; those that are anywhere near this limit should be rewritten, for which side of
@@ -63,11 +63,11 @@ class Draw:
         return options[(start + self._seed) % len(options)]
 
     def some(self, options: Sequence[Option], most: int | None) -> list[Option]:
-        """So many of the options at most, in their order."""
+        """At most this number of the options, in their order."""
         if most is None or len(options) <= most:
             return list(options)
-        drawn = self._random.choice(len(options), most, replace=False)
-        return [options[i] for i in sorted(drawn.tolist())]
+        rows = self._random.choice(len(options), most, replace=False)
+        return [options[i] for i in sorted(rows.tolist())]
 
 
 def generator(*named: str | int) -> np.random.Generator:
@@ -218,7 +218,7 @@ def replaced(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
 
 
 def disjoint(pieces: Iterable[Replacement]) -> list[Replacement]:
-    """Of pieces that overlap, the one that begins first; of those, the longest."""
+    """Disjoint pieces: of those that overlap, the one that begins first; of those, the longest."""
     taken: list[Replacement] = []
     for each in sorted(pieces, key=lambda piece: (piece.start, -piece.end)):
         if not taken or each.start >= taken[-1].end:
@@ -256,11 +256,11 @@ def _capitalised(text: str) -> str:
 
 def _taken_out(text: str, start: int, end: int, *, opens: bool) -> Replacement:
     """The words from `start` to `end` taken out with the comma and the space that were theirs."""
-    behind = _end(r",?[ \t]*", text, end)
+    after = _end(r",?[ \t]*", text, end)
     if opens:
-        letter = text[behind : behind + 1]
+        letter = text[after : after + 1]
         capital = letter.upper() if letter.isalpha() else ""
-        return Replacement(start, behind + bool(capital), capital)
+        return Replacement(start, after + bool(capital), capital)
     before = len(text[:start].rstrip(" \t"))
     follows = text[end : end + 1]
     # ', perhaps,' and ', perhaps.' lose the comma before; ' perhaps ' loses the space behind.
@@ -268,7 +268,7 @@ def _taken_out(text: str, start: int, end: int, *, opens: bool) -> Replacement:
         return Replacement(before - 1, end + (follows == ","), "")
     if not follows or follows in ",.;:!?)\n":
         return Replacement(before, end, "")
-    return Replacement(start, behind, "")
+    return Replacement(start, after, "")
 
 
 def _without(passage: Passage, gone: set[Sentence]) -> list[Replacement]:
@@ -281,12 +281,12 @@ def _without(passage: Passage, gone: set[Sentence]) -> list[Replacement]:
             continue
         place = 0
         for taken, run in groupby(on_line, key=lambda each: each in gone):
-            behind = place + len(list(run))
-            if taken and behind < len(on_line):
-                pieces.append(Replacement(on_line[place].start, on_line[behind].start, ""))
+            after = place + len(list(run))
+            if taken and after < len(on_line):
+                pieces.append(Replacement(on_line[place].start, on_line[after].start, ""))
             elif taken:
                 pieces.append(Replacement(on_line[place - 1].end, on_line[-1].end, ""))
-            place = behind
+            place = after
     return disjoint(pieces)
 
 
@@ -348,7 +348,7 @@ def edited(
 
 
 def places(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
-    """What an edit would replace if all its places were taken: disjoint pieces, in order."""
+    """Replacements of an edit if all its places were taken: disjoint pieces, in order."""
     pieces: Iterable[Replacement]
     if edit.prepend is not None:
         pieces = [Replacement(0, 0, edit.prepend)]
@@ -361,7 +361,7 @@ def places(passage: Passage, edit: Edit, draw: Draw) -> list[Replacement]:
     elif edit.drop is not None:
         pieces = _dropped(passage, edit.drop, edit, draw)
     else:
-        pieces = _opened(passage, edit.open_with or [], draw)
+        pieces = _put_openings(passage, edit.open_with or [], draw)
     return disjoint(each for each in pieces if each.put != passage.text[each.start : each.end])
 
 
@@ -380,7 +380,7 @@ def _matches(
 ) -> Iterator[Replacement]:
     """Matches of an expression. Where a match begins and ends with a letter or digit, capitals,
     articles and spaces follow."""
-    for match in _found(expression, passage.text):
+    for match in _find_matches(expression, passage.text):
         start, end = match.span()
         if passage.is_free(start, end):
             old, put = match.group(), filled(draw.pick(texts), match)
@@ -393,7 +393,7 @@ def _matches(
 def _dropped(passage: Passage, expression: str, edit: Edit, draw: Draw) -> list[Replacement]:
     """Sentences in which an expression matches: out, or the first of them replaced. None where
     nothing would be left."""
-    matching = [each for each in passage.sentences if _found(expression, passage.of(each))]
+    matching = [each for each in passage.sentences if _find_matches(expression, passage.of(each))]
     matching = draw.some(matching, edit.most)
     if not edit.put:
         return _without(passage, set(matching)) if len(matching) < len(passage.sentences) else []
@@ -401,7 +401,7 @@ def _dropped(passage: Passage, expression: str, edit: Edit, draw: Draw) -> list[
     return disjoint([*first, *_without(passage, set(matching[1:]))])
 
 
-def _opened(passage: Passage, openings: Sequence[str], draw: Draw) -> Iterator[Replacement]:
+def _put_openings(passage: Passage, openings: Sequence[str], draw: Draw) -> Iterator[Replacement]:
     """Openings such as 'I think' before statements whose first word can lose its capital."""
     for sentence in passage.sentences:
         text = passage.of(sentence)
@@ -437,7 +437,7 @@ def _whole(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'’-])(?:{'|'.join(options)})(?![\w-]|['’]\w)", re.IGNORECASE)
 
 
-def _found(expression: str, text: str) -> list[regex.Match[str]]:
+def _find_matches(expression: str, text: str) -> list[regex.Match[str]]:
     try:  # `regex` can be told to give up
         return list(regex.finditer(expression, text, regex.IGNORECASE, timeout=MOST_SECONDS))
     except TimeoutError as error:

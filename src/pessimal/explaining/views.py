@@ -15,16 +15,16 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pessimal.errors import InputError, require
-from pessimal.explaining.edits.distances import numbered
-from pessimal.explaining.edits.distances import pieces as words
+from pessimal.explaining.distances import numbered
+from pessimal.explaining.distances import pieces as words
 from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.texts import code_point, readable, significant
 
 KIND = "pessimal comparison views 1"
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-"""How JSON is read back: nothing coerced, nothing added."""
+"""Rules of reading JSON back: nothing coerced, nothing added."""
 OUTCOMES = {"CF": "✗ flips (CF)", "SF": "✓ holds (SF)", "tie": "≈ tie"}
-"""What an outcome is called on a badge; the sign tells them apart without colour."""
+"""Names of outcomes on a badge; the sign tells them apart without colour."""
 SIDES = {"chosen": "preferred response", "rejected": "other response"}
 
 Kind = Literal["same", "gone", "new", "left out"]
@@ -71,8 +71,8 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
         while (
             not same and runs and (not runs[-1][0] or (len(runs) > 1 and _is_slight(runs[-1][1])))
         ):
-            _, *last = runs.pop()
-            old, new = last[0] + old, last[1] + new
+            _, *previous = runs.pop()
+            old, new = previous[0] + old, previous[1] + new
         runs.append((same, old, new))
     pieces: list[Piece] = []
     for same, old, new in runs:
@@ -82,18 +82,18 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
 
 def condensed(pieces: tuple[Piece, ...], *, context: int = CONTEXT) -> tuple[Piece, ...]:
     """The pieces, with the inner part of long unchanged ones left out and counted."""
-    shown: list[Piece] = []
+    kept_pieces: list[Piece] = []
     for place, piece in enumerate(pieces):
         text, tail = piece.text, len(piece.text)
         head = 0 if place == 0 else _cut(text, context)
         if place < len(pieces) - 1:
             tail = _cut(text, len(text) - context)
         if piece.kind != SAME or len(pieces) == 1 or tail - head < context // 2:
-            shown.append(piece)
+            kept_pieces.append(piece)
             continue
         counted = Piece(LEFT_OUT, f" [… {tail - head:,} characters unchanged …] ")
-        shown += [Piece(SAME, text[:head]), counted, Piece(SAME, text[tail:])]
-    return tuple(piece for piece in shown if piece.text)
+        kept_pieces += [Piece(SAME, text[:head]), counted, Piece(SAME, text[tail:])]
+    return tuple(piece for piece in kept_pieces if piece.text)
 
 
 def _is_slight(text: str) -> bool:
@@ -121,7 +121,7 @@ class Change:
     perturber: str
     status: str
     note: str
-    """Which rule was used, or why there is no text."""
+    """The rule that was used, or why there is no text."""
     pieces: tuple[Piece, ...]
     """The response with the edit marked; empty without a text."""
     margin: float | None
@@ -134,12 +134,12 @@ class Change:
 
     @property
     def badge(self) -> str:
-        """What came of it, in a word and a sign."""
+        """The outcome in a word and a sign."""
         return OUTCOMES[self.outcome] if self.outcome else f"∅ {self.status}"
 
     @property
     def asked(self) -> str:
-        """What was asked for."""
+        """The change that was asked for."""
         return f"{self.attribute}: {SIDES[self.side]} made {self.direction}"
 
     @property
@@ -160,9 +160,9 @@ class View:
     responses: tuple[str, str]
     rewards: tuple[float, float]
     preferred: Annotated[int, Field(ge=0, le=1)]
-    """Which response the model scores higher."""
+    """The response that the model scores higher."""
     people: Annotated[int, Field(ge=0, le=1)] | None
-    """Which people preferred, where it is known."""
+    """The response that people preferred, where it is known."""
     margin: float
     """m, at least 0."""
     changes: tuple[Change, ...]
@@ -217,7 +217,7 @@ def from_json(text: str) -> list[View]:
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds."""
+    """Content of a file."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 

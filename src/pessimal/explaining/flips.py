@@ -1,26 +1,25 @@
 """Flip rates: how much each attribute moves a model's preferences, whether more than a placebo and
-more than prices of words do, and whether the edits did what was asked.
+more than prices of words do; and slopes, a description.
 
 Knows the table of outcomes, and amounts that a judge measured. Does not know detectors or models.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from pessimal.analyses.regression import taste
-from pessimal.explaining.analyses.intervals import (
+from pessimal.errors import TableError
+from pessimal.explaining.attribute import PLACEBO, Amount
+from pessimal.explaining.distances import tokens
+from pessimal.explaining.metrics import (
     cluster_index,
-    clustered_share,
     draws,
     ratio_interval,
     share_interval,
 )
-from pessimal.explaining.attribute import PLACEBO, Amount
-from pessimal.explaining.edits.distances import tokens
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,
@@ -36,11 +35,10 @@ MOVED = "moved/"
 """Columns of the table so named say by how many standard deviations of its detector, over the
 responses as they stand, an edit moved an attribute; NaN without a text or an opinion."""
 RETURNED = ["model", "perturber", "attribute", "liked", "which_is", "asked", "n", "comparisons"]
-RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high"]
-RETURNED += ["change", "change_low", "change_high"]
-RETURNED += ["pairs", "flip_excess", "flip_excess_low", "flip_excess_high", "flip_p", "flip_q"]
-SHARES = ["n", "comparisons", "share", "low", "high"]
-JUDGED = {True: "complied", False: "not complied"}
+RETURNED += ["counterfactuals", "ties", "flip_rate", "flip_low", "flip_high", "complied"]
+RETURNED += ["flip_rate_complied", "change", "change_low", "change_high"]
+RETURNED += ["pairs", "flip_excess", "flip_p"]
+SLOPES = ["model", "perturber", "attribute", "n", "comparisons", "slope", "inflation", "explained"]
 NULLS = {"rules": "placebo"}
 """Perturbers whose null is made by another name."""
 OTHER = {Amount.more.value: Amount.less.value, Amount.less.value: Amount.more.value}
@@ -87,25 +85,23 @@ def attribute_flip_rates(
 
     *Against the placebo*: within each response in which both have valid edits, the attribute's flip
     rate less the placebo's; averaged over the responses of a comparison, then over comparisons: the
-    excess, with a bootstrap interval. Its p, one-sided, flips the sign of each comparison; exact up
-    to `permutations` patterns, else (k + 1) / (permutations + 1). Assumed: without an effect a
-    comparison's difference is as likely to have the other sign. q: Benjamini and Hochberg over all
-    rows of one model and perturber (tests share the placebo, which ties them together positively;
-    the procedure holds for that). Placebos of another kind than the edits test nothing (see
-    `null_makers`).
+    excess. Its p, one-sided, flips the sign of each comparison; exact up to `permutations`
+    patterns, else (k + 1) / (permutations + 1). Assumed: without an effect a comparison's
+    difference is as likely to have the other sign. q: Benjamini and Hochberg over all rows of one
+    model and perturber (tests share the placebo, which ties them together positively; the procedure
+    holds for that). Placebos of another kind than the edits test nothing (see `null_makers`).
 
     Returns:
         One row per model, perturber, attribute and taste: liked (more, less; empty for the placebo
         and for tables of earlier editions), which_is (better, worse by polarity), asked (requests),
-        n (valid perturbations), comparisons, and the columns of `RETURNED`. NaN where nothing is
-        valid or nothing is tested.
+        n (valid perturbations), comparisons, complied (share of the judged edits that did what was
+        asked), flip_rate_complied (of those), the other columns of `RETURNED`, and flip_q. NaN
+        where nothing is valid, judged or tested.
 
     Source: Jiang et al. 2025 (flip rate); Phipson & Smyth 2010 (the p of drawn permutations);
     Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the null are ours.
     """
     rows = []
-    interval = partial(ratio_interval, confidence=confidence)
-    test = partial(sign_flip, two_sided=False, permutations=permutations, seed=seed)
     polarity = np.where(against_polarity(table), "better", "worse")
     for model, edits in table.assign(which_is=polarity).groupby("model", sort=False):
         clusters = sorted(set(edits["comparison"]))
@@ -116,36 +112,38 @@ def attribute_flip_rates(
             valid, first = valid_rows(arm), arm.iloc[0]
             n, flips, change = (each[:, 0] for each in totals(valid, clusters, [name]))
             null = placebos[placebos["perturber"].isin(null_makers(perturber))]
-            rates = [_response_rates(each, clusters) for each in (valid, null)]
-            excess = (rates[0] - rates[1]).mean(axis=1)
-            paired = excess.notna().to_numpy() & (name != PLACEBO)
-            values = excess[paired].to_numpy()
-            ones = np.ones(len(values))
-            ends = {
-                "flip": share_interval(flips, n, confidence=confidence),
-                "change": interval(change, n, weights),
-                "flip_excess": interval(values, ones, weights[:, paired]),
-            }
-            row = {
-                **{"model": model, "perturber": perturber, "attribute": name},
-                "liked": liked(name, first["side"], first.get("amount")),
-                "which_is": which_is if name != PLACEBO else "",
-                "asked": len(arm),
-                "n": int(n.sum()),
-                "comparisons": np.count_nonzero(n),
-                "counterfactuals": int(flips.sum()),
-                "ties": int((arm["outcome"] == TIE).sum()),
-                "flip_rate": ratio(flips, n),
-                "change": ratio(change, n),
-                "pairs": len(values),
-                "flip_excess": values.mean() if len(values) else np.nan,
-                "flip_p": test(values),
-                **{f"{stem}_low": low for stem, (low, _) in ends.items()},
-                **{f"{stem}_high": high for stem, (_, high) in ends.items()},
-            }
+            excess = pd.Series(dtype=float)
+            if name != PLACEBO:
+                rates = _response_rates(valid, clusters) - _response_rates(null, clusters)
+                excess = rates.mean(axis=1).dropna()
+            p = sign_flip(excess.to_numpy(), two_sided=False, permutations=permutations, seed=seed)
+            row = (
+                *(model, perturber, name, liked(name, first["side"], first.get("amount"))),
+                *(which_is if name != PLACEBO else "", len(arm), len(valid), np.count_nonzero(n)),
+                *(int(flips.sum()), int((arm["outcome"] == TIE).sum()), _flip_share(valid)),
+                *share_interval(flips, n, confidence=confidence),
+                *_complied_shares(valid),
+                valid["change_in_sd"].mean(),
+                *ratio_interval(change, n, weights, confidence=confidence),
+                *(len(excess), excess.mean(), p),
+            )
             rows.append(row)
     rates = pd.DataFrame(rows, columns=RETURNED)
-    return rates.assign(flip_q=_corrected(rates, rates["flip_p"].astype(float)))
+    return rates.assign(flip_q=_correct(rates, rates["flip_p"].astype(float)))
+
+
+def _flip_share(valid: pd.DataFrame) -> float:
+    return float((valid["outcome"] == COUNTERFACTUAL).mean())
+
+
+def _complied_shares(valid: pd.DataFrame) -> tuple[float, float]:
+    """The share of judged edits that did what was asked, and the flip rate of those; NaN without a
+    judge."""
+    if "complied" not in valid:
+        return np.nan, np.nan
+    judged = valid[valid["complied"].notna()]
+    complied = judged["complied"].astype(bool)
+    return float(complied.mean()), _flip_share(judged[complied])
 
 
 def totals(
@@ -157,24 +155,15 @@ def totals(
     row = cluster_index(valid["comparison"], clusters)
     column = cluster_index(valid["attribute"], attributes)
     inside = (row >= 0) & (column >= 0)
-    cell, shape = row[inside] * len(attributes) + column[inside], (len(clusters), len(attributes))
-    n, flips, change = (
-        np.bincount(cell, weights=values[inside], minlength=shape[0] * shape[1]).reshape(shape)
-        for values in (
-            np.ones(len(valid)),
-            (valid["outcome"] == COUNTERFACTUAL).to_numpy(dtype=float),
-            valid["change_in_sd"].to_numpy(dtype=float),
-        )
-    )
+    cells = row[inside], column[inside]
+    n, flips, change = np.zeros((3, len(clusters), len(attributes)))
+    np.add.at(n, cells, 1)
+    np.add.at(flips, cells, (valid["outcome"] == COUNTERFACTUAL)[inside])
+    np.add.at(change, cells, valid["change_in_sd"].to_numpy(dtype=float)[inside])
     return n, flips, change
 
 
-def ratio(values: np.ndarray, n: np.ndarray) -> float:
-    """The sum of values over the sum of n; NaN where that is 0."""
-    return float(values.sum() / n.sum()) if n.sum() else np.nan
-
-
-def _corrected(rates: pd.DataFrame, p: pd.Series) -> pd.Series:
+def _correct(rates: pd.DataFrame, p: pd.Series) -> pd.Series:
     """p at its false discovery rate, over the rows of each model and perturber."""
     return p.groupby([rates["model"], rates["perturber"]]).transform(
         lambda family: benjamini_hochberg(family.to_numpy(dtype=float))
@@ -224,7 +213,7 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
             beyond = (1 + (shares >= row.flip_rate).sum()) / (1 + DRAWS)
             rates.loc[row.Index, "random_words"] = beyond
     larger = rates[["flip_p", "random_words"]].max(axis=1, skipna=False)
-    return rates.assign(beyond_q=_corrected(rates, larger))
+    return rates.assign(beyond_q=_correct(rates, larger))
 
 
 def changed_words(texts: pd.DataFrame) -> np.ndarray:
@@ -248,42 +237,64 @@ def changed_words(texts: pd.DataFrame) -> np.ndarray:
     return moved
 
 
-def compliance(
-    outcomes: pd.DataFrame,
-    *,
-    by: Sequence[str] = ("attribute", "side", "perturber"),
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """The share of one model's edits that moved their attribute the asked way, of those the judge
-    has an opinion on: a row a group, with its columns and `SHARES`."""
-    judged = outcomes[outcomes["edited"].notna() & outcomes["complied"].notna()]
-    return _shares(judged, judged["complied"].astype(bool), by, confidence)
+def slopes(table: pd.DataFrame) -> pd.DataFrame:
+    """By how much the reward rises as an attribute is raised and all others are held, by model and
+    perturber: a description. More length goes along with more help, so that edits move several
+    attributes together; but what no detector sees is credited to those that move along with it, and
+    a price for every word has slopes too. So nothing is tested or named by them.
 
+    A least-squares line through all valid edits, of both sides and along all attributes: the change
+    of the edited response's reward, in standard deviations of the model's rewards, on the changes
+    of all detectors, each in standard deviations over the responses as they stand, and on a
+    constant (what any edit does). A detector without an opinion counts as unmoved; one that no edit
+    moves is left out.
 
-def flip_rates(outcomes: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """The flip rate over all edits, over those that complied, and over those that did not.
+    Args:
+        table: of outcomes, with a column `moved/NAME` for each detector.
 
-    A low rate over all edits may mean that the model resists or that the edits failed; the rate
-    over those that complied is the model's. Whoever complied is no random half: compare it between
-    models, which meet the same edits.
+    Returns:
+        One row per model, perturber (the placebo's edits are a part of every one's) and attribute:
+        model, perturber, attribute, n (edits), comparisons, slope (SD of reward per SD of the
+        attribute), inflation (of the slope's variance, by what the attributes have in common; 1:
+        nothing, above 10 hardly separable), explained (R² of the line). NaN with no more
+        comparisons than attributes and one.
 
-    A row a model, attribute and edits (all, complied, not complied, not judged) of which there are
-    some: `SHARES` of the edits with a text that flip; ties count as no flip.
+    Raises:
+        TableError: no column of a detector.
     """
-    valid = outcomes[outcomes["outcome"].notna()]
-    judged = valid["complied"].map(JUDGED).fillna("not judged")
-    twice = [valid.assign(edits="all"), valid.assign(edits=judged)]
-    rows = pd.concat(twice, ignore_index=True)
-    flips = rows["outcome"] == COUNTERFACTUAL
-    return _shares(rows, flips, ["model", "attribute", "edits"], confidence)
+    pieces = [pd.DataFrame(columns=SLOPES)]
+    for model, edits in valid_rows(table).groupby("model", sort=False):
+        placebo = edits["perturber"] == "placebo"
+        for perturber in dict.fromkeys(edits["perturber"][placebo.all() | ~placebo]):
+            lines = _fit_line(edits[(edits["perturber"] == perturber) | placebo])
+            pieces.append(lines.assign(model=model, perturber=perturber))
+    return pd.concat(pieces[1:] or pieces, ignore_index=True).reindex(columns=SLOPES)
 
 
-def _shares(
-    rows: pd.DataFrame, hits: pd.Series, by: Sequence[str], confidence: float
-) -> pd.DataFrame:
-    """The share of rows that hit, a line a group."""
-    lines = [
-        (*key, *clustered_share(hits[group.index], group["comparison"], confidence=confidence))
-        for key, group in rows.groupby(list(by), sort=False)
-    ]
-    return pd.DataFrame(lines, columns=[*by, *SHARES])
+def detectors(table: pd.DataFrame) -> list[str]:
+    """Attributes that some edit moved, in the table's order. TableError where the table has no such
+    column."""
+    columns = [column for column in table if column.startswith(MOVED)]
+    if not columns:
+        raise TableError(
+            f"The table of outcomes has no column `{MOVED}NAME`, so that attributes cannot be "
+            "separated; join what the detectors saw."
+        )
+    return [column.removeprefix(MOVED) for column in columns if table[column].fillna(0).ne(0).any()]
+
+
+def _fit_line(rows: pd.DataFrame) -> pd.DataFrame:
+    """Slopes of the edits of one model and perturber, one row per attribute."""
+    names, comparisons = detectors(rows), rows["comparison"].nunique()
+    lines = pd.DataFrame({"attribute": names, "n": len(rows), "comparisons": comparisons})
+    if not names or comparisons <= 1 + len(names):
+        return lines
+    moved = rows[[MOVED + name for name in names]].fillna(0.0).to_numpy(dtype=float)
+    change = reward_sign(rows) * rows["change_in_sd"].to_numpy(dtype=float)
+    design = np.column_stack([np.ones(len(rows)), moved])
+    coefficients = np.linalg.lstsq(design, change, rcond=None)[0]
+    return lines.assign(
+        slope=coefficients[1:],
+        inflation=np.diag(np.linalg.pinv(np.atleast_2d(np.corrcoef(moved, rowvar=False)))),
+        explained=1 - (change - design @ coefficients).var() / (change.var() or np.nan),
+    )

@@ -12,8 +12,8 @@ from itertools import accumulate, combinations
 from typing import Any, TypeVar
 
 from pessimal.errors import require
-from pessimal.explaining.edits.distances import numbered
-from pessimal.explaining.edits.language import replaced
+from pessimal.explaining.distances import numbered
+from pessimal.explaining.language import replaced
 
 Margins = Callable[[list[tuple[int, str]]], Sequence[float]]
 """From (number of the edit, a text for its response) to m′ of each: the margin with that text in
@@ -44,7 +44,7 @@ class Hunk:
     tokens: int  # tokens changed: put in, taken out or replaced, at least 1
 
     def place(self) -> tuple[int, int]:
-        """What hunks are put in order by."""
+        """The order of hunks."""
         return self.start, self.end
 
     def overlaps(self, other: "Hunk") -> bool:
@@ -94,7 +94,7 @@ def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None =
 
 @dataclass(frozen=True)
 class Shrunk:
-    """What is left of one counterfactual: a row of the table `smallest_flips`."""
+    """The smallest part of one counterfactual: a row of the table `smallest_flips`."""
 
     smallest: str  # the response with the hunks that are kept
     hunks: int  # changed places of the edit
@@ -219,7 +219,7 @@ def _reverted(
 
 @dataclass(frozen=True)
 class Grown:
-    """What one semifactual became: a row of the table `largest_holds`."""
+    """One semifactual after it was grown: a row of the table `largest_holds`."""
 
     largest: str  # the response with its own hunks and those that were added
     tokens: int  # tokens that the own and the added hunks change
@@ -254,7 +254,7 @@ def grow(
             along other attributes.
         tie: ε ≥ 0, in rewards; the preference holds where m′ > ε.
     """
-    return run_together([_grow(*one, tie=tie) for one in semifactuals], margins)
+    return run_together([_grow(*each, tie=tie) for each in semifactuals], margins)
 
 
 def _grow(
@@ -279,11 +279,11 @@ def _grow(
         if value > tie:
             text = trial
             added.append(candidate)
-            before, behind = (
+            before, after = (
                 [hunk for hunk in part if not hunk.overlaps(candidate)]
                 for part in (left[:turn], left[turn:])
             )
-            left, turn, lost = before + behind, len(before), 0
+            left, turn, lost = before + after, len(before), 0
         else:
             turn, lost = turn + 1, lost + 1
     tokens_before = sum(hunk.tokens for hunk in first)

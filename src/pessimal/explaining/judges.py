@@ -1,12 +1,16 @@
-"""Judged by a language model, which is blind: which text is the original is hidden by an order
-drawn from a digest of the pair (one on this machine is asked in both orders), and the wanted
-direction is not given."""
+"""Judges of edits: whether an edit moved the attribute that it was asked to move. The judge of
+detectors stands beside these (`detectors.RuleJudge`).
+
+A judge knows texts and attributes. It does not know who made the edit, nor any reward. A language
+model is blind: which text is the original is hidden by an order drawn from a digest of the pair
+(one on this machine is asked in both orders), and the wanted direction is not given.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.chat import (
@@ -17,12 +21,28 @@ from pessimal.explaining.chat import (
     EndpointOptions,
     digest_of,
 )
-from pessimal.explaining.judges import Item
 from pessimal.explaining.outcomes import Scorer
 from pessimal.explaining.perturbers.prompts import judge, judge_plainly, prompts_digest
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
+
+
+Item = tuple[str, str, str, Attribute, Amount]
+"""(prompt, original, edited, attribute, the amount that was asked for)."""
+
+
+class Judge(Protocol):
+    """Judges edits."""
+
+    name: str
+
+    def provenance(self) -> dict[str, Any]:
+        """Everything that decides its judgements, as JSON."""
+
+    def judge(self, items: Sequence[Item]) -> list[bool | None]:
+        """Whether each edit moved its attribute the way that was asked; one judgement an item, in
+        their order. None where it has no opinion."""
 
 
 class LlmJudge:
@@ -133,7 +153,7 @@ def _wants_more(item: Item) -> bool:
 
 
 def _judgement(item: Item, answer: Answer | None) -> bool | None:
-    """What an answer says of an edit; equal texts, which are not asked about, do not comply."""
+    """The judgement in an answer; equal texts, which are not asked about, do not comply."""
     if answer is None:
         return False
     if answer.status is not AnswerStatus.answered:

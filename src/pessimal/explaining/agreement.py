@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from pessimal.explaining.analyses.flips import totals
-from pessimal.explaining.analyses.intervals import draws, percentiles, replicated
 from pessimal.explaining.attribute import PLACEBO
+from pessimal.explaining.flips import totals
+from pessimal.explaining.metrics import draws, percentiles, replicated
 from pessimal.explaining.outcomes import CHOSEN, valid_rows
 
 RETURNED = ["perturber", "model_a", "model_b", "measure", "tau", "low", "high", "attributes"]
@@ -124,16 +124,12 @@ def representative(table: pd.DataFrame, model: str, *, perturber: str) -> pd.Dat
 
 def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: int) -> pd.DataFrame:
     """Outcomes of the n comparisons that lead the ranking, to be read in full: edits nearest to a
-    flip first. Where there is no ranking, the widest margins lead. Empty where no edit came
-    about."""
-    with_edits = ranking[ranking["attributes"] > 0]
-    ranked = with_edits.dropna(subset=["tau"])
-    if ranked.empty:
-        ranked = with_edits.sort_values("margin", ascending=False, kind="stable")
+    flip first. Empty where no edit came about."""
     edits = table[table["edited"].notna() & (table["perturber"] == perturber)]
+    leading = ranking[ranking["attributes"] > 0]["comparison"].head(n)
     rows = [
         edits[edits["comparison"] == key].sort_values("new_margin", kind="stable")
-        for key in ranked["comparison"].head(n)
+        for key in leading
     ]
     return pd.concat(rows) if rows else edits.head(0)
 

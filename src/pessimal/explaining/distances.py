@@ -1,4 +1,4 @@
-"""How far two texts are apart, in words and in meaning (MiniLM's sentence embeddings), and whether
+"""Distances of two texts, in words and in meaning (MiniLM's sentence embeddings), and whether
 a change stayed where it was meant to be.
 
 Knows texts. Does not know rewards, attributes or who made the change.
@@ -61,7 +61,7 @@ def syntactic(a: str, b: str) -> float:
 
 
 def levenshtein(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many items must be put in, taken out or replaced to turn one sequence into the other."""
+    """Number of items put in, taken out or replaced to turn one sequence into the other."""
     from rapidfuzz.distance import Levenshtein
 
     return Levenshtein.distance(*numbered(a, b))
