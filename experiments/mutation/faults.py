@@ -254,8 +254,8 @@ FAULTS = [
     ),
     Fault(
         "verbs/runs.py",
-        "change = float(y[most] - x[most])",
-        "change = float(x[most] - y[most])",
+        "changes = (y.astype(float) - x.astype(float)).where(differs)",
+        "changes = (x.astype(float) - y.astype(float)).where(differs)",
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(

@@ -8,6 +8,7 @@ files and manifests, not what is in them, nor W&B.
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -222,13 +223,14 @@ class Registry:
         return folder, manifest
 
     def manifests(
-        self, type: str | None = None, *, needs: Mapping[str, Any] | None = None
+        self, *types: str, needs: Mapping[str, Any] | None = None
     ) -> list[tuple[Path, Manifest]]:
-        """Every artifact (of one type), ordered by type, name and version. One whose manifest
+        """Every artifact (of these types), ordered by type, name and version. One whose manifest
         cannot be read, or whose summary has no figure of a type that the caller `needs`, is left
         out with a warning: it does not hide the others."""
-        found = []
-        for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
+        artifacts = []
+        files = (self.root.glob(f"{type}/*/v[0-9]*/{MANIFEST}") for type in types or "*")
+        for file in itertools.chain.from_iterable(files):
             try:
                 stamp = file.stat().st_mtime_ns, file.stat().st_size
                 # A scan of many prompts looks again and again.
@@ -238,13 +240,13 @@ class Registry:
                 for name, kind in (needs or {}).items():
                     if not isinstance(manifest.summary.get(name), kind):
                         raise InputError(f"{file} says no {name!r}; type: pessimal runs verify")
-                found.append((file.parent, manifest))
+                artifacts.append((file.parent, manifest))
             except (InputError, FileNotFoundError) as error:
                 # A file that is not there was removed meanwhile.
                 if file.exists() and str(error) not in self._warned:
                     self._warned.add(str(error))
                     log.warning("left out: %s", error)
-        return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
+        return sorted(artifacts, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
 
     def find(self, type: str, key: str) -> tuple[Path, Manifest] | None:
         """The newest artifact of this type whose content depends on exactly `key`, or None."""
@@ -258,27 +260,39 @@ class Registry:
         pairs = self.manifests(type, needs=needs)
         return list({manifest.name: (folder, manifest) for folder, manifest in pairs}.values())
 
+    def artifact(
+        self, name: str, *types: str, needs: Mapping[str, Any] | None = None
+    ) -> tuple[Path, Manifest]:
+        """The artifact (of these types) that is named, see `find_artifact`, or whose folder it is.
+
+        Raises:
+            InputError: there is no such artifact, or there are several.
+        """
+        folder, root = Path(name).resolve(), self.root.resolve()
+        if folder.is_dir() and folder.is_relative_to(root):
+            name = folder.relative_to(root).as_posix()
+        every = self.manifests(*types, needs=needs)
+        reference = find_artifact(name, [manifest for _, manifest in every]).reference
+        return next(pair for pair in every if pair[1].reference == reference)
+
     def choose(
         self, type: str, names: Sequence[str], *, needs: Mapping[str, Any] | None = None
     ) -> list[tuple[Path, Manifest]]:
-        """The artifacts of this type that are named (see `find_artifact`), with files as they were
-        published; for the names ["all"] the newest version of each.
+        """The artifacts of this type that are named (see `artifact`), in the registry's order, with
+        files as they were published; for the names ["all"] the newest version of each.
 
         Raises:
             InputError: there is none of a name, or none at all, or a file has changed.
         """
-        every = self.manifests(type, needs=needs)
-        if list(names) == ["all"]:
-            chosen = {manifest.name: (folder, manifest) for folder, manifest in every}
-        else:
-            manifests = [manifest for _, manifest in every]
-            wanted = {find_artifact(name, manifests).reference for name in names}
-            chosen = {m.reference: (folder, m) for folder, m in every if m.reference in wanted}
-        if not chosen:
+        artifacts = self.latest(type, needs=needs)
+        if list(names) != ["all"]:
+            artifacts = [self.artifact(name, type, needs=needs) for name in names]
+        if not artifacts:
             raise InputError(f"there is no {type} in {self.root} yet. To list all: pessimal runs")
-        for folder, _ in chosen.values():
+        folders = {manifest.reference: (folder, manifest) for folder, manifest in artifacts}
+        for folder, _ in folders.values():
             self.verify(folder)
-        return list(chosen.values())
+        return sorted(folders.values(), key=lambda pair: (pair[1].name, pair[1].version))
 
     def verify(self, folder: Path) -> None:
         """Raise InputError naming the file if a published file is missing or its bytes have
