@@ -266,8 +266,8 @@ FAULTS = [
     ),
     Fault(
         "tracking/mirror.py",
-        "                artifact.wait()\n",
-        "                pass\n",
+        "            artifact.wait(timeout=max(int(deadline - time.monotonic()), 1))\n",
+        "            pass\n",
         "an artifact that did not arrive passes for one that did",
     ),
 ]
