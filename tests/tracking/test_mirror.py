@@ -3,18 +3,13 @@ result or long waits."""
 
 import json
 import os
-import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from pessimal.errors import InputError
 from pessimal.tracking import mirror as mirror_module
-from pessimal.tracking import push as push_module
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, mirrored_name, mirrored_reference, settle
-from pessimal.tracking.registry import Registry
 
 
 def items(record) -> dict:
@@ -188,27 +183,3 @@ def test_task_that_fails_is_a_failed_run(task, recorded):
     with pytest.raises(KeyError), task() as mirror:
         raise KeyError("its own")
     assert recorded(mirror.run_id)["exit"][0].exit_code == 1
-
-
-@pytest.mark.parametrize("spoilt", [False, True])
-def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, tmp_path, spoilt):
-    folder, manifest = publish()
-    other = Registry(tmp_path / "other" / "registry")
-
-    def download(root, **_):
-        shutil.copytree(folder, root, dirs_exist_ok=True)
-        if spoilt:
-            (Path(root) / "deep" / "scores.txt").write_bytes(b"other bytes")
-
-    artifact = SimpleNamespace(
-        name=f"{mirrored_name(manifest.type, manifest.name)}:v0",
-        type=manifest.type,
-        size=1,
-        download=download,
-    )
-    if spoilt:
-        with pytest.raises(InputError):
-            push_module._bring(artifact, other)
-        assert other.manifests() == []
-    else:
-        assert push_module._bring(artifact, other)[1:] == (manifest, True)

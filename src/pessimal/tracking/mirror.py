@@ -70,11 +70,10 @@ class Target:
 
 
 def settle(folder: Path) -> None:
-    """Let this process' wandb, and a `wandb sync` that is typed, write under `folder` (which is
-    made), and send nothing but runs. Variables that are set already hold."""
+    """Let this process' wandb write under `folder` (which is made), and send nothing but runs.
+    Variables that are set already hold."""
     folder.mkdir(parents=True, exist_ok=True)
-    # By default staged bytes go into the user's data folder, and where that is gone `wandb sync`
-    # says "Finished" having uploaded nothing.
+    # Else staged bytes go into the user's data folder, which may be gone before they are sent.
     os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
     os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
     os.environ.setdefault("WANDB_SILENT", "true")

@@ -1,6 +1,4 @@
-"""The registry and W&B: everything that W&B does not have yet is sent, and asked back of the
-server (`push`); score tables that others pushed are fetched (`fetch_score_tables`), each file
-checked against its manifest. What comes from a server is hostile until it is checked.
+"""The registry to W&B: everything that W&B does not have yet is sent, and asked back of the server.
 
 Artifacts go in online runs, one for each command that published, so that W&B's table of runs
 compares them. A run that a task recorded and never sent, with its curves, is sent by `wandb sync`.
@@ -9,16 +7,12 @@ compares them. A run that a task recorded and never sent, with its curves, is se
 import hashlib
 import json
 import logging
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessimal.errors import InputError
-from pessimal.progress import call_within
-from pessimal.tables.files import sha256_of
-from pessimal.texts import safe_name
 from pessimal.tracking.mirror import (
     PATIENCE,
     Target,
@@ -27,11 +21,10 @@ from pessimal.tracking.mirror import (
     clean,
     connected,
     log_artifact,
-    mirrored_name,
     mirrored_reference,
     settle,
 )
-from pessimal.tracking.registry import CONFIG, MANIFEST, Manifest, Registry, damages, parse_manifest
+from pessimal.tracking.registry import CONFIG, Manifest, Registry
 
 if TYPE_CHECKING:
     import wandb
@@ -116,8 +109,8 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
         return f"missing: {name} is not there"
     remote = api.artifact(name)
     artifacts = (as_artifact(folder, manifest), remote)
-    here, there = ({(n, e.digest) for n, e in a.manifest.entries.items()} for a in artifacts)
-    wrong = sorted({file for file, _ in here ^ there})
+    local, server = ({(n, e.digest) for n, e in a.manifest.entries.items()} for a in artifacts)
+    wrong = sorted({file for file, _ in local ^ server})
     if not wrong and remote.type == manifest.type:
         return "ok"
     return (
@@ -170,78 +163,3 @@ def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> lis
             else:
                 unknown.append(reference)
     return list(dict.fromkeys(unknown))
-
-
-def fetch_score_tables(
-    project: str, entity: str | None, models: Sequence[str], prompts: Sequence[str], into: Registry
-) -> list[tuple[Path, Manifest, bool]]:
-    """Bring the newest score tables of these models and prompts (all where empty) from a W&B
-    project into `into`, a registry of their own: folder, manifest, and whether it was downloaded
-        now; `entity` null is the key's own.
-
-    Raises:
-        InputError: nothing there was asked for; or an artifact is not what its manifest says, or
-            differs from what `into` has under its reference.
-        WorkError: the server cannot be reached, knows no such key, or stopped answering.
-    """
-    settle(into.root.parent / "wandb")
-    with connected() as api:
-        path = f"{entity or api.default_entity}/{project}"
-        tables = _tables_at(api, path)
-        wanted = [a for a in tables if not models or a.metadata.get("model") in models]
-        wanted = [a for a in wanted if not prompts or a.metadata.get("prompt") in prompts]
-        if not wanted:
-            pairs = [(a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
-            there = sorted({f"{model} on {prompt}" for model, prompt in pairs})
-            raise InputError(
-                f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. "
-                f"There are: {'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
-            )
-        return [_bring(artifact, into) for artifact in wanted]
-
-
-def _tables_at(api: "wandb.Api", path: str) -> "list[wandb.Artifact]":
-    """The newest score table of every name that a push or a mirror made."""
-    if TYPE not in {type.name for type in api.artifact_types(path)}:
-        return []
-    names = [c.name for c in api.artifact_type(TYPE, path).collections()]
-    newest = [api.artifact(f"{path}/{name}:latest") for name in names]
-    return [a for a in newest if "manifest_sha256" in a.metadata]
-
-
-def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, bool]:
-    """Folder, manifest, and whether it had to be downloaded."""
-    wrong = f"{artifact.name} at W&B is not what its manifest says"
-    into.root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into.root) as place:
-        raw = Path(place) / "raw"
-        call_within(  # the client itself tries again for minutes
-            10 + artifact.size / _BYTES_PER_SECOND,
-            lambda: artifact.download(root=str(raw), skip_cache=True),
-            task=f"downloading {artifact.name}",
-        )
-        try:
-            manifest = parse_manifest(raw / MANIFEST)
-        except InputError as error:
-            raise InputError(f"{wrong}: {MANIFEST} cannot be read ({error.__cause__})") from error
-        expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
-        name = artifact.name.partition(":")[0]
-        if (manifest.type, manifest.name, name, manifest.version >= 0) != expected:
-            raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
-        home = Path(manifest.type, manifest.name, f"v{manifest.version}")
-        staged, folder = Path(place) / home, into.root / home
-        staged.parent.mkdir(parents=True)
-        raw.rename(staged)
-        for damage in damages(Registry(Path(place)), only=[staged]):
-            raise InputError(f"{wrong}: {damage.where} {damage.what}")
-        if folder.exists():
-            if sha256_of(folder / MANIFEST) != sha256_of(staged / MANIFEST):
-                raise InputError(
-                    f"{folder} differs from what {artifact.name} at W&B is: two registries count "
-                    "versions on their own. Give each project a folder of its own"
-                )
-            into.verify(folder)
-            return folder, manifest, False
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        staged.rename(folder)
-        return folder, manifest, True
