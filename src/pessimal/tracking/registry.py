@@ -35,7 +35,7 @@ _SECONDS = 10
 
 
 class Checkout(NamedTuple):
-    """What is recorded of the code; both None where the package is in no checkout (a wheel), or
+    """The recorded state of the code; both None where the package is in no checkout (a wheel), or
     there is no git."""
 
     commit: str | None = None
@@ -78,7 +78,7 @@ _CHECKSUM = ',\n  "checksum": "'
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an artifact is and where it came from."""
+    """An artifact's name, files and origin."""
 
     type: str
     """`score-table`, `comparison`, `reward-model`, `report` …"""
@@ -122,7 +122,7 @@ class Manifest:
                 raise ValueError(f"the file {name!r:.80} is not below the artifact's folder")
 
     def text(self) -> str:
-        """What `manifest.json` holds: without the commit where there is none; a checksum of all
+        """The text of `manifest.json`: without the commit where there is none; a checksum of all
         that in the last line."""
         absent = [name for name in Checkout._fields if getattr(self, name) is None]
         fields = {name: value for name, value in asdict(self).items() if name not in absent}
@@ -156,7 +156,7 @@ def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in summary.items():
         if isinstance(value, Mapping):
-            flat |= {f"{name}.{key}": one for key, one in figures(value).items()}
+            flat |= {f"{name}.{key}": number for key, number in figures(value).items()}
         else:
             flat[name] = value
     return flat
@@ -202,7 +202,7 @@ class Registry:
         self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
-            if taken := [own for own in (MANIFEST, CONFIG) if (staging / own).exists()]:
+            if taken := [file for file in (MANIFEST, CONFIG) if (staging / file).exists()]:
                 raise ValueError(f"{type}/{name}: the name {taken[0]} is the registry's own")
             if config is not None:
                 (staging / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -352,29 +352,29 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
-    """The artifact that `given` names, of those in the registry's order; a name is `type/name:vN`,
+def find_artifact(name: str, manifests: Sequence[Manifest]) -> Manifest:
+    """The artifact that `name` names, of those in the registry's order; a name is `type/name:vN`,
     as a folder `type/name/vN`, `type/name`, `name:vN` or `name` (without a version the newest), or
     the id of the W&B run that published it.
 
     Raises:
         InputError: there is none such, or there are several.
     """
-    typed = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", given)
+    typed = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", name)
 
     def names(m: Manifest) -> list[str]:
         return [m.name, f"{m.name}:v{m.version}", f"{m.type}/{m.name}", m.reference]
 
     newest = {(m.type, m.name): m for m in manifests if typed in names(m)}
-    newest = newest or {(m.type, m.name): m for m in manifests if m.run_id == given}
+    newest = newest or {(m.type, m.name): m for m in manifests if m.run_id == name}
     if len(newest) == 1:
         return next(iter(newest.values()))
     if newest:
         several = ", ".join(m.reference for m in newest.values())
-        raise InputError(f"{given!r} stands for several: {several}. Type one of these")
+        raise InputError(f"{name!r} stands for several: {several}. Type one of these")
     raise InputError(
-        f"there is no artifact {given!r}, and no W&B run of this id published one."
-        f"{did_you_mean(given, sorted({name for m in manifests for name in names(m)}))} There are: "
+        f"there is no artifact {name!r}, and no W&B run of this id published one."
+        f"{did_you_mean(name, sorted({text for m in manifests for text in names(m)}))} There are: "
         f"{', '.join(m.reference for m in manifests[:8]) or 'none'}. To list all: pessimal runs"
     )
 
@@ -389,9 +389,9 @@ class Damage:
     where: str
     """The file or folder, counted from the registry's root."""
     what: str
-    """What is wrong with it."""
+    """The fault."""
     mend: str
-    """What to do about it."""
+    """The remedy."""
 
 
 def damages(
@@ -417,11 +417,11 @@ def damages(
             wrong = str(error.__cause__ or error) if file.exists() else "is missing"
             yield Damage(f"{where}/{MANIFEST}", wrong, AGAIN)
             continue  # nothing says which files there were
-        yield from _of_files(where, folder, files)
+        yield from _file_damages(where, folder, files)
         checked(len(files))
 
 
-def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damage]:
+def _file_damages(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damage]:
     for name, digest in files.items():
         file = folder / name
         try:
@@ -440,11 +440,11 @@ def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damag
 
 
 def _strays(root: Path) -> Iterator[Damage]:
-    """What lies between artifacts; what a process is filling, or a killed one left, is none of
-    these."""
+    """Files and folders between artifacts; a folder that a process is filling, or that a killed one
+    left, is none of these."""
     for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
         where = path.relative_to(root)
         depth = len(where.parts)
-        own = path.name == _LOCK if depth == 1 else depth == 3 and path.name.startswith(STAGING)
-        if not own and not (path.is_dir() and (depth < 3 or path.match("v[0-9]*"))):
+        used = path.name == _LOCK if depth == 1 else depth == 3 and path.name.startswith(STAGING)
+        if not used and not (path.is_dir() and (depth < 3 or path.match("v[0-9]*"))):
             yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")
