@@ -28,7 +28,7 @@ from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.searching.allowed import Ids, RoundTrip, allowed_tokens
-from pessimal.searching.gcg import random_responses
+from pessimal.searching.climb import random_responses
 from pessimal.searching.objective import (
     EditObjective,
     Edits,

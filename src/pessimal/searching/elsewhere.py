@@ -20,8 +20,8 @@ from pessimal.plots import Forest
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.texts import text_scorer
+from pessimal.searching.climb import random_responses
 from pessimal.searching.context import SearchContext
-from pessimal.searching.gcg import random_responses
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import significant
