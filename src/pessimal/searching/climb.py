@@ -65,22 +65,22 @@ def starts(
     `allowed`: bool (V,). Raises ConfigError where not one could be found.
     """
     visited = Visited()
-    chosen: list[Tensor] = []
+    responses: list[Tensor] = []
     for _ in range(n * _DRAWS // _PART):
-        if len(chosen) >= n:
+        if len(responses) >= n:
             break
-        drawn = random_responses(_PART, length=length, allowed=allowed, generator=generator)
-        chosen += unseen(drawn, visited, retokenizes=retokenizes, most=n - len(chosen))
-    if not chosen:
+        some = random_responses(_PART, length=length, allowed=allowed, generator=generator)
+        responses += unseen(some, visited, retokenizes=retokenizes, most=n - len(responses))
+    if not responses:
         raise ConfigError(
             f"Of {n * _DRAWS:,} random responses of {length} allowed tokens, not one counts: in "
             "mode=text only those do that come back from ids → text → template → ids. Type "
             "mode=ids, a smaller search.length, or allow more tokens"
         )
-    if len(chosen) < n:
+    if len(responses) < n:
         text = "only %d of %d distinct starts of %d allowed tokens were found"
-        log.warning(text, len(chosen), n, length)
-    return chosen
+        log.warning(text, len(responses), n, length)
+    return responses
 
 
 def random_responses(n: int, *, length: int, allowed: Tensor, generator: torch.Generator) -> Tensor:
@@ -108,8 +108,8 @@ def top_tokens(gradient: Tensor, *, current: Tensor, allowed: Tensor, k: int) ->
     usable = gradient.nan_to_num(nan=lowest, neginf=lowest)
     usable.masked_fill_(~allowed.to(device), -torch.inf)
     usable.scatter_(1, current.to(device).unsqueeze(1), -torch.inf)
-    others = allowed.sum() - allowed[current].int()  # (L,)
-    return usable.topk(min(k, int(others.min())), dim=1).indices.cpu()
+    counts = allowed.sum() - allowed[current].int()  # (L,)
+    return usable.topk(min(k, int(counts.min())), dim=1).indices.cpu()
 
 
 def sample(
@@ -125,8 +125,8 @@ def sample(
     """
     length, k = tokens.shape
     positions = _even_positions(width, length, min(step_size, length), generator)  # (width, s)
-    chosen = torch.randint(k, positions.shape, generator=generator)
-    return current.repeat(width, 1).scatter_(1, positions, tokens[positions, chosen])
+    columns = torch.randint(k, positions.shape, generator=generator)
+    return current.repeat(width, 1).scatter_(1, positions, tokens[positions, columns])
 
 
 def _even_positions(width: int, length: int, step_size: int, generator: torch.Generator) -> Tensor:
@@ -376,13 +376,12 @@ def _anew(
     none is new."""
     best = torch.tensor(counter.best.response) if counter.curve else None
     for _ in range(_IN_VAIN):
-        drawn = random_responses(_DRAWN, **among)
+        some = random_responses(_DRAWN, **among)
         if best is not None:
-            n, length = drawn.shape
+            n, length = some.shape
             order = torch.rand(n, length, generator=among["generator"]).argsort(dim=1)
-            kept = order >= max(1, length // 2)
-            drawn = torch.where(kept, best, drawn)
-        if len(new := unseen(drawn, visited, retokenizes=retokenizes, most=1)):
+            some = torch.where(order >= max(1, length // 2), best, some)
+        if len(new := unseen(some, visited, retokenizes=retokenizes, most=1)):
             return new[0]
         best = None
     return None
@@ -433,9 +432,9 @@ def passes(
         unchanged += 1
         if len(best):
             [response], [value] = changed(response, position, tokens[best]), fresh[best].tolist()
-            kept = values[position].clone()
+            row = values[position].clone()
             values.fill_(-torch.inf)
-            values[position] = kept
+            values[position] = row
             unchanged, slope = 1, None
         position = (position + 1) % length
     values[torch.arange(length), response] = value
