@@ -28,9 +28,8 @@ from transformers import (
 
 import pessimal
 from pessimal.rewards.base import NetworkReward
-from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, climb
+from pessimal.searching.climb import GRADIENT, RANDOM, SWEEPS, climb, random_responses
 from pessimal.searching.context import SearchContext
-from pessimal.searching.gcg import random_responses
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter
 from pessimal.searching.run import run
 from pessimal.searching.spec import Goal, SearchSpec

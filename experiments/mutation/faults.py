@@ -254,20 +254,20 @@ FAULTS = [
     ),
     Fault(
         "verbs/runs.py",
-        "change = float(y[most] - x[most])",
-        "change = float(x[most] - y[most])",
+        "changes = (y.astype(float) - x.astype(float)).where(differs)",
+        "changes = (x.astype(float) - y.astype(float)).where(differs)",
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(
         "tracking/push.py",
-        "for damage in damages(Registry(Path(place)), only=[staged]):",
-        "for damage in []:",
-        "a file that changed at the server or on the way is taken into the registry",
+        "wrong = sorted({file for file, _ in local ^ server})",
+        "wrong = []",
+        "an artifact with other files at the server passes for the one that was pushed",
     ),
     Fault(
         "tracking/mirror.py",
-        "                artifact.wait()\n",
-        "                pass\n",
+        "            artifact.wait(timeout=max(int(deadline - time.monotonic()), 1))\n",
+        "            pass\n",
         "an artifact that did not arrive passes for one that did",
     ),
 ]

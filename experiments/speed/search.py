@@ -23,7 +23,7 @@ from pessimal.scoring.common_prefix import CommonPrefixScorer
 from pessimal.scoring.engine import Decoder, OwnForward, SharedPrefix, prefix_context
 from pessimal.scoring.memory import keep_large_buffers
 from pessimal.scoring.shared_prefix import run_prefix
-from pessimal.searching.gcg import sample, top_tokens
+from pessimal.searching.climb import sample, top_tokens
 
 ROUNDS, WIDTH, TOP_K = 5, 512, 256
 # Candidates at once of the ways that share less. No size from 16 to 256 was faster by more than the

@@ -1,5 +1,5 @@
 """One model against itself: agreement, ends and movers against counts by hand and scipy; which scans
-belong together; personas, as `pessimal scan prefixes=FILE` makes them; measures by training step."""
+belong together; personas, as `pessimal scan prefixes=FILE` makes them; checkpoints by step."""
 
 from dataclasses import replace
 
@@ -9,26 +9,21 @@ import pytest
 from scipy import stats
 
 from artifacts import score_table
-from pessimal.analyses import compare
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.scans import (
-    ENDS_SHARED,
-    STEP,
-    TAU,
     Scans,
     analyse,
     changed_tokens,
     prefix_effect,
     quantised_pairs,
     scans_of_models,
-    settled_at,
 )
 from pessimal.config.compose import configuration
 from pessimal.conversation import Prefixed, Turn, control_of, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.plots.draw import draw
 from pessimal.tables import ScoreTable
-from pessimal.tables.table_set import Reading, runs_of, table_sets
+from pessimal.tables.table_set import runs_of, table_sets
 
 OPTIONS = Options(meanings=None)
 
@@ -385,7 +380,7 @@ RISING, FALLING, OTHERS = (
     [f"{kind}{letters(i)}" for i in range(12)] for kind in ("up", "down", "side")
 )
 STEP_WORDS = [*RISING, *FALLING, *OTHERS]
-FOLLOWED = Options(words=["UPaa", "nowhere"], top=5, meanings=None)
+FOLLOWED = Options(top=5, meanings=None)
 
 
 def trained(steps, seed=0, strength=1.0, texts=STEP_WORDS) -> dict[int, pd.Series]:
@@ -424,18 +419,10 @@ def test_checkpoints_stand_by_their_run_in_order_of_the_step():
     assert runs["llama"][300].provenance.model == "llama@step-300"
 
 
-def test_words_and_changes_follow_what_training_did():
+def test_changes_follow_what_training_did():
     steps = (1000, 2000, 9000, 10000)
     tables = checkpoints(one=trained(steps), two=trained(steps[:3], seed=1, strength=-1.0))
     results = by_name(tables, FOLLOWED)
-    named = results["checkpoint_words"].table
-    assert set(named["word"]) == {"upaa"}
-    assert len(named) == 7
-    ranks = tables.matrix("greatest").rank(ascending=False)
-    for row in named.to_dict("records"):
-        assert row["rank"] == ranks.loc["upaa", f"{row['run']}@step-{row['step']}"]
-        assert row["words"] == 36
-    assert "nowhere" in " ".join(note for result in results.values() for note in result.notes)
     changes = results["changed_tokens"].table
     lifted = changes[changes["model"] == "one"]["text"].head(5)
     assert set(lifted) <= set(RISING)
@@ -447,180 +434,42 @@ def test_words_and_changes_follow_what_training_did():
         assert draw(result.plot, result.table)
 
 
-def test_ranks_are_over_words_that_every_checkpoint_has_spellings_averaged():
-    more = [*STEP_WORDS, " UPab", "elsewhere"]
-    one, two = trained((100, 200), texts=more), trained((100, 200), seed=2)
-    one[100] = one[100].drop("downaa")
-    words = by_name(checkpoints(one=one, two=two), FOLLOWED)["checkpoint_words"].table
-    assert set(words["words"]) == {35}
-
-
-STEPS = (0, 10, 20, 30)
-
-
-def named(n):
-    return [f"q{chr(97 + i // 26)}{chr(97 + i % 26)}x" for i in range(n)]
-
-
-def measured(tables, valence=None) -> dict:
-    """Results of a whole comparison: the measures are those of the analyses of single models."""
-    lexicons = {} if valence is None else {"AFINN": valence}
-    results, _ = compare([tables], replace(OPTIONS, lexicons=lexicons))
-    return {result.name: result for result in results}
-
-
-@pytest.fixture(scope="module")
-def valence():
-    return pd.Series(np.random.default_rng(0).integers(-5, 6, 200).astype(float), index=named(200))
-
-
-@pytest.fixture(scope="module")
-def found(valence):
-    """A run that learns valence by step 20 and stays there; another model without steps beside
-    it."""
-    rng, made = np.random.default_rng(1), []
-    noise = rng.normal(size=200)
-    learned = {0: 0.0, 10: 0.4, 20: 2.0, 30: 2.0}
-    for step in STEPS:
-        rewards = learned[step] * valence.to_numpy() + noise + 0.01 * rng.normal(size=200)
-        made.append(score_table(named(200), rewards, model=f"run@step-{step}", step=step))
-    made.append(score_table(named(200), noise, model="other"))
-    (whole,) = table_sets(made)
-    return measured(whole, valence)
-
-
-def test_a_measure_is_what_its_analysis_finds_at_each_step(found, valence):
-    table = found["trajectory"].table
-    rho = table[table["measure"] == "ρ with AFINN"].set_index("step")
-    assert list(rho.index) == list(STEPS)
-    assert abs(rho.loc[0, "estimate"]) < 0.2
-    assert rho.loc[30, "estimate"] > 0.9
-    assert set(table["run"]) == {"run"}
-
-
-def test_it_settles_where_it_stays_within_the_last_interval(found):
-    table = found["trajectory"].table
-    own = table[table["measure"] == "ρ with AFINN"].set_index("step")
-    inside = own["estimate"].between(*own.loc[30, ["low", "high"]])
-    assert inside.tolist() == [False, False, True, True]
-    assert own["settled_at"].tolist() == [20] * 4
-    assert "step 20" in found["trajectory"].headline
-    assert table[table["measure"].isin([TAU, ENDS_SHARED])]["settled_at"].isna().all()
-
-
-def rows_of(estimates, low, high):
-    return pd.DataFrame(
-        {"step": range(0, 10 * len(estimates), 10), "estimate": estimates, "low": low, "high": high}
-    )
-
-
-@pytest.mark.parametrize(
-    ("estimates", "settled"),
-    [((0.5, 0.5, 0.5), 0), ((0.5, 0.0, 0.5), 20), ((0.0, 0.45, 0.5), 10), ((0.0, 0.0, 0.5), 20)],
-)
-def test_settled_is_the_first_step_that_all_later_ones_agree_with(estimates, settled):
-    assert settled_at(rows_of(estimates, 0.4, 0.6)) == settled
-    assert np.isnan(settled_at(rows_of(estimates, np.nan, np.nan)))
-
-
-def test_ranks_and_extremes_are_held_against_the_last_step(found):
-    table = found["trajectory"].table
-    tau = table[table["measure"] == TAU].set_index("step")["estimate"]
-    assert list(tau.index) == [0, 10, 20]
-    assert tau[0] < tau[10] < tau[20]
-    kept = table[table["measure"] == ENDS_SHARED].set_index("step")["estimate"]
-    assert kept[0] < kept[20]
-
-
 def test_every_prompt_has_a_last_step_of_its_own():
     steps = {"greatest": (10, 20, 30), "worst": (10, 20)}
-    made = [
+    tables = [
         score_table(STEP_WORDS, values, model=f"run@step-{step}", step=step, prompt=prompt)
-        for prompt, own in steps.items()
-        for step, values in trained(own).items()
+        for prompt, prompt_steps in steps.items()
+        for step, values in trained(prompt_steps).items()
     ]
-    (whole,) = table_sets(made)
+    (whole,) = table_sets(tables)
     results = by_name(whole)
-    taus = results["step_agreement"].table.set_index(["prompt", "step_a", "step_b"])["kendall"]
-    table = results["trajectory"].table
-    for measure in (TAU, ENDS_SHARED):
-        rows = table[table["measure"] == measure].set_index(["prompt", "step"])["estimate"]
-        assert set(rows.index) == {("greatest", 10), ("greatest", 20), ("worst", 10)}
-    tau = table[table["measure"] == TAU].set_index(["prompt", "step"])["estimate"]
-    assert tau["greatest", 20] == taus["greatest", 20, 30]
-    assert tau["worst", 10] == taus["worst", 10, 20]
+    pairs = results["step_agreement"].table.groupby("prompt")["step_b"].max()
+    assert pairs.to_dict() == {"greatest": 30, "worst": 20}
+    changes = results["changed_tokens"].table.groupby("prompt")["b"].unique()
+    assert changes.map(list).to_dict() == {"greatest": ["30"], "worst": ["20"]}
 
 
-def test_elo_is_followed_where_items_have_it():
-    rng, made = np.random.default_rng(2), []
-    elo = rng.normal(1200, 100, 120)
-    for step, weight in ((0, 0.0), (5, 1.0)):
-        rewards = weight * (elo - 1200) / 100 + 0.1 * rng.normal(size=120)
-        made.append(
-            score_table(
-                named(120),
-                rewards,
-                model=f"run@step-{step}",
-                step=step,
-                candidates="people",
-                mode="text",
-                rows={"elo": elo, "elo_matches": 50},
-            )
-        )
-    (whole,) = table_sets(made)
-    first = measured(whole)["trajectory"]
-    table = first.table
-    assert first.estimate.label == "ρ with people's Elo"
-    rho = table[table["measure"] == "ρ with people's Elo"].set_index("step")["estimate"]
-    assert rho[5] == pytest.approx(stats.spearmanr(elo, rewards).statistic)
-    assert abs(rho[0]) < 0.3
-
-
-def test_opposite_prompts_and_several_runs_stand_apart(valence):
-    made, noise = [], np.random.default_rng(3).normal(size=200)
-    for run in ("one", "two"):
-        for step, weight in ((10, 1.0), (100, 3.0)):  # 100 sorts before 10 as text
-            for prompt, sign in (("greatest", 1), ("worst", -1)):
-                rewards = sign * weight * valence.to_numpy() + noise
-                made.append(
-                    score_table(
-                        named(200), rewards, model=f"{run}@step-{step}", step=step, prompt=prompt
-                    )
-                )
-    made.append(
-        score_table(named(200), noise, model="one@step-500", step=500, prompt="third")
-    )  # alone on its prompt
-    (whole,) = table_sets(made, Reading(polarity={"greatest": 1, "worst": -1}))
-    first = measured(whole, valence)["trajectory"]
-    rho = first.table[first.table["measure"] == "ρ with AFINN"]
-    assert set(rho["prompt"]) == {"greatest", "worst", "greatest − worst"}
-    assert rho.groupby(["run", "prompt"])["step"].agg(list).map(tuple).unique().tolist() == [
-        (10, 100)
-    ]
-    assert first.headline.startswith("one: ρ with AFINN on greatest − worst is 1.00 at step 100")
-
-
-def test_checkpoints_of_a_language_model_are_followed_too(valence):
+def test_checkpoints_of_a_language_model_are_compared_too():
     noise = np.random.default_rng(4).normal(size=200)
-    made = [
+    words = [f"q{letters(i)}x" for i in range(200)]
+    tables = [
         score_table(
-            named(200),
-            -50 + step * valence + noise,
+            words,
+            step * noise + np.arange(200),
             model=f"lm@step-{step}",
             step=step,
             score="log_probability",
         )
-        for step in (0, 2, 3)
+        for step in (0, 20, 300)
     ]
-    (whole,) = table_sets(made)
-    table = measured(whole, valence)["trajectory"].table
-    assert set(table["measure"]) == {"ρ with AFINN", TAU, ENDS_SHARED}
+    (whole,) = table_sets(tables)
+    table = by_name(whole)["step_agreement"].table.set_index(["model", "step_a", "step_b"])
+    expected = stats.kendalltau(np.arange(200), 300 * noise + np.arange(200)).statistic
+    assert table.loc[("lm", 0, 300), "kendall"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_one_checkpoint_is_no_trajectory():
-    (whole,) = table_sets([score_table(named(60), np.arange(60.0), model="run@step-5", step=5)])
-    assert all(
-        len(scans.tables) == 1 for scans in scans_of_models(whole, {}) if scans.differs == STEP
-    )
+def test_one_checkpoint_is_compared_with_nothing():
+    (whole,) = table_sets([score_table(TEXTS, np.arange(300.0), model="run@step-5", step=5)])
+    assert scans_of_models(whole, {}) == []
     with pytest.raises(TableError, match="needs two scans"):
         analyse(whole, OPTIONS)

@@ -24,7 +24,7 @@ from pessimal.errors import ConfigError, UserError
 from pessimal.options import existing_file, matching
 from pessimal.rewards.head import HeadSpec
 from pessimal.tracking.registry import Manifest
-from pessimal.verbs.runs import frame, select
+from pessimal.verbs.runs import artifact_frame, select
 
 VERBS = sorted(TASKS)
 keys = st.sampled_from(
@@ -95,7 +95,7 @@ scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), hostil
     ),
 )
 def test_a_condition_is_decided_for_every_summary(wanted, summary):
-    artifacts = frame([Manifest("thing", "a", 0, {}, summary=summary)])
+    artifacts = artifact_frame([Manifest("thing", "a", 0, {}, summary=summary)])
     found, wrong = refused(lambda: len(select(artifacts, where=wanted)), naming="where")
     assert wrong or found in (0, 1)
 

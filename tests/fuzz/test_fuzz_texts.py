@@ -18,7 +18,7 @@ from pessimal.explaining.views import GONE, NEW, SAME, condensed, diff
 from pessimal.texts import literal, readable, short_names, storable
 from pessimal.tracking.registry import Manifest, safe_name
 from pessimal.verbs.printing import as_csv, shown, table_text, visible
-from pessimal.verbs.runs import for_spreadsheet, frame
+from pessimal.verbs.runs import artifact_frame
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a spreadsheet would run, or take for another cell's beginning (OWASP, CSV injection)."""
@@ -124,7 +124,7 @@ manifests = st.lists(
 @pytest.mark.slow
 @cases(700, found=manifests)
 def test_a_spreadsheet_runs_nothing_of_an_exported_list(found):
-    text = as_csv(for_spreadsheet(frame(found)))
+    text = as_csv(artifact_frame(found))
     assert text.encode()
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert {len(row) for row in rows} == {len(rows[0])}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pessimal.errors import ConfigError
-from pessimal.searching.gcg import (
+from pessimal.searching.climb import (
     Momentum,
     Visited,
     sample,

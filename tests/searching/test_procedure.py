@@ -247,7 +247,7 @@ def test_the_curve_counts_all_evaluations_and_only_rises_and_improvements_are_to
     )
     stages.run("a", asks(3, 5, 1))
     stages.run("b", asks(4, 8))
-    stages.baseline("c", ANY, asks(99), budget=5)
+    stages.baseline("c", asks(99), budget=5)
     curve = [(p.evaluations, p.value) for p in stages.counter.curve]
     assert curve == told == [(1, 3.0), (2, 5.0), (5, 8.0)]
     assert stages.evaluations == 5

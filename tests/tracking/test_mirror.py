@@ -3,18 +3,13 @@ result or long waits."""
 
 import json
 import os
-import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
-from pessimal.errors import InputError
 from pessimal.tracking import mirror as mirror_module
-from pessimal.tracking import push as push_module
 from pessimal.tracking.mirror import MAX_TABLE_ROWS, mirrored_name, mirrored_reference, settle
-from pessimal.tracking.registry import Registry
 
 
 def items(record) -> dict:
@@ -99,67 +94,73 @@ def test_names_in_wandb_are_the_registrys_and_have_one_type():
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A client that hangs, and a clock that says so: every wait takes as long as it may. Gives the
-    waits, in seconds."""
-    waits = []
+def client(monkeypatch, target):
+    """client(…): a client whose run has these attributes."""
 
-    def call_within(seconds, call, *, task):
-        waits.append(seconds)
-        raise TimeoutError(task)
-
-    def begin_run(target, *, mode, patience, **about):
-        waits.append(patience / 3)
-        return SimpleNamespace(
-            id="one", offline=False, dir=str(target.folder / "run/files"), define_metric=len
+    def make(**attributes):
+        run = SimpleNamespace(
+            id="one",
+            offline=False,
+            dir=str(target.folder / "run/files"),
+            url="the run",
+            define_metric=lambda *_, **__: None,
+            finish=lambda exit_code: None,
+            **attributes,
         )
+        monkeypatch.setattr(mirror_module, "begin_run", lambda target, **about: run)
+        monkeypatch.setattr(mirror_module, "release", lambda: None)
 
-    monkeypatch.setattr(mirror_module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
-    for fake in (call_within, begin_run):
-        monkeypatch.setattr(mirror_module, fake.__name__, fake)
-    monkeypatch.setattr(mirror_module, "release", lambda: None)
-    monkeypatch.setattr(mirror_module, "STEPS", {})
-    return waits
+    return make
 
 
-def test_all_faults_of_a_run_together_hold_it_up_less_than_fifteen_seconds(
-    task, clock, publish, registry, warnings
+def test_a_client_that_fails_is_asked_no_more_and_costs_no_result(
+    task, client, publish, registry, warnings
 ):
+    calls = []
+
+    def refuse(*arguments, **options):
+        calls.append(arguments)
+        raise OSError("the service is gone")
+
+    client(log_artifact=refuse, summary=SimpleNamespace(update=refuse))
     with task(mode="online") as mirror:
         for name in ("a", "b", "c", "d"):
             mirror.summary({"n": 1})
             mirror.artifact(*publish(name=name), {})
-    assert 0 < sum(clock) < 15, clock
+    assert len(calls) == 1
     assert len(registry.manifests()) == 4, "results are there"
-    told = warnings()
-    assert len([one for one in told if "did not take" in one]) == 1, "once, however often it fails"
-    assert "pessimal push" in told[0]
-    assert "wandb sync" in told[-1]
+    [message] = warnings()
+    assert "pessimal push" in message
 
 
-def test_an_artifact_that_does_not_arrive_is_reported(task, publish, warnings, monkeypatch):
-    def refused():
+def test_artifacts_that_do_not_arrive_are_waited_for_a_third_of_the_patience(
+    task, client, publish, warnings, monkeypatch
+):
+    waits = []
+    clock = SimpleNamespace(monotonic=lambda: float(sum(waits)))
+    monkeypatch.setattr(mirror_module, "time", clock)
+
+    def wait(timeout):
+        waits.append(timeout)
+
+    client(log_artifact=lambda artifact, aliases: SimpleNamespace(name=artifact.name, wait=wait))
+    with task(mode="online", patience=30) as mirror:
+        for name in ("a", "b", "c"):
+            mirror.artifact(*publish(name=name), {})
+    assert waits == [10, 1, 1]
+    assert warnings() == []
+
+
+def test_an_artifact_that_does_not_arrive_is_reported(task, client, publish, warnings):
+    def refuse(timeout):
         raise ValueError("403")
 
-    def begin_run(target, **about):
-        return SimpleNamespace(
-            id="one",
-            offline=False,
-            dir=str(target.folder / "run/files"),
-            path="lab/p/one",
-            url="the run",
-            log_artifact=lambda artifact, aliases: SimpleNamespace(
-                name=artifact.name, wait=refused
-            ),
-            finish=lambda exit_code: None,
-        )
-
-    for name, fake in {"begin_run": begin_run, "release": lambda: None, "STEPS": {}}.items():
-        monkeypatch.setattr(mirror_module, name, fake)
+    client(log_artifact=lambda artifact, aliases: SimpleNamespace(name=artifact.name, wait=refuse))
     with task(mode="online") as mirror:
         mirror.artifact(*publish(), {})
-    [told] = warnings()
-    assert "m--greatest did not arrive: 403" in told
+    [message] = warnings()
+    assert "m--greatest did not arrive: 403" in message
+    assert "wandb sync" in message
 
 
 def test_client_that_cannot_begin_costs_the_mirror_only(
@@ -182,27 +183,3 @@ def test_task_that_fails_is_a_failed_run(task, recorded):
     with pytest.raises(KeyError), task() as mirror:
         raise KeyError("its own")
     assert recorded(mirror.run_id)["exit"][0].exit_code == 1
-
-
-@pytest.mark.parametrize("spoilt", [False, True])
-def test_download_is_taken_in_only_with_the_bytes_that_were_published(publish, tmp_path, spoilt):
-    folder, manifest = publish()
-    other = Registry(tmp_path / "other" / "registry")
-
-    def download(root, **_):
-        shutil.copytree(folder, root, dirs_exist_ok=True)
-        if spoilt:
-            (Path(root) / "deep" / "scores.txt").write_bytes(b"other bytes")
-
-    artifact = SimpleNamespace(
-        name=f"{mirrored_name(manifest.type, manifest.name)}:v0",
-        type=manifest.type,
-        size=1,
-        download=download,
-    )
-    if spoilt:
-        with pytest.raises(InputError):
-            push_module._bring(artifact, other)
-        assert other.manifests() == []
-    else:
-        assert push_module._bring(artifact, other)[1:] == (manifest, True)

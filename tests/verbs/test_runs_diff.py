@@ -11,7 +11,7 @@ from artifacts import score_table
 from pessimal.errors import InputError
 from pessimal.tables import write_score_table
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.runs import ABSENT, THERE, compare_tables, difference, difference_text
+from pessimal.verbs.runs import ABSENT, PRESENT, compare_tables, difference, difference_text
 
 TEXTS = ["\x1b[2J", "=cmd()", "love"]
 
@@ -93,7 +93,7 @@ def test_other_columns_count_what_differs():
 def test_columns_of_one_side_and_empty_tables_are_reported():
     a = pd.DataFrame({"k": ["a"], "old": [1.0]})
     found = differing(a, pd.DataFrame({"k": ["a"], "new": ["x"]}))
-    assert (found["old"][:2], found["new"][:2]) == ((THERE, ABSENT), (ABSENT, THERE))
+    assert (found["old"][:2], found["new"][:2]) == ((PRESENT, ABSENT), (ABSENT, PRESENT))
     assert differing(a, a.iloc[:0])["rows in both"][0] == 0
     assert (
         differing(pd.DataFrame({"x": [1.0]}), pd.DataFrame({"y": [1.0]}))["rows in both"][0] is None
@@ -188,6 +188,6 @@ def test_artifacts_without_options_are_told_apart(tmp_path):
     )
     found = difference(registry, a, b)
     assert found[["part", "name", "a", "b"]].to_numpy(dtype=object).tolist() == [
-        ["inputs", "report/a:v9", THERE, ABSENT],
-        ["inputs", "report/b:v9", ABSENT, THERE],
+        ["inputs", "report/a:v9", PRESENT, ABSENT],
+        ["inputs", "report/b:v9", ABSENT, PRESENT],
     ]

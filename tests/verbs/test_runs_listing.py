@@ -12,8 +12,7 @@ from pessimal.errors import ConfigError, InputError
 from pessimal.tracking.registry import Manifest, find_artifact
 from pessimal.verbs.printing import as_csv, as_json, shown, visible
 from pessimal.verbs.runs import (
-    for_spreadsheet,
-    frame,
+    artifact_frame,
     key_figures,
     lineage,
     lineage_line,
@@ -58,7 +57,7 @@ ALL = [A, B, C, OLD, NEW, MODEL, SEARCH]
 
 
 def chosen(manifests=ALL, **wanted):
-    found = select(frame(manifests), **wanted)
+    found = select(artifact_frame(manifests), **wanted)
     by_reference = {m.reference: m for m in manifests}
     return [by_reference[reference] for reference in found.index]
 
@@ -137,7 +136,9 @@ def test_what_is_no_condition_is_refused(text):
 def test_order_is_by_name_time_or_figure_and_what_has_none_comes_last():
     def ordered(manifests, by, **options):
         by_reference = {m.reference: m for m in manifests}
-        return [by_reference[r] for r in sort_artifacts(frame(manifests), by, **options).index]
+        return [
+            by_reference[r] for r in sort_artifacts(artifact_frame(manifests), by, **options).index
+        ]
 
     some = [C, B, A, MODEL]
     assert ordered(some, "name") == [MODEL, B, C, A]
@@ -248,11 +249,11 @@ def test_csv_keeps_numbers_and_what_a_spreadsheet_would_run_is_text():
         table(f"m{i}", "best", -i, optimal=text, share=-0.5, ok=i == 0)
         for i, text in enumerate(["=cmd()", "a\rb"])
     ]
-    rows = list(csv.DictReader(io.StringIO(as_csv(for_spreadsheet(frame(artifacts))), newline="")))
-    assert [row["summary.optimal"] for row in rows] == ["'=cmd()", "a\rb"]
-    assert [row["summary.n"] for row in rows] == ["0", "-1"], "whole numbers stay whole"
-    assert [row["summary.share"] for row in rows] == ["-0.5", "-0.5"]
-    assert [row["summary.ok"] for row in rows] == ["true", "false"]
+    rows = list(csv.DictReader(io.StringIO(as_csv(artifact_frame(artifacts)), newline="")))
+    assert [row["optimal"] for row in rows] == ["'=cmd()", "a\rb"]
+    assert [row["n"] for row in rows] == ["0", "-1"], "whole numbers stay whole"
+    assert [row["share"] for row in rows] == ["-0.5", "-0.5"]
+    assert [row["ok"] for row in rows] == ["true", "false"]
 
 
 def test_json_is_strict_and_whole():

@@ -99,7 +99,6 @@ def compare(
             new: list[Result] = []
             try:
                 new = [] if why else _checked(analyse, tables, options, makers)
-                tables.memo.update({(result.name,): result.table for result in new})
             except (TableError, MissingExtraError) as error:
                 why = str(error)
             except Exception as error:  # one analysis that fails does not cost the others

@@ -1,8 +1,7 @@
 """Scans of one model that differ in one thing: the prompt, the mode, the precision, the step of a
 training, or a persona ahead of the prompt.
 
-Knows score tables of one model, matched by candidate_id; knows nothing of weights or templates. The
-measures of checkpoints beside people are those of the analyses of single models.
+Knows score tables of one model, matched by candidate_id; knows nothing of weights or templates.
 """
 
 import re
@@ -17,7 +16,6 @@ import pandas as pd
 from pessimal.analyses.agreement import agreement, tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import check_rewards, check_varied
-from pessimal.analyses.identity_terms import ALL_AXES
 from pessimal.analyses.ranks import (
     Dependence,
     Statistic,
@@ -28,21 +26,17 @@ from pessimal.analyses.ranks import (
     spearman,
 )
 from pessimal.errors import TableError, did_you_mean
-from pessimal.plots import Forest, Heatmap, Lines
+from pessimal.plots import Forest, Heatmap, Plot
 from pessimal.statistics import holm
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet, runs_of
-from pessimal.tables.word_lists import by_word
 from pessimal.texts import literal
 
 PROMPT, MODE, PRECISION, STEP = "prompt", "mode", "precision", "step"
 ALL, ROUND_TRIPS, CHANGED = "all", "round_trips", "changed"
 FAR = 0.01
 """A token has moved where its rank changes by more than this share of all ranks."""
-TAU, ENDS_SHARED = "τ with the last step", "share of the last step's extremes"
-KEYS = ["run", "measure", "prompt"]
-TRAJECTORY = [*KEYS, "step", "estimate", "low", "high", "n", "settled_at"]
 _PHRASES = {
     PROMPT: "on {} and {}",
     MODE: "in modes {} and {} on {}",
@@ -51,7 +45,6 @@ _PHRASES = {
 }
 MAX_ROWS = 10
 """Tokens at each end of a figure."""
-_LINES = Lines(x="step", y="estimate", marks=True, xlabel="training step")
 _HOW = r"bnb|awq|gptq|gguf|quantized|int[48]|nf4|fp[48]|[48]bit|q\d\w*|w\d+a\d+|g\d+|marlin"
 _SUFFIX = re.compile(rf"([-_.]({_HOW}))+", re.IGNORECASE)
 
@@ -120,27 +113,25 @@ def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[st
     return pairs | dict(stated)
 
 
-def scans_of_models(tables: TableSet, quantised: Mapping[str, str]) -> Iterator[Scans]:
+def scans_of_models(tables: TableSet, quantised: Mapping[str, str]) -> list[Scans]:
     """All scans that differ in one thing; `quantised` as in `quantised_pairs`."""
-    for model in tables.models:
-        yield Scans(PROMPT, model, None, tables.of_model(model))
+    sets = [Scans(PROMPT, model, None, tables.of_model(model)) for model in tables.models]
+    # Of a run that has both, rewards come before log-probabilities.
+    steps = {
+        (run, prompt): checkpoints
+        for scores in (tables.language, {p: tables.by_prompt[p] for p in tables.prompts})
+        for prompt, members in scores.items()
+        for run, checkpoints in runs_of(members).items()
+    }
+    pairs = quantised_pairs(tables.models, quantised)
     for prompt in tables.prompts:
         members = {table.model: table for table in tables.by_prompt[prompt]}
-        for model in members:
-            yield Scans(MODE, model, prompt, tables.modes[prompt, model])
-        for model, whole in quantised_pairs(tables.models, quantised).items():
+        sets += [Scans(MODE, model, prompt, tables.modes[prompt, model]) for model in members]
+        for model, whole in pairs.items():
             pair = {name: members[name] for name in (whole, model) if name in members}
-            yield Scans(PRECISION, model, prompt, pair)
-    # Of a run that has both, rewards come before log-probabilities.
-    rewards = {prompt: tables.by_prompt[prompt] for prompt in tables.prompts}
-    runs = {
-        (run, prompt): steps
-        for scores in (tables.language, rewards)
-        for prompt, members in scores.items()
-        for run, steps in runs_of(members).items()
-    }
-    for (run, prompt), steps in runs.items():
-        yield Scans(STEP, run, prompt, steps)
+            sets.append(Scans(PRECISION, model, prompt, pair))
+    sets += [Scans(STEP, run, prompt, tables) for (run, prompt), tables in steps.items()]
+    return [scans for scans in sets if len(scans.tables) > 1]
 
 
 def compare_scans(
@@ -244,15 +235,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     and behind personas."""
     notes: list[str] = []
     pairs: dict[str, list[pd.DataFrame]] = {}
-    changes = []
-    sequences = [s for s in scans_of_models(tables, options.quantised) if len(s.tables) > 1]
-    for scans in sequences:
+    changes: list[pd.DataFrame] = []
+    for scans in scans_of_models(tables, options.quantised):
         where = {"model": scans.model, "candidates": tables.candidates}
         where |= {"prompt": scans.prompt} if scans.prompt else {}
-        about = " on ".join(
-            filter(None, (tables.labels.get(scans.model, scans.model), scans.prompt))
-        )
-        with noted(notes, about):
+        about = " on ".join(filter(None, (tables.labels.get(scans.model), scans.prompt)))
+        with noted(notes, about or scans.model):
             tokens, rewards = scans.join()
             for part, members in _parts(scans.differs, tokens):
                 table = compare_scans(
@@ -269,16 +257,13 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             if scans.prompt:
                 where |= {"differs": scans.differs}
                 changes.append(changed_tokens(tokens, rewards, top=options.top).assign(**where))
-    joined = {differs: pd.concat(parts, ignore_index=True) for differs, parts in pairs.items()}
-    results = [_agreement_result(tables, differs, table) for differs, table in joined.items()]
-    if changes and len(table := pd.concat(changes, ignore_index=True)):
-        results.append(_changes_result(tables, table))
+    results = [
+        _agreement_result(tables, differs, pd.concat(parts, ignore_index=True))
+        for differs, parts in pairs.items()
+    ]
+    if any(map(len, changes)):
+        results.append(_changes_result(tables, pd.concat(changes, ignore_index=True)))
     results += _prefix_results(tables, options, notes)
-    if STEP in joined:
-        runs = [scans for scans in sequences if scans.differs == STEP]
-        results.append(_trajectory_result(tables, runs, joined[STEP]))
-        if options.words:
-            results.append(_words_result(tables, runs, options.words, notes))
     if not results:
         raise TableError(
             "; ".join(notes)
@@ -322,56 +307,55 @@ def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Re
 
     Source: Christian et al. 2025, Figure A6, for prompts; its code for modes.
     """
-    a, b = columns = f"{differs}_a", f"{differs}_b"
-    table = table.drop(columns=[] if differs == MODE else "tokens")
-    whole = table[table["tokens"] == ALL] if differs == MODE else table
+    a, b = columns = [f"{differs}_a", f"{differs}_b"]
+    whole = table[table["tokens"] == ALL]
+    table = table if differs == MODE else table.drop(columns="tokens")
     row = whole.loc[whole["kendall"].idxmin()]
     label = tables.labels.get(row["model"], row["model"])
     phrase = _PHRASES[differs].format(row[a], row[b], row.get("prompt"))
     effect = tau_effect(tables.things, null=0.0 if differs == PROMPT else 1.0)
-    heatmap = partial(Heatmap, row=a, column=b, value="kendall", panel="model", across=5)
-    tabs = ("prompt",) if differs == STEP else ()
-    plot: Forest | Heatmap = heatmap(tabs=tabs, symmetric=True, diverging=True)
-    summary = {}
+    summary: dict[str, float] = {}
     if differs in (MODE, PRECISION):
         pairs = whole.assign(scans=whole[a] + " and " + whole[b])
-        plot = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b of two scans")
+        plot: Plot = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b")
         keys = whole["prompt"] + "/" + whole["model"] + "/" + whole[a] + "-" + whole[b]
         summary = dict(zip(keys + "/kendall", map(float, whole["kendall"]), strict=True))
-    weights = {"size": whole["kendall"].max() - row["kendall"], "share": 1 / 4}
+    else:
+        tabs = ("prompt",) if differs == STEP else ()
+        heatmap = partial(Heatmap, symmetric=True, diverging=True, across=5, tabs=tabs)
+        plot = heatmap(row=a, column=b, value="kendall", panel="model")
     return Result.of_row(
         row,
         f"{differs}_agreement",
-        table[[*columns, *table.columns.drop([*columns])]],
+        table[[*columns, *table.columns.drop(columns)]],
         effect,
         f"{label} orders {tables.things} least alike {phrase}: τ = {row['kendall']:.2f}; "
         f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same.",
         label="τ, lowest",
+        size=whole["kendall"].max() - row["kendall"] if differs in (PROMPT, STEP) else None,
+        share=1 / 4 if differs in (PROMPT, STEP) else 1.0,
         plot=plot,
         method="scans",
         summary=summary,
-        **(weights if differs in (PROMPT, STEP) else {}),
     )
 
 
 def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:
     """The tokens that change most; the headline has the farthest."""
     row = changes.loc[changes["moved"].abs().idxmax()]
-    keys = changes.groupby(["differs", "model", "prompt"], sort=False)
-    ends = (keys.cumcount() < MAX_ROWS) | (keys.cumcount(ascending=False) < MAX_ROWS)
+    keys = ["differs", "model", "prompt"]
+    by_scans = changes.groupby(keys, sort=False)
+    ends = (by_scans.cumcount() < MAX_ROWS) | (by_scans.cumcount(ascending=False) < MAX_ROWS)
+    forest = partial(Forest, row="text", estimate="moved", low=None, high=None)
     return Result(
         "changed_tokens",
         changes,
         headline=f"From {row['differs']} {row['a']} to {row['b']} on {row['prompt']}, "
         f"{tables.labels.get(row['model'], row['model'])} moves {literal(row['text'])} from rank "
         f"{row['rank_a']:,.0f} to {row['rank_b']:,.0f}.",
-        plot=Forest(
+        plot=forest(
             data=changes[ends],
-            row="text",
-            estimate="moved",
-            low=None,
-            high=None,
-            tabs=("differs", "model", "prompt"),
+            tabs=tuple(keys),
             xlabel="ranks gained from the first scan to the last",
         ),
         method="scans",
@@ -379,8 +363,7 @@ def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:
 
 
 def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> list[Result]:
-    """Each model, prompt and persona: paired with the prompt alone and with a control of as many
-    words."""
+    """Each model, prompt and persona, beside the prompt alone and a control of as many words."""
     scans = {
         (t.model, t.provenance.mode, prompt): t
         for prompt, members in tables.by_prompt.items()
@@ -391,24 +374,18 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
         design = table.provenance.prefixed
         if design is None or design["control"]:
             continue
-        about = f"{tables.labels[model]} on {key}"
         keys = {"bare": design["prompt"], "persona": key, "control": f"{key}_control"}
-        members = {n: t for n, prompt in keys.items() if (t := scans.get((model, mode, prompt)))}
-        if len(members) < len(keys):
-            notes.append(f"{about}: the prompt alone or the control was not scanned")
-            continue
-        with noted(notes, about):
-            tokens, rewards = Scans(PROMPT, model, None, members).join()
+        with noted(notes, f"{tables.labels[model]} on {key}"):
+            members = {n: scans.get((model, mode, prompt)) for n, prompt in keys.items()}
+            triple = {name: scan for name, scan in members.items() if scan is not None}
+            if len(triple) < len(keys):
+                raise TableError("the prompt alone or the control was not scanned")
+            tokens, rewards = Scans(PROMPT, model, None, triple).join()
             dependent = dependence(tokens["text"], options.meanings)
-            best = rewards.idxmax()
-            ids = {name: table.measured.get("prefix_tokens") for name, table in members.items()}
             rows.append(
                 {"model": model, "prompt": design["prompt"], "prefix": design["prefix"]}
                 | prefix_effect(rewards, dependent, options.confidence)
                 | {"n": len(tokens), "candidates": tables.candidates}
-                | {"optimal_stays": best["persona"] == best["bare"]}
-                | {"optimal_stays_control": best["control"] == best["bare"]}
-                | {"tokens": ids["persona"], "tokens_control": ids["control"]}
             )
     if not rows:
         return []
@@ -427,104 +404,3 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
         )
     plot = Forest.of(effect, xlabel="drop in Spearman's ρ with the bare prompt, beyond a control")
     return [Result.of_row(row, "prefixes", table, effect, headline, plot=plot, method="scans")]
-
-
-def _trajectory_result(tables: TableSet, runs: list[Scans], pairs: pd.DataFrame) -> Result:
-    """Measures of checkpoints by step, and when they settle; `pairs` are those of steps.
-
-    Source: Christian et al. 2026 (arXiv 2601.20838), Figure 4.
-    """
-    rows = [(t.model, s.model, step) for s in runs for step, t in s.tables.items()]
-    steps = pd.DataFrame(rows, columns=["model", "run", "step"]).drop_duplicates()
-    pieces = []
-    for measure in _measures(tables):
-        # A merge keeps the order of the measure, and so of its prompts.
-        by_step = measure.merge(steps, on="model").sort_values("step", kind="stable")
-        by_step = by_step[by_step.groupby(KEYS)["step"].transform("size") > 1]
-        for _, group in by_step.groupby(KEYS, sort=False):
-            pieces.append(group.assign(settled_at=settled_at(group)))
-    final = pairs.groupby(["model", "prompt"], sort=False)["step_b"].transform("max")
-    pairs = pairs[pairs["step_b"] == final].rename(columns={"model": "run", "step_a": "step"})
-    shared = pairs[["top_overlap", "bottom_overlap"]].mean(axis=1)
-    pieces.append(pairs.assign(measure=TAU, estimate=pairs["kendall"]))
-    pieces.append(pairs.assign(measure=ENDS_SHARED, estimate=shared, low=np.nan, high=np.nan))
-    table = pd.concat(pieces, ignore_index=True).reindex(columns=TRAJECTORY)
-    table = table.astype({"settled_at": "Int64"}).assign(candidates=tables.candidates)
-    same = table[(table[["run", "measure"]] == table.loc[0, ["run", "measure"]]).all(axis=1)]
-    contrast = same["prompt"].str.contains(" − ")
-    row = same[contrast if contrast.any() else same["prompt"] == same["prompt"].iloc[0]].iloc[-1]
-    # What each measure is compared with differs from measure to measure.
-    effect = Effect("estimate", row["measure"], "low", "high", of="observations")
-    when = "" if pd.isna(row["settled_at"]) else f"; it settles at step {row['settled_at']}"
-    return Result.of_row(
-        row,
-        "trajectory",
-        table,
-        effect,
-        f"{row['run']}: {row['measure']} on {row['prompt']} is {row['estimate']:.2f} at step "
-        f"{row['step']}{when}.",
-        share=1 / 2,
-        plot=replace(_LINES, y="estimate", low="low", high="high", group="run", panel="measure"),
-        method="scans",
-    )
-
-
-def settled_at(rows: pd.DataFrame) -> float:
-    """The first step from which the estimate stays within the last step's interval; NaN where that
-    has none.
-
-    Args:
-        rows: step, estimate, low and high of one measure, steps rising.
-    """
-    row = rows.iloc[-1]
-    if np.isnan(row["low"]) or np.isnan(row["high"]):
-        return np.nan
-    outside = np.flatnonzero(~rows["estimate"].between(row["low"], row["high"]).to_numpy())
-    return float(rows["step"].iloc[outside[-1] + 1 if len(outside) else 0])
-
-
-def _measures(tables: TableSet) -> Iterator[pd.DataFrame]:
-    """The estimates that the analyses of single models have of every model, where they were made:
-    model, measure, prompt, estimate, low, high, n."""
-    people, valence, identity = (
-        tables.memo.get((name,), pd.DataFrame())
-        for name in ("human_correlation", "valence", "identity")
-    )
-    if len(people):
-        yield people.assign(estimate=people["spearman"], measure="ρ with people's Elo")
-    if len(valence):  # of a model that has both, the rewards come first
-        valence = valence.drop_duplicates(["model", "lexicon", "prompt"])
-        yield valence.assign(estimate=valence["spearman"], measure="ρ with " + valence["lexicon"])
-    if len(identity):
-        rows = identity[
-            (identity["axis"] == ALL_AXES) & identity["measure"].isin(list(tables.columns))
-        ]
-        in_sd = {name: rows[name] / rows["reward_sd"] for name in ("low", "high")}
-        yield rows.assign(
-            **in_sd, estimate=rows["d"], prompt=rows["measure"], measure="identity terms, SD"
-        )
-
-
-def _words_result(
-    tables: TableSet, runs: list[Scans], words: Iterable[str], notes: list[str]
-) -> Result:
-    """Ranks of words by name at each step, among the words that every checkpoint of every run has.
-
-    Source: Christian et al. 2026 (arXiv 2601.20838), Figure 5.
-    """
-    rows = []
-    for prompt in dict.fromkeys(scans.prompt for scans in runs):
-        steps = [(s.model, *step) for s in runs if s.prompt == prompt for step in s.tables.items()]
-        ranks = by_word(tables.shared([table for *_, table in steps])).rank(ascending=False)
-        where = {"words": len(ranks), "prompt": prompt, "candidates": tables.candidates}
-        for word in (word.strip().lower() for word in words):
-            if word not in ranks.index:
-                notes.append(f"{word} on {prompt}: no word that all checkpoints share")
-                continue
-            rows += [
-                {"run": run, "step": step, "word": word, "rank": ranks.loc[word, table.model]}
-                | where
-                for run, step, table in steps
-            ]
-    plot = replace(_LINES, y="rank", group="word", panel="run", falling=True)
-    return Result("checkpoint_words", pd.DataFrame(rows), plot=plot, method="scans")

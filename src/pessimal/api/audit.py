@@ -87,7 +87,7 @@ from pessimal.tables.comparisons import EMBEDDED, Comparison, choose
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration
-from pessimal.tracking.registry import Registry, find_artifact
+from pessimal.tracking.registry import Registry
 from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
@@ -745,14 +745,12 @@ class Baseline:
     @classmethod
     def of(cls, wanted: str, registry: Registry) -> "Baseline":
         """The audit that `audit/NAME` or `audit/NAME:vN` names. InputError where there is none."""
-        there = registry.manifests(AUDIT)
-        folders = {manifest.reference: folder for folder, manifest in there}
         try:
-            manifest = find_artifact(wanted, [manifest for _, manifest in there])
+            folder, manifest = registry.artifact(wanted, AUDIT)
         except InputError as error:
             why = f"baseline={wanted}: {registry.root} has no such audit: {error}"
             raise InputError(why) from error
-        registry.verify(folder := folders[manifest.reference])
+        registry.verify(folder)
         audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
         if audit["schema"] != exports.SCHEMA:
             raise InputError(f"baseline={wanted} was made by another edition; audit it again")

@@ -1,4 +1,4 @@
-"""Which score tables are compared: of files, of a registry, or of a W&B project."""
+"""The choice of score tables that are compared: of files, or of a registry."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,6 @@ from pessimal.rewards.named import answering_to
 from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import REWARD, ScoreProvenance, SharedColumns
-from pessimal.tracking.push import fetch_score_tables
 from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
@@ -80,17 +79,6 @@ def choose_tables(
     """
     chosen = read_tables(paths, choice) if paths else registered_tables(registry, choice)
     return chosen if beside is None else add_published(registry, chosen)
-
-
-def fetch_registry(project: str, entity: str | None, choice: Choice, cache: Path) -> Registry:
-    """A registry of what a W&B project has, fetched and verified."""
-    own = cache / "fetched" / (entity or "own") / project
-    into = Registry(own / "registry")
-    names = list(dict.fromkeys(name for model in choice.models for name in names_of(model)))
-    got = fetch_score_tables(project, entity, names, choice.prompts, into)
-    new = sum(downloaded for _, _, downloaded in got)
-    log.info("%d score tables of %s, %d of them fetched now", len(got), project, new)
-    return into
 
 
 def read_tables(paths: Sequence[str], choice: Choice) -> Chosen:

@@ -51,6 +51,9 @@ MOVED = {
     "dictionaries": "ranks of a dictionary's words are an experiment of the repository now. Type "
     "there: PYTHONPATH=. pessimal compare 'analyses=[{_target_: "
     "experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
+    "source": "W&B's own client fetches score tables. Type: wandb artifact get "
+    "ENTITY/PROJECT/MODEL--PROMPT:latest --root FOLDER/MODEL--PROMPT, and then: pessimal compare "
+    "tables=FOLDER",
     "search.keep": EVERY_PAIR,
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",

@@ -28,7 +28,7 @@ _HOW_TO_WRITE = (
     "begins with a space for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id "
     "(id:1234)"
 )
-_SHOWN = 5
+_MAX_LINES = 5
 Ids = tuple[int, ...]
 Retokenizes = Callable[[Tensor], Tensor]
 """bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""
@@ -62,14 +62,14 @@ def allowed_tokens(
     passing, names = np.ones(len(rows), dtype=bool), ",".join(filter_.name for filter_ in filters)
     for filter_ in filters:
         passing &= np.array([_CHECKS[filter_](row) for row in rows.itertuples()], dtype=bool)
-    named = np.ones(len(rows), dtype=bool) if listed is None else _listed(rows, listed)
-    if listed is not None and (left_out := int((named & ~passing).sum())):
+    in_file = np.ones(len(rows), dtype=bool) if listed is None else _listed(rows, listed)
+    if listed is not None and (left_out := int((in_file & ~passing).sum())):
         text = (
             "%s lists %d tokens; %d of them are left out by search.allowed=[%s]. To allow all of "
         )
-        log.warning(text + "them: search.allowed=[]", listed, named.sum(), left_out, names)
-    chosen = passing & named
-    if not chosen.any():
+        log.warning(text + "them: search.allowed=[]", listed, in_file.sum(), left_out, names)
+    allowed = passing & in_file
+    if not allowed.any():
         among = f"{len(rows)} tokens" if listed is None else f"the tokens in {listed}"
         raise ConfigError(
             f"search.allowed=[{names}] leaves no token that a response could be made of: none of "
@@ -77,7 +77,7 @@ def allowed_tokens(
             "search.allowed=[] for every token"
         )
     mask = np.zeros(size, dtype=bool)
-    mask[rows["candidate_id"].to_numpy()[chosen]] = True
+    mask[rows["candidate_id"].to_numpy()[allowed]] = True
     return mask
 
 
@@ -129,14 +129,14 @@ def _listed(rows: pd.DataFrame, path: Path) -> np.ndarray:
 
     matched = [places(line) for line in lines]
     if unknown := [repr(line) for line, at in zip(lines, matched, strict=True) if not at]:
-        shown = ", ".join(unknown[:_SHOWN]) + (" …" if len(unknown) > _SHOWN else "")
+        first = ", ".join(unknown[:_MAX_LINES]) + (" …" if len(unknown) > _MAX_LINES else "")
         raise InputError(
             f"search.allowed_path={str(path)!r}: {len(unknown)} of {len(lines)} lines are no "
-            f"tokens of this model: {shown}. {_HOW_TO_WRITE}"
+            f"tokens of this model: {first}. {_HOW_TO_WRITE}"
         )
-    named = np.zeros(len(rows), dtype=bool)
-    named[[place for at in matched for place in at]] = True
-    return named
+    mask = np.zeros(len(rows), dtype=bool)
+    mask[[place for at in matched for place in at]] = True
+    return mask
 
 
 # --- Which responses a text gives, and the best of them.
@@ -175,7 +175,7 @@ class RoundTrip:
 
     def decode(self, responses: Sequence[Ids]) -> list[str]:
         """The text of each row of ids, as tables store it."""
-        ids = [list(one) for one in responses]
+        ids = list(map(list, responses))
         decoded = self.tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
         return [storable(text) for text in decoded]
 
@@ -187,7 +187,7 @@ class RoundTrip:
         for conversations, frame in self.frames:
             templated = slot_ids(conversations, frame.asked, [texts[ids] for ids in left])
             pairs = zip(left, templated, strict=True)
-            left = [ids for ids, given in pairs if frame.inside(given) == list(ids)]
+            left = [ids for ids, whole in pairs if frame.inside(whole) == list(ids)]
             if not left:
                 break
         return failed | dict.fromkeys(left, True)
@@ -208,22 +208,22 @@ def best_retokenizing(
     responses (m, L) of some rows (m,): they are made, and checked, from the best downward and no
     further than need be.
     """
-    chosen: list[int] = []
+    best: list[int] = []
     first = count if retokenizes is None else min(max(count, _FIRST_CHECKED), _AT_ONCE)
     checked, at_once = 0, first
     total = int((values > above).sum())
-    while checked < total and len(chosen) < count:
+    while checked < total and len(best) < count:
         rows = _ranked(values, above, min(checked + at_once, total))[checked:]
-        chosen += (rows if retokenizes is None else rows[retokenizes(responses(rows))]).tolist()
+        best += (rows if retokenizes is None else rows[retokenizes(responses(rows))]).tolist()
         checked += len(rows)
         at_once = min(2 * at_once, _AT_ONCE)
-    return torch.tensor(chosen[:count], dtype=torch.long)
+    return torch.tensor(best[:count], dtype=torch.long)
 
 
 def _ranked(values: Tensor, above: float, count: int) -> Tensor:
     """Rows (count,) of the largest values (n,) over `above`, largest first, ties in the order of
     rows."""
     eligible = (values > above).nonzero()[:, 0]
-    least = values[eligible].topk(count).values[-1]
-    rows = eligible[values[eligible] >= least]
+    threshold = values[eligible].topk(count).values[-1]
+    rows = eligible[values[eligible] >= threshold]
     return rows[values[rows].argsort(descending=True, stable=True)][:count]

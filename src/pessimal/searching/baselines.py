@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from pessimal.searching.allowed import Retokenizes, best_retokenizing
+from pessimal.searching.climb import Visited, random_responses, sample, unseen
 from pessimal.searching.exact import changed, improve
-from pessimal.searching.gcg import Visited, random_responses, sample, unseen
 from pessimal.searching.objective import EvaluationCounter
 
 log = logging.getLogger(__name__)

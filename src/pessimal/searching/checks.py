@@ -51,19 +51,19 @@ def all_responses(
 def one_opt(
     verdict: str, *, tried: int, of: int, margin: float, noise: float, exact: bool
 ) -> tuple[str, str]:
-    """What the certificate showed, of how many single changes."""
+    """The outcome of the certificate, and the number of single changes tried."""
     if not tried and exact:
         return HOLDS, ALL_SCORED
     if not tried:
         return NOT_TRIED, f"0 of {of:,} changes tried; search.certificate=rest tries them"
     share = f"all {of:,}" if tried == of else f"{tried:,} of {of:,} ({tried / of:.1%})"
     measured = f"{verdict}: {share} changes tried; smallest margin {margin:.3g} (noise {noise:.2g})"
-    known = {"1-opt": HOLDS, "tie": TIE, "partly tried": NOT_TRIED}
-    return known.get(verdict, FAILS), measured
+    verdicts = {"1-opt": HOLDS, "tie": TIE, "partly tried": NOT_TRIED}
+    return verdicts.get(verdict, FAILS), measured
 
 
 def spread(values: Sequence[float], *, noise: float, exact: bool) -> tuple[str, str]:
-    """How many climbs end at the best value."""
+    """The number of climbs that end at the best value."""
     if exact or len(values) < 2:
         return NOT_TRIED, ALL_SCORED if exact else f"{len(values)} ended within the budget"
     best = max(values)

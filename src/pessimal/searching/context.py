@@ -1,5 +1,5 @@
-"""What a search needs of a model: its rewards as objectives, the tokens allowed, and which
-responses a text gives.
+"""The needs of a search of a model: its rewards as objectives, the tokens allowed, and the
+responses that a text gives.
 
 Knows models and scorers. Does not know what is searched for, configurations or the registry.
 """
@@ -28,7 +28,7 @@ from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trust import numerical_noise
 from pessimal.searching.allowed import Ids, RoundTrip, allowed_tokens
-from pessimal.searching.gcg import random_responses
+from pessimal.searching.climb import random_responses
 from pessimal.searching.objective import (
     EditObjective,
     Edits,
@@ -91,7 +91,7 @@ class SearchContext:
         """bool (V,): tokens that a response may be made of."""
         pairs = [pair for frames in self.frames.values() for pair in zip(ways, frames, strict=True)]
         self.edits: Edits | None = None
-        """Of search.slot=edit: what the ids of a response stand for."""
+        """The changes that the ids of a response stand for, with search.slot=edit."""
         if spec.slot is Slot.edit and spec.answer:
             self.edits = Edits(_ids_of(spec.answer, pairs), size)
         whole = self.edits.apply if self.edits else None
@@ -99,7 +99,7 @@ class SearchContext:
         self.scorer = functools.cache(self._scorer)
         """The scorer of one prompt in one precision, kept."""
         self.fluent: SearchContext | TextLikelihood | None = None
-        """Of search.fluency: the policy, by tokens where they are the model's, else by texts."""
+        """The policy of search.fluency, by tokens where they are the model's, else by texts."""
         if spec.fluency and policy is not None:
             bare = replace(spec, goal=Goal.optimal, fluency=0.0, slot=None, answer=None)
             among: dict[str, Any] = {"device": self.device, "batch_size": batch_size}
@@ -139,7 +139,7 @@ class SearchContext:
 
     @property
     def retokenizes(self) -> RoundTrip | None:
-        """Which responses count besides the tokens allowed: in mode `text` those that a text
+        """The filter of responses besides the tokens allowed: in mode `text` those that a text
         gives."""
         return self.round_trip if self.mode is Mode.text else None
 
@@ -151,30 +151,31 @@ class SearchContext:
         """The first part's, in the model's own precision."""
         return _network(self.model, self.dtype)
 
-    def objective(self, dtype: Dtype | None = None, kept: Path | None = None) -> Objective:
+    def objective(self, dtype: Dtype | None = None, folder: Path | None = None) -> Objective:
         """The mean reward over all prompts, with the goal's sign, in the model's own
         precision or another; with the policy's share, and by the changes of an answer, where these
-        are asked for. What is evaluated is kept in the folder `kept`."""
+        are asked for. Values are stored in the folder."""
         dtype = dtype or self.dtype
         scorers = [self.scorer(key, dtype) for key in self.prompts]
-        made: Objective = RewardObjective(scorers, self.spec.goal)
-        made = Journal(made, kept / f"evaluations-{dtype.value}") if kept else made
+        objective: Objective = RewardObjective(scorers, self.spec.goal)
+        if folder:
+            objective = Journal(objective, folder / f"evaluations-{dtype.value}")
         if self.fluent is not None:
-            likely = self.fluent.objective(dtype=dtype, kept=kept and kept / "policy")
-            made = FluentObjective(made, likely, self.spec.fluency)
-        return EditObjective(made, self.edits) if self.edits else made
+            likely = self.fluent.objective(dtype=dtype, folder=folder and folder / "policy")
+            objective = FluentObjective(objective, likely, self.spec.fluency)
+        return EditObjective(objective, self.edits) if self.edits else objective
 
     @property
     def bounds(self) -> Bounds:
-        """How far the reward of any response can go, in float32."""
+        """The bounds of the reward of any response, in float32."""
         return self.scorer(next(iter(self.prompts)), Dtype.float32).bounds
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Mean rewards float64 (n,) of `responses` (n, L) by the model's own forward in float32,
         one by one, no cache."""
         scorers = [self.scorer(key, Dtype.float32) for key in self.prompts]
-        some = self._whole(responses)
-        each = [np.concatenate([scorer.own_rewards(one) for one in some]) for scorer in scorers]
+        rows = self._whole(responses)
+        each = [np.concatenate([scorer.own_rewards(ids) for ids in rows]) for scorer in scorers]
         return np.mean(each, axis=0)
 
     def likelihoods(self, responses: Tensor) -> np.ndarray:
@@ -182,17 +183,16 @@ class SearchContext:
         asked for."""
         if self.fluent is None:
             return np.zeros(len(responses))
-        return np.concatenate([self.fluent.own_rewards(one) for one in self._whole(responses)])
+        return np.concatenate([self.fluent.own_rewards(ids) for ids in self._whole(responses)])
 
     def _whole(self, responses: Tensor) -> list[Tensor]:
-        """What is scored for responses (n, L), one after the other; of one length together."""
+        """The scored ids of responses (n, L), one after the other; of one length together."""
         if self.edits is None:
             return [responses]
         return [torch.tensor([ids]) for ids in self.edits.apply(responses)]
 
     def own_values(self, responses: Tensor) -> np.ndarray:
-        """What is searched, float64 (n,), by own forwards: sign × reward, and the policy's
-        share."""
+        """Values float64 (n,) by own forwards: sign × reward, and the policy's share."""
         likely = self.spec.fluency * self.likelihoods(responses)
         return self.spec.goal.sign * self.own_rewards(responses) + likely
 
@@ -232,10 +232,10 @@ class SearchContext:
         values = objective.values(changed, anchor=anchor)
         seconds = time.perf_counter() - began
         if dtype is Dtype.float32:
-            own = self.own_values(changed)
+            exact = self.own_values(changed)
         else:
-            own = torch.cat([objective.values(row) for row in changed.split(1)]).numpy()
-        return numerical_noise(values.numpy(), own), len(changed) / seconds
+            exact = torch.cat([objective.values(row) for row in changed.split(1)]).numpy()
+        return numerical_noise(values.numpy(), exact), len(changed) / seconds
 
     def _changes(self, n: int, *, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """A response (L,), and n random single changes of it (n, L)."""
@@ -281,16 +281,17 @@ class TextLikelihood:
         self.text_of = RoundTrip(model.tokenizer, {}).text_of
         self.scorer = text_scorer(policy, [filled(self.asked[0], " good")], **options)
 
-    def objective(self, dtype: Dtype, kept: Path | None = None) -> Objective:
-        return Journal(self, kept / "texts") if kept else self
+    def objective(self, dtype: Dtype, folder: Path | None = None) -> Objective:
+        return Journal(self, folder / "texts") if folder else self
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         """Mean log-probabilities (n,) over what is asked; NO_TEXT where there is no text."""
         texts = self.text_of(responses)
-        said = [text for text in texts if text]
+        some = [text for text in texts if text]
         values = torch.full((len(texts),), NO_TEXT, dtype=torch.float64)
-        if said:
-            each = [self.scorer.rewards([filled(one, text) for text in said]) for one in self.asked]
+        if some:
+            filled_prompts = ([filled(prompt, text) for text in some] for prompt in self.asked)
+            each = [self.scorer.rewards(conversations) for conversations in filled_prompts]
             values[[bool(text) for text in texts]] = torch.from_numpy(np.mean(each, axis=0))
         return values
 
@@ -302,7 +303,7 @@ class TextLikelihood:
 
 
 def asked_of(prompt: Asked, spec: SearchSpec) -> Asked:
-    """What a response is put into: the slot of a given answer to the prompt, where the options have
+    """The place of a response: the slot of a given answer to the prompt, where the options have
     one to be kept."""
     if spec.answer is None or spec.slot is Slot.edit or isinstance(prompt, Context):
         return prompt
@@ -341,5 +342,5 @@ def _network(model: NetworkReward, dtype: Dtype, which: int = 0) -> RewardNetwor
 
 
 def _model_key(model: NetworkReward) -> tuple:
-    """What a reward depends on, apart from precision and prompt."""
+    """The key of a reward, apart from precision and prompt."""
     return (str(model.folder), *model.digests.values(), model.spec.output)

@@ -1,4 +1,4 @@
-"""What was found, elsewhere: in the contexts that were searched and in those that were held out, as
+"""The found response elsewhere: in the contexts that were searched and in those held out, as
 a text that a person would type; and how rare it is under a policy.
 
 Knows a search's context. Does not know how a response was found.
@@ -20,8 +20,8 @@ from pessimal.plots import Forest
 from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.sampling import answers_of
 from pessimal.scoring.texts import text_scorer
+from pessimal.searching.climb import random_responses
 from pessimal.searching.context import SearchContext
-from pessimal.searching.gcg import random_responses
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import significant
@@ -35,9 +35,10 @@ _RARITY = ["context", "way", "n", "as_good", "share", "share_high", "best_of"]
 def contexts_table(
     context: SearchContext, text: str, *, token: int, single: Tensor | None
 ) -> pd.DataFrame:
-    """What a response does, as a `text`; one row a prompt or context: `context`, `part` (searched,
-    held out), `conversation` (JSON, {slot} where the response stands); then the columns of `_gains`
-    where it stands in an answer or something was held out, and those of `rarity` with a policy."""
+    """The effect of a response, as a `text`; one row per prompt or context: `context`, `part`
+    (searched, held out), `conversation` (JSON, {slot} where the response stands); then the columns
+    of `_gains` where it stands in an answer or something was held out, and those of `rarity` with
+    a policy."""
     parts = {SEARCHED: context.prompts, HELD_OUT: context.held_out}
     asked = [(part, key, one) for part, some in parts.items() for key, one in some.items()]
     turns = [json.dumps([vars(turn) for turn in filled(one, MARK)]) for _, _, one in asked]
@@ -78,8 +79,8 @@ def _gains(context: SearchContext, text: str, asked: Sequence[Asked]) -> Iterato
 
 
 def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool, policy: str) -> Result:
-    """What the response does in contexts that were not searched, or in those that were where none
-    was held out; else how rare it is under the `policy`. `survives`: whether the text that is
+    """The effect of the response in contexts that were not searched, or in those that were where
+    none was held out; else how rare it is under the `policy`. `survives`: whether the text that is
     scored has the ids that were found."""
     make = partial(Result, "contexts", table, method="search")
     rare = _rarity_options(table, policy) if "best_of" in table else {}
@@ -128,8 +129,8 @@ def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool, policy: s
 
 
 def rarity(context: SearchContext, text: str, *, token: int, single: Tensor | None) -> pd.DataFrame:
-    """How often the policy writes an answer that the goal likes as much as the found `text`, or
-    more; one row a prompt, its key as index, none where the response stands in an answer.
+    """The share of answers by the policy that the goal likes as much as the found `text`, or
+    more; one row per prompt, its key as index, none where the response stands in an answer.
 
     Of one token, `token`, by the probability of each of those whose values (V,) are `single`, where
     the policy has the same tokens; else by samples of as many tokens as the response has.
@@ -166,7 +167,7 @@ def rarity(context: SearchContext, text: str, *, token: int, single: Tensor | No
 
 
 def _exact(context: SearchContext, token: int, single: Tensor | None) -> pd.DataFrame | None:
-    """Of one token and prompt; None where the policy has other tokens."""
+    """The share of one token and prompt; None where the policy has other tokens."""
     [key, *more], policy = list(context.prompts), context.policy
     if more or single is None or policy is None or context.fluent or not context.is_scan:
         return None

@@ -103,7 +103,7 @@ def _merged(
 
 @dataclass(frozen=True)
 class MostProbable:
-    """What best-first search ended with."""
+    """The end of best-first search."""
 
     responses: Tensor
     """int64 (k, L): the best, and others within the tolerance, best first; none where none was
@@ -223,7 +223,7 @@ def improve(
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a pass over the single changes of one response showed. Above one token it is a local
+    """The outcome of a pass over the single changes of one response. Above one token it is a local
     statement."""
 
     value: float
@@ -231,7 +231,7 @@ class Certificate:
     evaluations: int
     """Candidate evaluations that it rests on, its own among them."""
     changes: int
-    """How many single changes there are."""
+    """The number of single changes."""
     noise: float
     """Bound on the numerical error of one value, in units of value."""
     neighbours: pd.DataFrame

@@ -1,4 +1,4 @@
-"""What a search maximises, and the counter that every evaluation goes through.
+"""The objective of a search, and the counter that every evaluation goes through.
 
 Responses are torch int64 on the CPU, values float64 on the CPU; more is better. The pessimal search
 is the optimal search of the negated reward: one code path for both. Knows no model.
@@ -50,7 +50,7 @@ class TokenSum(Objective, Protocol):
     """Whether no token adds more than 0."""
 
     def following(self, beginnings: Tensor) -> Tensor:
-        """What every token (n, rows) float64 adds behind each of `beginnings` (n, T)."""
+        """Additions (n, rows) float64 of every token behind each of `beginnings` (n, T)."""
 
 
 class RewardObjective:
@@ -88,7 +88,7 @@ class RewardObjective:
         return self.sign > 0 and all(prompt.falls for prompt in self.prompts)
 
     def following(self, beginnings: Tensor) -> Tensor:
-        """What every token (n, rows) float64 adds behind each of `beginnings` (n, T); one
+        """Additions (n, rows) float64 of every token behind each of `beginnings` (n, T); one
         evaluation each."""
         each = [prompt.following(beginnings).double().cpu() for prompt in self.prompts]
         return self.sign * torch.stack(each).mean(dim=0)
@@ -154,9 +154,9 @@ class Journal:
         key = hashlib.sha256(responses.numpy().tobytes()).digest()[:_DIGEST]
         if key not in self._known:
             values = self.objective.values(responses, anchor=anchor)
-            made = values.numpy().astype("<f8")
+            numbers = values.numpy().astype("<f8")
             with self.file.open("ab") as file:
-                file.write(key + len(made).to_bytes(8, "little") + made.tobytes())
+                file.write(key + len(numbers).to_bytes(8, "little") + numbers.tobytes())
             return values
         return torch.from_numpy(self._known[key].copy())
 
@@ -164,7 +164,7 @@ class Journal:
         return self.objective.gradient(response)
 
     def __getattr__(self, name: str) -> Any:
-        """What a `TokenSum` has besides, where the objective is one."""
+        """The attributes of a `TokenSum`, where the objective is one."""
         return getattr(self.__dict__["objective"], name)
 
 
@@ -236,7 +236,7 @@ class EvaluationCounter:
         return cast(TokenSum, self.objective).following(beginnings)
 
     def count(self, evaluations: int) -> None:
-        """So many more were made; BudgetExceededError where fewer are left."""
+        """Add evaluations; BudgetExceededError where fewer are left."""
         if evaluations > self.left:
             raise BudgetExceededError(f"{evaluations} evaluations are needed, {self.left} are left")
         self.used += evaluations

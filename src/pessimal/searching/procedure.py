@@ -44,7 +44,7 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Problem:
-    """What is searched, as ids."""
+    """The search space, as ids."""
 
     length: int
     """Tokens of a response."""
@@ -66,37 +66,37 @@ class Problem:
 
     @property
     def responses(self) -> int:
-        """How many responses there are."""
+        """The number of responses."""
         return self.tokens**self.length
 
     @property
     def changes(self) -> int:
-        """How many single changes a response has, at most, and itself."""
+        """The number of single changes of a response, at most, and itself."""
         return 1 + self.length * (self.tokens - 1)
 
     @property
-    def among(self) -> dict[str, Any]:
-        """Which responses there are, as every look takes it."""
+    def candidate_filter(self) -> dict[str, Any]:
+        """The filter of responses, as every look takes it."""
         return {"allowed": self.allowed, "retokenizes": self.retokenizes}
 
 
 class Plan(NamedTuple):
-    """How a budget of evaluations is divided."""
+    """The division of a budget of evaluations."""
 
     every: bool  # all responses are tried
     certificate: int  # kept for the end
 
 
 def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
-    """What `total` evaluations pay for, of which the certificate's part is kept to the end."""
-    kept = all_changes = 1  # the result's own value
+    """The plan that `total` evaluations pay for; the certificate's part is kept to the end."""
+    reserve = all_changes = 1  # the result's own value
     if spec.certificate is not Certify.none:
         all_changes = problem.changes
         whole = spec.certificate is Certify.full or all_changes <= _WHOLE_SHARE * total
-        kept = all_changes if whole else max(1, int(_PART_SHARE * total))
+        reserve = all_changes if whole else max(1, int(_PART_SHARE * total))
     if spec.method is Method.all and problem.responses + all_changes <= total:
         return Plan(every=True, certificate=all_changes)
-    return Plan(every=False, certificate=kept)
+    return Plan(every=False, certificate=reserve)
 
 
 # --- Stages.
@@ -104,7 +104,7 @@ def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
 
 @dataclass
 class Stage:
-    """What one stage took and found."""
+    """The evaluations and the responses of one stage."""
 
     name: str  # `beam`, `sweeps`, `random search` …
     evaluations: int = 0
@@ -113,7 +113,7 @@ class Stage:
     details: dict[str, Any] = field(default_factory=dict)
     """Further figures."""
     curve: list[Point] = field(default_factory=list)
-    """Of a baseline: improvements of its best value."""
+    """Improvements of a baseline's best value."""
     baseline: bool = False
     """Whether it has a counter of its own."""
 
@@ -139,16 +139,19 @@ class Stages:
         on_best: Callable[[int, float], None] | None = None,
         on_count: Callable[[int], None] | None = None,
     ):
-        self.objective, self.on_count = objective, on_count
+        self.objective = objective
         self.on_begin = on_begin or (lambda name: None)
-        tell = on_best or (lambda evaluations, value: None)
-        self.counter = EvaluationCounter(
+        report = on_best or (lambda evaluations, value: None)
+        self.make_counter = partial(
+            EvaluationCounter,
             objective,
-            budget=budget,
             length=problem.length,
             retokenizes=problem.retokenizes,
-            on_best=lambda point: tell(point.evaluations, point.value),
             on_count=on_count,
+        )
+        """A new counter of the objective, by its budget."""
+        self.counter = self.make_counter(
+            budget=budget, on_best=lambda point: report(point.evaluations, point.value)
         )
         self.total = budget
         self.done: list[Stage] = []  # in the order of the calls
@@ -163,21 +166,15 @@ class Stages:
         self.done.append(Stage(name, used, finals, self.counter.details))
         return self.done[-1]
 
-    def baseline(self, name: str, problem: Problem, work: Work, *, budget: int) -> Stage:
+    def baseline(self, name: str, work: Work, *, budget: int) -> Stage:
         """A stage that is compared with the search, on a counter of its own."""
         self.on_begin(f"baseline {name}")
-        counter = EvaluationCounter(
-            self.objective,
-            budget=budget,
-            length=problem.length,
-            retokenizes=problem.retokenizes,
-            on_count=self.on_count,
-        )
+        counter = self.make_counter(budget=budget)
         finals = work(counter)
         self.done.append(Stage(name, counter.used, finals, counter.details, counter.curve, True))
         return self.done[-1]
 
-    def named(self, name: str) -> Stage | None:
+    def stage(self, name: str) -> Stage | None:
         """The stage of this name, where it was run."""
         return next((stage for stage in self.done if stage.name == name), None)
 
@@ -188,7 +185,7 @@ class Stages:
 
     @property
     def evaluations(self) -> int:
-        """Of the search so far, certificate included."""
+        """Evaluations of the search so far, certificate included."""
         return self.counter.used
 
     @property
@@ -211,12 +208,12 @@ class Final(NamedTuple):
 
 
 def search(
-    stages: Stages, problem: Problem, spec: SearchSpec, given: Plan, *, seed: int
+    stages: Stages, problem: Problem, spec: SearchSpec, division: Plan, *, seed: int
 ) -> list[Final]:
     """Distinct final responses, best first, within the stages' budget but for what is kept for the
     certificate; what was ever evaluated best is among them."""
     finals: list[Final] = []
-    limit = stages.total - given.certificate
+    limit = stages.total - division.certificate
 
     def begin(name: str, look: Callable[[EvaluationCounter], tuple[Tensor, Tensor]]) -> list[Point]:
         def work(counter: EvaluationCounter) -> list[Point]:
@@ -224,9 +221,11 @@ def search(
 
         return stages.run(name, work, limit=limit).finals
 
-    if given.every:
+    if division.every:
         name = "every response"
-        look = partial(every_response, length=problem.length, keep=LISTED, **problem.among)
+        look = partial(
+            every_response, length=problem.length, keep=LISTED, **problem.candidate_filter
+        )
         return [Final(point, name, name) for point in begin(name, look)]
     if problem.warm_starts and stages.evaluations + len(problem.warm_starts) <= limit:
         responses = torch.tensor(list(problem.warm_starts))
@@ -261,7 +260,7 @@ def _climb(
         first=torch.tensor(begun[0].point.response) if begun else None,
         ways=(GRADIENT,) if spec.method is Method.gcg else WAYS,
         on_way=stages.on_begin,
-        **problem.among,
+        **problem.candidate_filter,
     )
     counter.budget = stages.total
     for way in WAYS:
@@ -276,26 +275,26 @@ def _climb(
     return finals + [Final(point, SWEEPS, label) for point in done.ends]
 
 
-def proven_by_sums(stages: Stages, problem: Problem, given: Plan) -> list[Final]:
+def proven_by_sums(stages: Stages, problem: Problem, division: Plan) -> list[Final]:
     """The best responses, proven, where the reward is a sum over tokens and all responses are not
     tried anyway: of log-probabilities where a share of the budget proves the most probable; of two
     tokens where the budget pays for all first ones. None otherwise, which is said."""
-    if given.every or not getattr(stages.objective, "follows", False):
+    if division.every or not getattr(stages.objective, "follows", False):
         return []
     objective = cast(TokenSum, stages.objective)
-    limit = stages.total - given.certificate
+    limit = stages.total - division.certificate
 
     def likeliest(counter: EvaluationCounter) -> list[Point]:
         alone = EvaluationCounter(objective, budget=int(_PROOF_SHARE * counter.left))
-        found = most_probable(
-            alone, length=problem.length, tolerance=problem.tolerance, **problem.among
+        likely = most_probable(
+            alone, length=problem.length, tolerance=problem.tolerance, **problem.candidate_filter
         )
         counter.count(alone.used)
-        counter.details |= {"forwards": found.forwards, "proven": found.proven}
-        return _points(counter, found.responses, counter.values(found.responses))
+        counter.details |= {"forwards": likely.forwards, "proven": likely.proven}
+        return _points(counter, likely.responses, counter.values(likely.responses))
 
     def paired(counter: EvaluationCounter) -> list[Point]:
-        responses, _ = summed_pairs(counter, keep=_PAIRS_KEPT, **problem.among)
+        responses, _ = summed_pairs(counter, keep=_PAIRS_KEPT, **problem.candidate_filter)
         counter.details |= {"forwards": problem.tokens + 1, "proven": len(responses) > 0}
         return _points(counter, responses, counter.values(responses))
 
@@ -327,7 +326,7 @@ def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> li
     )
     finals = []
     for name, work in zip(BASELINES, works, strict=True):
-        stage = stages.baseline(name, problem, work, budget=budget)
+        stage = stages.baseline(name, work, budget=budget)
         if ends := [*stage.finals, *stage.curve[-1:]]:
             best = max(ends, key=lambda point: point.value)
             finals.append(Final(best, f"baseline: {name}", "baseline"))
@@ -338,7 +337,7 @@ def _from_random(
     look: Callable, problem: Problem, random: torch.Generator, counter: EvaluationCounter
 ) -> list[Point]:
     """The best that a look from random starts evaluates."""
-    look(counter, length=problem.length, generator=random, **problem.among)
+    look(counter, length=problem.length, generator=random, **problem.candidate_filter)
     return counter.curve[-1:]
 
 
@@ -347,7 +346,11 @@ def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Poin
     if not width:
         return []
     levels = beam(
-        counter, length=problem.length, width=width, first_values=problem.single, **problem.among
+        counter,
+        length=problem.length,
+        width=width,
+        first_values=problem.single,
+        **problem.candidate_filter,
     )
     return _points(counter, *levels[-1]) if len(levels) == problem.length else []
 
@@ -370,8 +373,8 @@ def best_of_each(finals: list[Final]) -> list[Final]:
 
 
 def _points(counter: EvaluationCounter, responses: Tensor, values: Tensor) -> list[Point]:
-    both = zip(values.tolist(), responses.tolist(), strict=True)
-    return [Point(counter.used, value, tuple(response)) for value, response in both]
+    pairs = zip(values.tolist(), responses.tolist(), strict=True)
+    return [Point(counter.used, value, tuple(response)) for value, response in pairs]
 
 
 def generator(seed: int, name: str) -> torch.Generator:

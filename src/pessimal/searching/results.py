@@ -1,4 +1,4 @@
-"""What a search result: its tables and its Results, the response first.
+"""The result of a search: its tables and its Results, the response first.
 
 Does not know registries or W&B.
 """
@@ -40,7 +40,7 @@ BEATS = {name: f"beats_{name.removesuffix(' search').replace(' ', '_')}" for nam
 
 @dataclass
 class SearchResult:
-    """What a search result, and all that is known when it is over."""
+    """The result of a search, and all that is known when it is over."""
 
     context: "SearchContext"
     stages: Stages
@@ -70,9 +70,9 @@ class SearchResult:
         # Two rewards within twice the noise are tied.
         self.verdict, self.noise = certificate.verdict, certificate.noise
         self.evaluations = self.stages.evaluations
-        """Of the whole search, certificate included; not of its baselines."""
+        """Evaluations of the whole search, certificate included; not of its baselines."""
         self.begun_from = ", ".join(self.problem.warm_starts.values())
-        """What the registry held and it began from."""
+        """The references of earlier results that it began from."""
         self.bounds = self.context.bounds
         self.ceiling = self.bounds.high if self.sign > 0 else self.bounds.low
         """The best that any response of any length can have; infinite where no bound is known."""
@@ -107,7 +107,7 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     problem, certificate, exact = result.problem, result.certificate, result.exact
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
     baselines = [stage for stage in stages.done if stage.baseline]
-    sweeps, needs = stages.named(SWEEPS), problem.responses + problem.changes + 10 * NEIGHBOURS
+    sweeps, needs = stages.stage(SWEEPS), problem.responses + problem.changes + 10 * NEIGHBOURS
     verdicts = (
         checks.all_responses(
             problem.responses,
@@ -340,14 +340,14 @@ def _prompts(result: SearchResult) -> str:
 
 
 def _checks(table: pd.DataFrame) -> Result:
-    """How many hold, tie, fail and were not tried; the page lists them."""
+    """Counts of checks that hold, tie, fail and were not tried; the page lists them."""
     count = table["verdict"].value_counts().reindex([HOLDS, TIE, FAILS, NOT_TRIED], fill_value=0)
-    named = [f"{n} {verdict}" for verdict, n in count.items() if n]
+    counts = [f"{n} {verdict}" for verdict, n in count.items() if n]
     held, tried = int(count[HOLDS]), len(table) - int(count[NOT_TRIED])
     return _result(
         "checks",
         table,
-        headline=f"Of {len(table)} checks: {', '.join(named)}.",
+        headline=f"Of {len(table)} checks: {', '.join(counts)}.",
         weight=weight_of(1 - held / max(tried, 1)),
         estimate=Estimate("checks that hold", held, tried, "checks tried"),
         summary={"checks_held": held},
@@ -358,8 +358,8 @@ def _certificate(table: pd.DataFrame, result: SearchResult) -> Result:
     """The best change of one token at each position."""
     tie = 2 * result.noise
     swaps = [f"{row.position}: {row.token} → {row.neighbour}" for row in table.itertuples()]
-    drawn = table.assign(swap=swaps, low=table["margin"] - tie, high=table["margin"] + tie)
-    closest = drawn.iloc[int(table["margin"].to_numpy().argmin())]
+    rows = table.assign(swap=swaps, low=table["margin"] - tie, high=table["margin"] + tie)
+    closest = rows.iloc[int(table["margin"].to_numpy().argmin())]
     margin, low, high = (float(closest[name]) for name in ("margin", "low", "high"))
     tried = result.certificate.evaluations - 1
     how = "is worse" if margin > tie else "ties"
@@ -370,7 +370,7 @@ def _certificate(table: pd.DataFrame, result: SearchResult) -> Result:
         f"{closest['token']} at position {closest['position']}, {how} by "
         f"{significant(abs(margin), digits=3)}.",
         plot=Forest(
-            data=drawn,
+            data=rows,
             row="swap",
             estimate="margin",
             xlabel="margin to the best other token (reward; ± twice the noise)",
@@ -395,11 +395,11 @@ def _curve(table: pd.DataFrame, result: SearchResult) -> Result:
     bare = _result("curve", table, plot=lines if len(table) > 1 else None)
     ahead = ahead_of(table, result)
     if not ahead:
-        why = "No baseline had as many evaluations, so none is compared: search.baselines=true"
-        return replace(bare, notes=() if result.exact or result.begun_from else (why,))
+        note = "No baseline had as many evaluations, so none is compared: search.baselines=true"
+        return replace(bare, notes=() if result.exact or result.begun_from else (note,))
     method = min(ahead, key=ahead.__getitem__)
     by, tie = ahead[method], 2 * result.noise
-    verb = "is ahead of" if by > tie else "is BEHIND" if by < -tie else "ties with"
+    verb = "is ahead of" if by > tie else "trails" if by < -tie else "ties with"
     spent = table.groupby("method")["evaluations"].max()
     dtype = result.context.dtype.value
     rounding = f"Rewards of the curve are in {dtype}: differences within its rounding mean nothing."

@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pessimal.conversation import Asked
 from pessimal.conversation import Context as ConversationContext
@@ -64,11 +64,10 @@ def search(
 ) -> SearchResult:
     """`pessimal.search` (see there) on prompts or contexts by key; `options` are those of
     `SearchSpec` and `SearchContext`."""
-    own = {one.name for one in fields(SearchSpec)}
-    given = {name: value for name, value in options.items() if name in own and value is not None}
-    about = {name: value for name, value in options.items() if name not in own}
-    spec = SearchSpec(**given)
-    return run(SearchContext(model, prompts, spec, mode=Mode(mode), **about))
+    names = {option.name for option in fields(SearchSpec)}
+    spec = {name: options.pop(name) for name in names & {*options}}
+    spec = {name: value for name, value in spec.items() if value is not None}
+    return run(SearchContext(model, prompts, SearchSpec(**spec), mode=Mode(mode), **options))
 
 
 def run(
@@ -110,7 +109,7 @@ def run(
         if isinstance(asked, ConversationContext):
             check_slot(context.model, asked, context.mode)
     stages = Stages(
-        context.objective(kept=folder),
+        context.objective(folder=folder),
         problem,
         budget=total,
         on_begin=on_begin,
@@ -144,9 +143,9 @@ def run(
     problem = replace(problem, single=single)
     # 2. What it will cost.
     after = 2 * context.samples + _SPARE + min(context.samples, _RESCORED)
-    given = plan(problem, spec, total=stages.total - stages.evaluations - after)
-    given = given._replace(certificate=given.certificate + after)
-    everything = context.is_scan or given.every
+    division = plan(problem, spec, total=stages.total - stages.evaluations - after)
+    division = division._replace(certificate=division.certificate + after)
+    everything = context.is_scan or division.every
 
     def each_baseline(spent: int) -> int:
         if everything:
@@ -154,23 +153,25 @@ def run(
         return spent if spec.baselines is True else min(int(spec.baselines), spent)
 
     if on_cost is not None:
-        on_cost(*_cost(stages, problem, given, each_baseline(total), rate))
+        on_cost(*_cost(stages, problem, division, each_baseline(total), rate))
     # 3. The search, and its baselines.
+    finals: list[Final] = []
     if context.is_scan and single is not None:
-        tokens = _best_tokens(problem, single, n=LISTED)
-        points = [Point(stages.evaluations, float(single[token]), (token,)) for token in tokens]
-        finals = [Final(one, "scan", "scan") for one in points]
-    elif not alone and (proven := proven_by_sums(stages, problem, given)):
+        best = partial(best_retokenizing, count=LISTED, retokenizes=problem.retokenizes)
+        for token in best(single, lambda ids: ids.unsqueeze(1)).tolist():
+            point = Point(stages.evaluations, float(single[token]), (token,))
+            finals.append(Final(point, "scan", "scan"))
+    elif not alone and (proven := proven_by_sums(stages, problem, division)):
         finals, everything = proven, True
     else:
-        finals = search_by_stages(stages, problem, spec, given, seed=seed)
+        finals = search_by_stages(stages, problem, spec, division, seed=seed)
     if each := each_baseline(total):
         finals += baselines(stages, problem, budget=each, seed=seed)
     # 4. The best of all, scored again and certified.
     finals = best_of_each(finals)
     in_float32 = None
     if context.dtype is not Dtype.float32:
-        in_float32 = context.objective(dtype=Dtype.float32, kept=folder)
+        in_float32 = context.objective(dtype=Dtype.float32, folder=folder)
     return _concluded(
         context, stages, problem, finals, in_float32, inputs=references, exact=everything
     )
@@ -194,31 +195,24 @@ def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
 
 
 def _cost(
-    stages: Stages, problem: Problem, given: Plan, baseline: int, rate: float
+    stages: Stages, problem: Problem, division: Plan, baseline: int, rate: float
 ) -> tuple[str, int]:
-    """What a search will take, in words, and its evaluations in all."""
+    """The cost of a search, in words, and its evaluations in all."""
     begun, total = stages.evaluations, stages.total
     scan = problem.length == 1 and problem.single is not None
-    start = problem.responses if given.every else len(problem.warm_starts)
+    start = problem.responses if division.every else len(problem.warm_starts)
     start = 0 if scan else min(start, total)
-    climb = 0 if given.every or scan else total - begun - start - given.certificate
+    climb = 0 if division.every or scan else total - begun - start - division.certificate
     parts = {
         "start": begun + start,
         "sweeps, gradients and random changes": max(climb, 0),
-        "certificate": given.certificate,
+        "certificate": division.certificate,
     }
-    named = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
+    listed = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
     more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
     everything = total + len(BASELINES) * baseline
-    cost = f"At most {total:,} evaluations ({named}){more}"
+    cost = f"At most {total:,} evaluations ({listed}){more}"
     return f"{cost}: about {duration(everything / rate)} at {speed(rate)} a second.", everything
-
-
-def _best_tokens(problem: Problem, values: Tensor, *, n: int) -> list[int]:
-    """The n best single tokens that count, by their `values` (V,)."""
-    return best_retokenizing(
-        values, lambda ids: ids.unsqueeze(1), count=n, retokenizes=problem.retokenizes
-    ).tolist()
 
 
 def _concluded(
@@ -254,14 +248,16 @@ def _concluded(
         else:
             none = certificate is Certify.none or (certificate is Certify.rest and best_of_all)
             counter.budget = counter.used + 1 if none else stages.total - _SPARE
-            response, values = passes(counter, start, tolerance=2 * noise, **problem.among)
+            response, values = passes(
+                counter, start, tolerance=2 * noise, **problem.candidate_filter
+            )
         if not torch.equal(response, start):
             counter.budget = stages.total
             counter.count(1)
         return []
 
     stages.run("certificate", work)
-    proven = certify(values, response, noise=noise, **problem.among)
+    proven = certify(values, response, noise=noise, **problem.candidate_filter)
     if not torch.equal(response, start):
         point = Point(stages.evaluations, proven.value, tuple(response.tolist()))
         by = finals[best].found_by.removesuffix(", polish") + ", polish"
@@ -299,16 +295,16 @@ class SearchProvenance(ModelProvenance):
     length: int
     mode: str
     allowed: int
-    """How many tokens a response may be made of; `allowed_digest` says which."""
+    """The number of tokens a response may be made of; `allowed_digest` names them."""
     allowed_digest: str
     tokens: str = ""
-    """Which tokens these are, for the name, where they are not the usual ones."""
+    """The name of these tokens, where they are not the usual ones."""
     options: dict = field(default_factory=dict)  # the other options of the search
     seed: int = 0
     named: str = ""
-    """What the prompts are called together."""
+    """The common name of the prompts."""
     objective: str = ""
-    """What is searched besides a whole answer's reward: the slot with its answer, the policy with
+    """The objective besides a whole answer's reward: the slot with its answer, the policy with
     its share; part of the name."""
     beside: dict = field(default_factory=dict)
     """What the result is reported on: what is held out, the policy and how many answers it
@@ -331,9 +327,9 @@ class SearchProvenance(ModelProvenance):
 
 
 def identify(context: SearchContext) -> SearchProvenance:
-    """What the result of a search will depend on, known before the network is loaded."""
+    """The provenance of a search, known before the network is loaded."""
     spec = context.spec
-    tokens = "+".join(one.value for one in spec.allowed) or "every-token"
+    tokens = "+".join(name.value for name in spec.allowed) or "every-token"
     if spec.allowed_path is not None:
         tokens += f"+{Path(spec.allowed_path).stem}-{digest(context.mask)[:6]}"
     named = ("length", "goal", "allowed", "allowed_path")

@@ -18,7 +18,7 @@ LEAST = 20
 
 
 class Goal(Enum):
-    """Which end of the reward is searched for: optimal (the highest) or pessimal (the lowest)."""
+    """The end of the reward that is searched: optimal (the highest) or pessimal (the lowest)."""
 
     optimal = "optimal"
     pessimal = "pessimal"
@@ -29,7 +29,7 @@ class Goal(Enum):
 
 
 class Filter(Enum):
-    """Which tokens a response may be made of; several filters hold together."""
+    """The tokens that a response may be made of; several filters hold together."""
 
     no_special = "no_special"
     """Without control tokens and unused entries."""
@@ -51,7 +51,7 @@ class Slot(Enum):
 
 
 class Method(Enum):
-    """How responses are looked for."""
+    """The way in which responses are looked for."""
 
     all = "all"
     """All responses where the budget pays for them, proofs, and of sweeps, the gradient's draws and
@@ -61,7 +61,7 @@ class Method(Enum):
 
 
 class Certify(Enum):
-    """How many single changes of the result are tried before it is published."""
+    """The single changes of the result that are tried before it is published."""
 
     rest = "rest"
     """All where a third of the budget pays for them; else the gradient's best of each position, a
@@ -91,7 +91,7 @@ class SearchSpec(Options):
     many as `length` says, each a token replaced or put in); null for the whole answer, or for the
     mark {slot} in it."""
     answer: str | None = None
-    """Of slot: the given answer, maybe with the mark {slot} in place of `slot`; `contexts` gives
+    """The given answer of slot, maybe with the mark {slot} in place of `slot`; `contexts` gives
     many."""
     fluency: Annotated[float, Ge(0)] = 0.0
     """β, in units of reward a nat: what is searched is the reward (of goal=pessimal its negative)
@@ -103,7 +103,7 @@ class SearchSpec(Options):
     """rest (all single changes of the result are tried where a third of the budget pays for them,
     else the gradient's best of each position), full (all) or none."""
     allowed: list[Filter] = field(default_factory=lambda: [Filter.no_special])
-    """Which tokens are allowed: no_special, ascii, words; [] allows every token."""
+    """The tokens allowed: no_special, ascii, words; [] allows every token."""
     allowed_path: str | None = None
     """A file of allowed tokens, one a line, as they are decoded or as the vocabulary writes them;
     or token ids."""
@@ -133,9 +133,9 @@ class SearchSpec(Options):
                 "as search.baselines=20000, or true (as many as the search took) or false"
             )
         if self.answer is not None and (self.slot is None) == (self.answer.count(MARK) != 1):
-            given = self.slot and self.slot.value
+            slot = self.slot and self.slot.value
             raise ConfigError(
-                f"search.answer={self.answer!r:.60} with search.slot={given}: give search.slot "
+                f"search.answer={self.answer!r:.60} with search.slot={slot}: give search.slot "
                 f"(after, before, edit), or write {MARK} into the answer once"
             )
         if self.slot is Slot.edit and not self.answer:

@@ -1,2 +1,2 @@
-"""What a run leaves behind: the registry (the truth, on disk) and its mirror in Weights &
+"""The results of runs: the registry (the truth, on disk) and its mirror in Weights &
 Biases."""

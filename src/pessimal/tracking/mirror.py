@@ -1,17 +1,14 @@
 """The mirror: one W&B run per task, open while it works; a copy of results that are already in the
 registry.
 
-Every run is recorded on this disk; `online` also sends it while it grows. Whatever fails here (no
-network, no key, a full disk) costs the mirror, never a result: one warning with the command that
-repairs it, and the task goes on. Only what W&B documents is used: `wandb.init`, `wandb.Api`,
-settings and environment variables. Their timeouts bound the beginning, the end and each request;
-no setting bounds a service that has stopped, nor an upload that is waited for: these are called
-within seconds of our own.
+Every run is recorded on this disk; `online` also sends it while it grows. A fault (no network, no
+key, a full disk) costs the mirror, never a result: one warning with the command that repairs it,
+and the task goes on. Only what W&B documents is used, and its own timeouts bound the beginning and
+the end of a run.
 """
 
 import contextlib
 import hashlib
-import json
 import logging
 import math
 import os
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PATIENCE = 12.0
-"""Seconds that W&B may hold up a command beyond the command's own work."""
+"""Seconds that W&B may hold up a command: a third each to begin, to take artifacts and to end."""
 _REQUEST_SECONDS = 5
 """For one request to the server, its repetitions included."""
 _COMPANIONS = ("report", "conformance")
@@ -44,7 +41,6 @@ _COMPANIONS = ("report", "conformance")
 check after its model. In W&B one name has one type, so these carry theirs."""
 _LONGEST = 128
 """Characters of a name in W&B."""
-_NOTE = "pessimal.json"
 # wandb.Table cuts off at 200,000 rows with only a log line, and is slow long before: full tables
 # travel as parquet.
 MAX_TABLE_ROWS = 5_000
@@ -55,7 +51,7 @@ STEPS = {
     "scan/*": "scan/candidates",
     "forecast/*": "forecast/kl",
 }
-"""What each time series is drawn against."""
+"""The axis of each time series."""
 _FULL = 1 << 20
 """Bytes that a disk must have left to be taken for one that can be written to."""
 
@@ -74,11 +70,10 @@ class Target:
 
 
 def settle(folder: Path) -> None:
-    """Let this process' wandb, and the `wandb sync` that it starts, write under `folder` (which is
-    made), and send nothing but runs. Variables that are set already hold."""
+    """Let this process' wandb write under `folder` (which is made), and send nothing but runs.
+    Variables that are set already hold."""
     folder.mkdir(parents=True, exist_ok=True)
-    # By default staged bytes go into the user's data folder, and where that is gone `wandb sync`
-    # says "Finished" having uploaded nothing.
+    # Else staged bytes go into the user's data folder, which may be gone before they are sent.
     os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
     os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
     os.environ.setdefault("WANDB_SILENT", "true")
@@ -139,8 +134,8 @@ def connected() -> Iterator["wandb.Api"]:
 
 
 def release(seconds: float = 2.0) -> None:
-    """End wandb's service. A process that ends does so too, but waits for ever where the service
-    misses the word, as it may on a busy machine (0.31.0)."""
+    """End wandb's service. The client waits for ever where the service misses the word, as it does
+    where a request hangs (0.31.0); nothing of its own bounds this."""
     import wandb
 
     with contextlib.suppress(Exception, SystemExit):
@@ -156,9 +151,9 @@ def begin_run(
     settings: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> "wandb.Run":
-    """A run, recorded below the target's folder with a note of where it is meant to go, and sent
-    from there where `mode` is online. Beginning it takes at most a third of `patience`, finishing
-    it a quarter. Raises whatever the client raises where the server cannot be asked in that time.
+    """A run, recorded below the target's folder, and sent from there where `mode` is online.
+    Beginning it takes at most a third of `patience`, and so does finishing it. Raises whatever the
+    client raises where the server cannot be asked in that time.
 
     Git, system metrics and console are recorded unless W&B's own variables turn them off
     (WANDB_DISABLE_GIT, WANDB_X_DISABLE_STATS, WANDB_CONSOLE).
@@ -166,12 +161,13 @@ def begin_run(
     import wandb
 
     settle(target.folder)
-    limits: dict[str, Any] = {"init_timeout": PATIENCE, "finish_timeout": max(patience / 4, 0.5)}
+    seconds = max(patience / 3, 1.0)
+    limits: dict[str, Any] = {"init_timeout": PATIENCE, "finish_timeout": seconds}
     if mode == "online":
         check_key()
-        limits["init_timeout"] = max(patience / 3, 1.0)
+        limits["init_timeout"] = seconds
     about |= {name: getattr(target, name) for name in ("project", "entity", "group")}
-    run = wandb.init(
+    return wandb.init(
         id=id or secrets.token_hex(4),  # one per task, also where WANDB_RUN_ID is set
         mode="online" if mode == "online" else "offline",
         dir=str(target.folder),
@@ -180,25 +176,11 @@ def begin_run(
         settings=wandb.Settings(finish_timeout_raises=True, **limits, **settings or {}),
         **about,
     )
-    with contextlib.suppress(OSError):  # without the note the run is still whole
-        (folder_of(run) / _NOTE).write_text(_note(target))
-    return run
 
 
 def folder_of(run: "wandb.Run") -> Path:
     """Where a run is recorded; what `wandb sync` takes."""
     return Path(run.dir).parent
-
-
-def _note(target: Target) -> str:
-    return json.dumps({"project": target.project, "entity": target.entity})
-
-
-def recorded_runs(target: Target, id: str) -> list[Path]:
-    """Folders of runs of this id that were recorded for exactly this project and entity: `wandb
-    sync --project` would leave the artifacts where they were recorded for."""
-    notes = sorted((target.folder / "wandb").glob(f"*run-*-{id}/{_NOTE}"))
-    return [note.parent for note in notes if note.read_text() == _note(target)]
 
 
 def mirrored_name(type: str, name: str) -> str:
@@ -246,41 +228,31 @@ def log_artifact(
 
 
 class Mirror:
-    """What a task may send to its W&B run; without a run (`tracking=off`) nothing.
-
-    All the client's faults together may take `patience` seconds.
-    """
+    """The W&B run of a task as its parts see it; without a run (`tracking=off`) nothing is sent."""
 
     run_id: str | None = None
-    _run: "wandb.Run | None" = None
 
-    def __init__(self, run: "wandb.Run | None" = None, *, patience: float = PATIENCE):
-        self.patience, self._failed = patience, False
+    def __init__(self, run: "wandb.Run | None" = None):
+        self._run = run
         if run is not None:
-            self._run, self.run_id = run, run.id
+            self.run_id = run.id
         self.artifacts: "list[wandb.Artifact]" = []  # noqa: UP037 wandb is imported where it is used
-        """What was logged."""
+        """Every artifact that was logged."""
         self.inputs: dict[str, None] = {}
-        """References of what that was made from."""
+        """References of their inputs."""
 
     def send(self, call: "Callable[[wandb.Run], object]") -> None:
-        """Let the client do something, for as long as patience lasts."""
-        run = self._run
-        if run is None or self.patience <= 0:
-            return
-        begin = time.monotonic()
+        """Let the client do something; after its first fault nothing more."""
         try:
-            call_within(self.patience, lambda: call(run), task="the W&B client")
+            if self._run is not None:
+                call(self._run)
         except Exception as error:
-            if not self._failed:
-                log.warning(
-                    "Weights & Biases did not take a part of this run (%r). Nothing is lost: every "
-                    "result is in the registry. To send results from there: pessimal push",
-                    error,
-                )
-            self._failed = True
-        if self._failed:  # what fails slowly may do so for every figure of a run
-            self.patience -= time.monotonic() - begin
+            self._run = None
+            log.warning(
+                "Weights & Biases did not take a part of this run (%r). Nothing is lost: every "
+                "result is in the registry. To send results from there: pessimal push",
+                error,
+            )
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Final figures of the run, flat names such as `greatest/top`."""
@@ -351,28 +323,24 @@ def open_mirror(
     """A W&B run for the length of one task (`mode` online or offline), or a mirror that sends
     nothing (off).
 
-    Online, asking the server, waiting for the upload at the end, and all faults take at most
-    `patience` seconds together. A server that cannot be asked makes the run an offline one; what
-    has not arrived in time stays recorded, and a message gives the command that sends it.
+    Online, asking the server, waiting for the artifacts and ending the run take at most `patience`
+    seconds together. A server that cannot be asked makes the run an offline one; what has not
+    arrived in time stays recorded, and a message gives the command that sends it.
     """
     if mode == "off":
         yield Mirror()
         return
-    import wandb  # noqa: F401 seconds on a busy machine, of which no server is the reason
-
-    begin = time.monotonic()
     # W&B's own variables hold.
     about = {"job_type": os.environ.get("WANDB_JOB_TYPE") or job_type, "config": clean(config)}
     about["name"] = os.environ.get("WANDB_NAME") or name[:128]
     run = _begin(target, mode=mode, patience=patience, **about)
-    left = patience - (time.monotonic() - begin if mode == "online" else 0.0)
-    mirror, exit_code = Mirror(run, patience=left), 1
+    mirror, exit_code = Mirror(run), 1
     try:
         yield mirror
         exit_code = 0
     finally:
         if run is not None:
-            _finish(mirror, run, target, exit_code=exit_code, reserve=patience / 4)
+            _finish(mirror, run, target, exit_code=exit_code, seconds=patience / 3)
 
 
 def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
@@ -399,43 +367,24 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
 
 
 def _finish(
-    mirror: Mirror, run: "wandb.Run", target: Target, *, exit_code: int, reserve: float
+    mirror: Mirror, run: "wandb.Run", target: Target, *, exit_code: int, seconds: float
 ) -> None:
-    """End the run and the client; online, first wait for its artifacts and record its lineage, for
-    as long as patience lasts without the `reserve` of seconds that ending it may take."""
-    missing: list[str] = []
-    failed: list[Exception] = []
-
-    def arrive() -> None:
-        from wandb.errors import CommError
-
-        for artifact in mirror.artifacts:
-            try:
-                artifact.wait()
-            except ValueError as error:
-                raise ValueError(f"{artifact.name} did not arrive: {error}") from error
-        for reference in mirror.inputs:
-            try:
-                run.use_artifact(mirrored_reference(reference))
-            except CommError:
-                missing.append(reference)
-
-    def finish() -> None:
+    """End the run and the client; online, first wait some seconds for its artifacts, and record
+    its lineage."""
+    faults: list[Exception] = []
+    try:
+        if not run.offline:
+            _await_artifacts(mirror, run, seconds)
+    except Exception as error:
+        faults.append(error)
+    try:
         run.finish(exit_code=exit_code)
-
-    sent = [] if run.offline else [(mirror.patience - reserve, arrive, "sending the run")]
-    for seconds, call, task in [*sent, (reserve + 1, finish, "finishing the run")]:
-        try:
-            call_within(seconds, call, task=task)
-        except Exception as error:
-            failed.append(error)
-    if failed:
-        _warn(failed[0], run, target)
+    except Exception as error:
+        faults.append(error)
+    if faults:
+        _warn(faults[0], run, target)
     elif not run.offline:
         log.info("Weights & Biases: %s", run.url)
-    if missing:
-        names = ", ".join(missing[:8])
-        log.warning("W&B lacks the inputs of this run: %s. To send them: pessimal push", names)
     release()
     # The client's service drops what it cannot write without a word.
     with contextlib.suppress(OSError):
@@ -445,6 +394,27 @@ def _finish(
                 "Nothing is lost from the registry; with space there, type: pessimal push",
                 target.folder,
             )
+
+
+def _await_artifacts(mirror: Mirror, run: "wandb.Run", seconds: float) -> None:
+    """Wait for the artifacts of a run, and record what they were made from. Raises whatever the
+    client raises where one does not arrive in time."""
+    from wandb.errors import CommError
+
+    deadline, missing = time.monotonic() + seconds, []
+    for artifact in mirror.artifacts:
+        try:
+            artifact.wait(timeout=max(int(deadline - time.monotonic()), 1))
+        except ValueError as error:
+            raise ValueError(f"{artifact.name} did not arrive: {error}") from error
+    for reference in mirror.inputs:
+        try:
+            run.use_artifact(mirrored_reference(reference))
+        except CommError:
+            missing.append(reference)
+    if missing:
+        names = ", ".join(missing[:8])
+        log.warning("W&B lacks the inputs of this run: %s. To send them: pessimal push", names)
 
 
 def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:

@@ -1,43 +1,30 @@
-"""The registry and W&B: everything that W&B does not have yet is sent, and asked back of the
-server (`push`); score tables that others pushed are fetched (`fetch_score_tables`), each file
-checked against its manifest. What comes from a server is hostile until it is checked.
+"""The registry to W&B: everything that W&B does not have yet is sent, and asked back of the server.
 
-A run that a task recorded and never sent is sent as it is, with its configuration, curves and
-figures; what no such run has goes in runs made again from the manifests, one for each command that
-published, so that W&B's table of runs compares them.
+Artifacts go in online runs, one for each command that published, so that W&B's table of runs
+compares them. A run that a task recorded and never sent, with its curves, is sent by `wandb sync`.
 """
 
 import hashlib
 import json
 import logging
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pessimal.errors import InputError, WorkError
-from pessimal.progress import call_within
-from pessimal.tables.files import sha256_of
-from pessimal.texts import safe_name
+from pessimal.errors import InputError
 from pessimal.tracking.mirror import (
+    PATIENCE,
     Target,
     as_artifact,
     begin_run,
     clean,
     connected,
-    folder_of,
     log_artifact,
-    mirrored_name,
     mirrored_reference,
-    recorded_runs,
     settle,
 )
-from pessimal.tracking.registry import CONFIG, MANIFEST, Manifest, Registry, damages, parse_manifest
+from pessimal.tracking.registry import CONFIG, Manifest, Registry
 
 if TYPE_CHECKING:
     import wandb
@@ -45,16 +32,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Published = tuple[Path, Manifest]
-
-PATIENCE = 60.0
-"""Seconds that a push may take to send, besides 10 for each artifact and those of its bytes; the
-client itself bounds each question to the server."""
 _BYTES_PER_SECOND = 100_000
+"""The slowest upload that a push waits for."""
+TYPE = "score-table"
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """What came of a push."""
+    """The outcome of a push."""
 
     path: str
     """ENTITY/PROJECT at the server."""
@@ -75,19 +60,16 @@ class Pushed:
 def choose(registry: Registry, *, types: Sequence[str], names: Sequence[str]) -> list[Published]:
     """The artifacts of these types and names (all where empty), their files checked; InputError
     where there are none or where a file is not what was published."""
-    everything = registry.manifests()
-    pairs = [pair for pair in everything if not types or pair[1].type in types]
-    chosen = [pair for pair in pairs if not names or pair[1].name in names]
-    if not chosen:
-        known = sorted({f"{m.type}/{m.name}" for _, m in everything})
+    pairs = registry.manifests(*types)
+    pairs = [pair for pair in pairs if not names or pair[1].name in names]
+    if not pairs:
         raise InputError(
             f"type={list(types)} name={list(names)}: there is no such artifact in {registry.root}. "
-            f"There are: {', '.join(known[:8]) or 'none yet; type: pessimal scan'}"
-            f"{' …' if len(known) > 8 else ''}"
+            "To list all: pessimal runs"
         )
-    for folder, _ in chosen:
+    for folder, _ in pairs:
         registry.verify(folder)
-    return chosen
+    return pairs
 
 
 def push(published: Sequence[Published], target: Target) -> Pushed:
@@ -95,31 +77,24 @@ def push(published: Sequence[Published], target: Target) -> Pushed:
     the files here (their bytes are not read back).
 
     Raises:
-        WorkError: there is no server or no such key; the server stopped answering; or it takes in
-            less than 100 kB per second, beyond a minute and 10 seconds per artifact.
+        WorkError: there is no server or no such key, or the server stopped answering.
     """
     settle(target.folder)
-    size = sum((folder / file).stat().st_size for folder, m in published for file in m.files)
-    deadline = time.monotonic() + PATIENCE + 10 * len(published) + size / _BYTES_PER_SECOND
-
-    def ask(some: Sequence[Published]) -> dict[str, str]:
-        return {m.reference: verdict(api, folder, m, path=path) for folder, m in some}
-
-    def missing() -> list[Published]:
-        return [p for p in published if verdicts[p[1].reference].startswith("missing")]
-
     with connected() as api:
         path = f"{target.entity or api.default_entity}/{target.project}"
-        verdicts = ask(published)
-        unsent = missing()
-        log.info("%s: %d of %d artifacts are to be sent", path, len(unsent), len(published))
-        for recorded in (True, False):  # what recorded runs lack goes in runs made again
-            if left := missing():
-                _send(left, target, deadline, recorded=recorded)
-                verdicts |= ask(left)
+        verdicts = {m.reference: verdict(api, folder, m, path=path) for folder, m in published}
+        missing = [p for p in published if verdicts[p[1].reference].startswith("missing")]
+        log.info("%s: %d of %d artifacts are to be sent", path, len(missing), len(published))
+        runs: dict[str, list[Published]] = {}
+        for folder, manifest in sorted(missing, key=lambda pair: pair[1].created):
+            # What was published without tracking gets a run each.
+            runs.setdefault(manifest.run_id or manifest.reference, []).append((folder, manifest))
+        for artifacts in runs.values():
+            _send(artifacts, target)
+        verdicts |= {m.reference: verdict(api, folder, m, path=path) for folder, m in missing}
         sound = [p for p in published if verdicts[p[1].reference] == "ok"]
         unknown = _link(api, sound, path=path)
-    return Pushed(path, verdicts, [m.reference for _, m in unsent], unknown)
+    return Pushed(path, verdicts, [m.reference for _, m in missing], unknown)
 
 
 def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) -> str:
@@ -134,8 +109,8 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
         return f"missing: {name} is not there"
     remote = api.artifact(name)
     artifacts = (as_artifact(folder, manifest), remote)
-    here, there = ({(n, e.digest) for n, e in a.manifest.entries.items()} for a in artifacts)
-    wrong = sorted({file for file, _ in here ^ there})
+    local, server = ({(n, e.digest) for n, e in a.manifest.entries.items()} for a in artifacts)
+    wrong = sorted({file for file, _ in local ^ server})
     if not wrong and remote.type == manifest.type:
         return "ok"
     return (
@@ -145,25 +120,8 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
     )
 
 
-def _send(
-    published: Sequence[Published], target: Target, deadline: float, *, recorded: bool
-) -> None:
-    """Send the runs that published these: as tasks `recorded` them, or else made again."""
-    runs: dict[str, list[Published]] = {}
-    for folder, manifest in sorted(published, key=lambda pair: pair[1].created):
-        # What was published without tracking gets a run each.
-        runs.setdefault(manifest.run_id or manifest.reference, []).append((folder, manifest))
-    folders: list[Path] = []
-    with tempfile.TemporaryDirectory(prefix="push-", dir=target.folder) as place:
-        for id, run in runs.items():
-            whole = recorded_runs(target, id) if recorded else []
-            folders += whole or [_write_run(run, replace(target, folder=Path(place)))]
-        _sync(folders, target, deadline)
-
-
-def _write_run(published: Sequence[Published], target: Target) -> Path:
-    """Record an offline run with these artifacts, with the configuration that they were published
-    with; returns its folder."""
+def _send(published: Sequence[Published], target: Target) -> None:
+    """Send these artifacts in a run with the configuration that they were published with."""
     folder, first = published[0]
     config = json.loads((folder / CONFIG).read_text()) if CONFIG in first.files else {}
     references = [manifest.reference for _, manifest in published]
@@ -175,41 +133,14 @@ def _write_run(published: Sequence[Published], target: Target) -> Path:
     # What is on this screen, in this checkout and on this machine now is not of the run.
     quiet = {"console": "off", "disable_git": True, "x_disable_stats": True}
     target = replace(target, tags=[*target.tags, "pushed"])
-    run = begin_run(target, mode="offline", id=id, settings=quiet, **about)
+    size = sum((folder / file).stat().st_size for folder, m in published for file in m.files)
+    seconds = PATIENCE + size / _BYTES_PER_SECOND
+    run = begin_run(target, mode="online", id=id, patience=3 * seconds, settings=quiet, **about)
     for folder, m in published:
         prefix = f"{m.summary.get('prompt')}/" if m.type == TYPE else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
         log_artifact(run, folder, m)
     run.finish()
-    return folder_of(run)
-
-
-def _sync(run_folders: Sequence[Path], target: Target, deadline: float) -> None:
-    """`wandb sync` runs, all at once, as starting it takes longer than a run.
-
-    Raises:
-        TimeoutError: the deadline passes.
-        WorkError: it fails.
-    """
-    # WANDB_MODE is of runs that are made; and this process' service is not to be waited for.
-    variables = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "WANDB_SERVICE")}
-    variables["WANDB_DIR"] = str(target.folder)
-    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "--yes"]
-    # It makes a folder `wandb` where it stands.
-    place: dict[str, Any] = {"cwd": run_folders[0], "env": variables}
-    # Not a pipe: the service it starts would hold that open after it is killed.
-    with tempfile.TemporaryFile() as output:
-        place |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-        try:
-            done = subprocess.run(
-                [*command, *run_folders], timeout=deadline - time.monotonic(), **place
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeoutError("sending the runs took too long") from None
-        if done.returncode:
-            output.seek(0)
-            end = output.read().decode(errors="replace").strip()[-300:]
-            raise WorkError(f"wandb sync failed: {end}")
 
 
 def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> list[str]:
@@ -232,81 +163,3 @@ def _link(api: "wandb.Api", published: Sequence[Published], *, path: str) -> lis
             else:
                 unknown.append(reference)
     return list(dict.fromkeys(unknown))
-
-
-TYPE = "score-table"
-
-
-def fetch_score_tables(
-    project: str, entity: str | None, models: Sequence[str], prompts: Sequence[str], into: Registry
-) -> list[tuple[Path, Manifest, bool]]:
-    """Bring the newest score tables of these models and prompts (all where empty) from a W&B
-    project into `into`, a registry of their own: folder, manifest, and whether it was downloaded
-        now; `entity` null is the key's own.
-
-    Raises:
-        InputError: nothing there was asked for; or an artifact is not what its manifest says, or
-            differs from what `into` has under its reference.
-        WorkError: the server cannot be reached, knows no such key, or stopped answering.
-    """
-    settle(into.root.parent / "wandb")
-    with connected() as api:
-        path = f"{entity or api.default_entity}/{project}"
-        tables = _tables_at(api, path)
-        wanted = [a for a in tables if not models or a.metadata.get("model") in models]
-        wanted = [a for a in wanted if not prompts or a.metadata.get("prompt") in prompts]
-        if not wanted:
-            pairs = [(a.metadata.get("model"), a.metadata.get("prompt")) for a in tables]
-            there = sorted({f"{model} on {prompt}" for model, prompt in pairs})
-            raise InputError(
-                f"{path} at W&B has no {TYPE} of models={list(models)} prompts={list(prompts)}. "
-                f"There are: {'; '.join(there[:8]) or 'none; to send some: pessimal push'}"
-            )
-        return [_bring(artifact, into) for artifact in wanted]
-
-
-def _tables_at(api: "wandb.Api", path: str) -> "list[wandb.Artifact]":
-    """Of every name the newest score table that a push or a mirror made."""
-    if TYPE not in {type.name for type in api.artifact_types(path)}:
-        return []
-    names = [c.name for c in api.artifact_type(TYPE, path).collections()]
-    newest = [api.artifact(f"{path}/{name}:latest") for name in names]
-    return [a for a in newest if "manifest_sha256" in a.metadata]
-
-
-def _bring(artifact: "wandb.Artifact", into: Registry) -> tuple[Path, Manifest, bool]:
-    """Folder, manifest, and whether it had to be downloaded."""
-    wrong = f"{artifact.name} at W&B is not what its manifest says"
-    into.root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into.root) as place:
-        raw = Path(place) / "raw"
-        call_within(
-            10 + artifact.size / _BYTES_PER_SECOND,
-            lambda: artifact.download(root=str(raw), skip_cache=True),
-            task=f"downloading {artifact.name}",
-        )
-        try:
-            manifest = parse_manifest(raw / MANIFEST)
-        except InputError as error:
-            raise InputError(f"{wrong}: {MANIFEST} cannot be read ({error.__cause__})") from error
-        expected = (TYPE, safe_name(manifest.name), mirrored_name(TYPE, manifest.name), True)
-        name = artifact.name.partition(":")[0]
-        if (manifest.type, manifest.name, name, manifest.version >= 0) != expected:
-            raise InputError(f"{wrong}: {MANIFEST} is that of {manifest.reference}")
-        home = Path(manifest.type, manifest.name, f"v{manifest.version}")
-        staged, folder = Path(place) / home, into.root / home
-        staged.parent.mkdir(parents=True)
-        raw.rename(staged)
-        for damage in damages(Registry(Path(place)), only=[staged]):
-            raise InputError(f"{wrong}: {damage.where} {damage.what}")
-        if folder.exists():
-            if sha256_of(folder / MANIFEST) != sha256_of(staged / MANIFEST):
-                raise InputError(
-                    f"{folder} differs from what {artifact.name} at W&B is: two registries count "
-                    "versions on their own. Give each project a folder of its own"
-                )
-            into.verify(folder)
-            return folder, manifest, False
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        staged.rename(folder)
-        return folder, manifest, True

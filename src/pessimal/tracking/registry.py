@@ -8,6 +8,7 @@ files and manifests, not what is in them, nor W&B.
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -34,7 +35,7 @@ _SECONDS = 10
 
 
 class Checkout(NamedTuple):
-    """What is recorded of the code; both None where the package is in no checkout (a wheel), or
+    """The recorded state of the code; both None where the package is in no checkout (a wheel), or
     there is no git."""
 
     commit: str | None = None
@@ -77,7 +78,7 @@ _CHECKSUM = ',\n  "checksum": "'
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an artifact is and where it came from."""
+    """An artifact's name, files and origin."""
 
     type: str
     """`score-table`, `comparison`, `reward-model`, `report` …"""
@@ -121,7 +122,7 @@ class Manifest:
                 raise ValueError(f"the file {name!r:.80} is not below the artifact's folder")
 
     def text(self) -> str:
-        """What `manifest.json` holds: without the commit where there is none; a checksum of all
+        """The text of `manifest.json`: without the commit where there is none; a checksum of all
         that in the last line."""
         absent = [name for name in Checkout._fields if getattr(self, name) is None]
         fields = {name: value for name, value in asdict(self).items() if name not in absent}
@@ -155,7 +156,7 @@ def figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in summary.items():
         if isinstance(value, Mapping):
-            flat |= {f"{name}.{key}": one for key, one in figures(value).items()}
+            flat |= {f"{name}.{key}": number for key, number in figures(value).items()}
         else:
             flat[name] = value
     return flat
@@ -201,7 +202,7 @@ class Registry:
         self.root.mkdir(parents=True, exist_ok=True)
         with naming(home), self._staging(home) as staging:
             fill(staging)
-            if taken := [own for own in (MANIFEST, CONFIG) if (staging / own).exists()]:
+            if taken := [file for file in (MANIFEST, CONFIG) if (staging / file).exists()]:
                 raise ValueError(f"{type}/{name}: the name {taken[0]} is the registry's own")
             if config is not None:
                 (staging / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -222,13 +223,14 @@ class Registry:
         return folder, manifest
 
     def manifests(
-        self, type: str | None = None, *, needs: Mapping[str, Any] | None = None
+        self, *types: str, needs: Mapping[str, Any] | None = None
     ) -> list[tuple[Path, Manifest]]:
-        """Every artifact (of one type), ordered by type, name and version. One whose manifest
+        """Every artifact (of these types), ordered by type, name and version. One whose manifest
         cannot be read, or whose summary has no figure of a type that the caller `needs`, is left
         out with a warning: it does not hide the others."""
-        found = []
-        for file in self.root.glob(f"{type or '*'}/*/v[0-9]*/{MANIFEST}"):
+        artifacts = []
+        files = (self.root.glob(f"{type}/*/v[0-9]*/{MANIFEST}") for type in types or "*")
+        for file in itertools.chain.from_iterable(files):
             try:
                 stamp = file.stat().st_mtime_ns, file.stat().st_size
                 # A scan of many prompts looks again and again.
@@ -238,13 +240,13 @@ class Registry:
                 for name, kind in (needs or {}).items():
                     if not isinstance(manifest.summary.get(name), kind):
                         raise InputError(f"{file} says no {name!r}; type: pessimal runs verify")
-                found.append((file.parent, manifest))
+                artifacts.append((file.parent, manifest))
             except (InputError, FileNotFoundError) as error:
                 # A file that is not there was removed meanwhile.
                 if file.exists() and str(error) not in self._warned:
                     self._warned.add(str(error))
                     log.warning("left out: %s", error)
-        return sorted(found, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
+        return sorted(artifacts, key=lambda pair: (pair[1].type, pair[1].name, pair[1].version))
 
     def find(self, type: str, key: str) -> tuple[Path, Manifest] | None:
         """The newest artifact of this type whose content depends on exactly `key`, or None."""
@@ -258,27 +260,39 @@ class Registry:
         pairs = self.manifests(type, needs=needs)
         return list({manifest.name: (folder, manifest) for folder, manifest in pairs}.values())
 
+    def artifact(
+        self, name: str, *types: str, needs: Mapping[str, Any] | None = None
+    ) -> tuple[Path, Manifest]:
+        """The artifact (of these types) that is named, see `find_artifact`, or whose folder it is.
+
+        Raises:
+            InputError: there is no such artifact, or there are several.
+        """
+        folder, root = Path(name).resolve(), self.root.resolve()
+        if folder.is_dir() and folder.is_relative_to(root):
+            name = folder.relative_to(root).as_posix()
+        every = self.manifests(*types, needs=needs)
+        reference = find_artifact(name, [manifest for _, manifest in every]).reference
+        return next(pair for pair in every if pair[1].reference == reference)
+
     def choose(
         self, type: str, names: Sequence[str], *, needs: Mapping[str, Any] | None = None
     ) -> list[tuple[Path, Manifest]]:
-        """The artifacts of this type that are named (see `find_artifact`), with files as they were
-        published; for the names ["all"] the newest version of each.
+        """The artifacts of this type that are named (see `artifact`), in the registry's order, with
+        files as they were published; for the names ["all"] the newest version of each.
 
         Raises:
             InputError: there is none of a name, or none at all, or a file has changed.
         """
-        every = self.manifests(type, needs=needs)
-        if list(names) == ["all"]:
-            chosen = {manifest.name: (folder, manifest) for folder, manifest in every}
-        else:
-            manifests = [manifest for _, manifest in every]
-            wanted = {find_artifact(name, manifests).reference for name in names}
-            chosen = {m.reference: (folder, m) for folder, m in every if m.reference in wanted}
-        if not chosen:
+        artifacts = self.latest(type, needs=needs)
+        if list(names) != ["all"]:
+            artifacts = [self.artifact(name, type, needs=needs) for name in names]
+        if not artifacts:
             raise InputError(f"there is no {type} in {self.root} yet. To list all: pessimal runs")
-        for folder, _ in chosen.values():
+        folders = {manifest.reference: (folder, manifest) for folder, manifest in artifacts}
+        for folder, _ in folders.values():
             self.verify(folder)
-        return list(chosen.values())
+        return sorted(folders.values(), key=lambda pair: (pair[1].name, pair[1].version))
 
     def verify(self, folder: Path) -> None:
         """Raise InputError naming the file if a published file is missing or its bytes have
@@ -338,29 +352,29 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def find_artifact(given: str, manifests: Sequence[Manifest]) -> Manifest:
-    """The artifact that `given` names, of those in the registry's order; a name is `type/name:vN`,
+def find_artifact(name: str, manifests: Sequence[Manifest]) -> Manifest:
+    """The artifact that `name` names, of those in the registry's order; a name is `type/name:vN`,
     as a folder `type/name/vN`, `type/name`, `name:vN` or `name` (without a version the newest), or
     the id of the W&B run that published it.
 
     Raises:
         InputError: there is none such, or there are several.
     """
-    typed = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", given)
+    typed = re.sub(r"(.+/.+)/(v\d+)", r"\1:\2", name)
 
     def names(m: Manifest) -> list[str]:
         return [m.name, f"{m.name}:v{m.version}", f"{m.type}/{m.name}", m.reference]
 
     newest = {(m.type, m.name): m for m in manifests if typed in names(m)}
-    newest = newest or {(m.type, m.name): m for m in manifests if m.run_id == given}
+    newest = newest or {(m.type, m.name): m for m in manifests if m.run_id == name}
     if len(newest) == 1:
         return next(iter(newest.values()))
     if newest:
         several = ", ".join(m.reference for m in newest.values())
-        raise InputError(f"{given!r} stands for several: {several}. Type one of these")
+        raise InputError(f"{name!r} stands for several: {several}. Type one of these")
     raise InputError(
-        f"there is no artifact {given!r}, and no W&B run of this id published one."
-        f"{did_you_mean(given, sorted({name for m in manifests for name in names(m)}))} There are: "
+        f"there is no artifact {name!r}, and no W&B run of this id published one."
+        f"{did_you_mean(name, sorted({text for m in manifests for text in names(m)}))} There are: "
         f"{', '.join(m.reference for m in manifests[:8]) or 'none'}. To list all: pessimal runs"
     )
 
@@ -375,9 +389,9 @@ class Damage:
     where: str
     """The file or folder, counted from the registry's root."""
     what: str
-    """What is wrong with it."""
+    """The fault."""
     mend: str
-    """What to do about it."""
+    """The remedy."""
 
 
 def damages(
@@ -403,11 +417,11 @@ def damages(
             wrong = str(error.__cause__ or error) if file.exists() else "is missing"
             yield Damage(f"{where}/{MANIFEST}", wrong, AGAIN)
             continue  # nothing says which files there were
-        yield from _of_files(where, folder, files)
+        yield from _file_damages(where, folder, files)
         checked(len(files))
 
 
-def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damage]:
+def _file_damages(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damage]:
     for name, digest in files.items():
         file = folder / name
         try:
@@ -426,11 +440,11 @@ def _of_files(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damag
 
 
 def _strays(root: Path) -> Iterator[Damage]:
-    """What lies between artifacts; what a process is filling, or a killed one left, is none of
-    these."""
+    """Files and folders between artifacts; a folder that a process is filling, or that a killed one
+    left, is none of these."""
     for path in sorted({*root.glob("*/*/*"), *root.glob("*/*"), *root.glob("*")}):
         where = path.relative_to(root)
         depth = len(where.parts)
-        own = path.name == _LOCK if depth == 1 else depth == 3 and path.name.startswith(STAGING)
-        if not own and not (path.is_dir() and (depth < 3 or path.match("v[0-9]*"))):
+        used = path.name == _LOCK if depth == 1 else depth == 3 and path.name.startswith(STAGING)
+        if not used and not (path.is_dir() and (depth < 3 or path.match("v[0-9]*"))):
             yield Damage(where.as_posix(), "is no part of any artifact", "move it elsewhere")

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.text import Text
 
 from pessimal.analyses.preferences import ALL
-from pessimal.api.choice import Choice, choose_tables, fetch_registry
+from pessimal.api.choice import Choice, choose_tables
 from pessimal.api.compare import compare_tables, counted_words
 from pessimal.config.reading import read_analyses, read_options, reading_of
 from pessimal.config.schema import CompareConfig
@@ -70,11 +70,7 @@ def compare(config: CompareConfig) -> Results:
     # What is wrong with a path or an analysis is reported before any table is opened.
     analyses, options, reading = read_analyses(config), read_options(config), reading_of(config)
     choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
-    registry = store.registry
-    if config.source == "wandb":
-        tracking = config.tracking
-        registry = fetch_registry(tracking.project, tracking.entity, choice, Path(cache))
-    tables = choose_tables(registry, choice, config.tables, beside=config.reference)
+    tables = choose_tables(store.registry, choice, config.tables, beside=config.reference)
     return compare_tables(tables, reading, options, analyses, **artifact)
 
 

@@ -14,7 +14,7 @@ from pessimal.report.explorer import Explorer, chosen_prompts, explorer
 from pessimal.report.page import page
 from pessimal.tables import read_score_table
 from pessimal.tables.score_table import SharedColumns, read_provenance
-from pessimal.tracking.registry import Manifest, Registry, find_artifact
+from pessimal.tracking.registry import Manifest, Registry
 from pessimal.verbs.common import registry_of, tracked
 from pessimal.verbs.printing import print_path
 
@@ -80,17 +80,19 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
 
 
 def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
-    published = {m.reference: (f, m) for type in SHOWN for f, m in registry.manifests(type)}
-    if not published:
-        raise InputError(f"there is nothing to show in {registry.root} yet; type: pessimal compare")
-    # The newest comparison; where there is none, the newest of all.
-    manifests = [manifest for _, manifest in published.values()]
-    newest = max(manifests, key=lambda m: (m.type == "comparison", m.created))
-    wanted = [find_artifact(name, manifests) for name in config.artifacts] or [newest]
-    chosen = [published[manifest.reference] for manifest in wanted]
-    for folder, _ in chosen:
+    artifacts = [registry.artifact(name, *SHOWN) for name in config.artifacts]
+    if not artifacts:
+        published = registry.manifests(*SHOWN)
+        if not published:
+            message = f"there is nothing to show in {registry.root} yet; type: pessimal compare"
+            raise InputError(message)
+        # The newest comparison; where there is none, the newest of all.
+        artifacts = [
+            max(published, key=lambda pair: (pair[1].type == "comparison", pair[1].created))
+        ]
+    for folder, _ in artifacts:
         registry.verify(folder)
-    return chosen
+    return artifacts
 
 
 def _has_explorer() -> bool:

@@ -70,12 +70,12 @@ class RunsConfig(TaskConfig):
     name: str | None = None
     """Only those of this name, such as 'plain-*'."""
     where: str | None = None
-    """A condition on figures, as pandas' DataFrame.query reads it, such as 'n > 1000 and mean < 0';
-    a figure with a dot in its name stands in backticks."""
+    """A condition on fields and figures, as pandas' DataFrame.query reads it, such as 'n > 1000 and
+    mean < 0'; a figure with a dot in its name stands in backticks."""
     all: bool = False
     """Older versions too."""
     sort: str = "name"
-    """name (type, name, version), created, or a figure."""
+    """name (type, name, version), a field such as created, or a figure."""
     descending: bool = False
     """From the largest to the smallest, from the newest to the oldest."""
     format: RunsFormat = RunsFormat.table

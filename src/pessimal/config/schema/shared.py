@@ -48,8 +48,8 @@ class TrackingSpec(Options):
     tags: list[str] = field(default_factory=list)
     """What runs are found by; WANDB_TAGS where empty."""
     patience: Annotated[float, Ge(0)] = 12.0
-    """Seconds that W&B's faults and, online, asking the server and waiting at the end for what was
-    sent to arrive may hold up a task."""
+    """Seconds that W&B may hold up a task: a third each to begin online, to take its artifacts and
+    to end."""
 
 
 Folder = Annotated[str, AfterValidator(lambda path: os.path.abspath(os.path.expanduser(path)))]

@@ -148,7 +148,7 @@ class WordingSpec(Options):
 SCORED_PAIRS = "scored-pairs/"
 """Begins the reference of pairs that were imported with their rewards."""
 TABLES_ALONE = (
-    *("tables", "source", "explanations", "searches", "prompts", "reference", "sets", "mode"),
+    *("tables", "explanations", "searches", "prompts", "reference", "sets", "mode"),
     *("paper", "replicates", "permutations", "top", "rbo_persistence", "rbo_depth", "join"),
     *("frequencies", "quantised", "words", "policy", "mitigations", "analyses"),
 )
@@ -163,9 +163,6 @@ class CompareConfig(TaskConfig):
     """Name of the artifact."""
     tables: Files = None
     """Score tables: a file, a folder, a pattern or a list of these; by default the registry's."""
-    source: Annotated[str, OneOf(("registry", "wandb"))] = "registry"
-    """Where score tables are taken from; of wandb, the project `tracking.project` is fetched
-    first."""
     explanations: list[str] = field(default_factory=list)
     """Instead of score tables, explanations of the registry: their names, or [all]."""
     searches: list[str] = field(default_factory=list)
@@ -244,8 +241,6 @@ class CompareConfig(TaskConfig):
     packages (entry point `pessimal.analyses`) are always there."""
 
     def check(self) -> None:
-        if self.source == "wandb" and (self.tables is not None or self.explanations):
-            raise ConfigError("source=wandb fetches score tables: omit tables and explanations")
         if self.mitigations and self.policy is None:
             raise ConfigError("mitigations are of a forecast, which needs a policy: policy=NAME")
         if self.explanations and self.reference is not None:
