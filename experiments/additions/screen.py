@@ -16,8 +16,8 @@ from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.candidates import framed, vocabulary_of
 from pessimal.scoring.contexts import of_comparison, sample
+from pessimal.scoring.proposals import screened
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.screen import screened
 from pessimal.tables.comparisons import load
 
 CPU = torch.device("cpu")

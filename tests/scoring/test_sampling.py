@@ -6,7 +6,7 @@ import torch
 
 import pessimal
 from pessimal.errors import WorkError
-from pessimal.scoring.sampling import answers_of
+from pessimal.scoring.proposals import answers_of
 from tiny_language_models import CHAT, checkpoint
 
 N = 4000

@@ -17,10 +17,10 @@ from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import framed, listed, vocabulary
 from pessimal.scoring.identify import identify
+from pessimal.scoring.proposals import screened
 from pessimal.scoring.scan import make_scanner
 from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.screen import screened
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import text_scorer
 from tiny_language_models import CHAT, checkpoint, tokenizer

@@ -35,10 +35,9 @@ from pessimal.scoring.candidates import (
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
-from pessimal.scoring.sampling import answers_of
+from pessimal.scoring.proposals import answers_of, screened
 from pessimal.scoring.scan import make_scanner
 from pessimal.scoring.scan_texts import Scanner, ScanPlan
-from pessimal.scoring.screen import screened
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.trainer import is_first_process, make_trainer
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table

@@ -18,7 +18,7 @@ from torch import Tensor
 from pessimal.conversation import MARK, Asked, Context, filled
 from pessimal.plots import Forest
 from pessimal.scoring.common_prefix import ResponseScorer
-from pessimal.scoring.sampling import answers_of
+from pessimal.scoring.proposals import answers_of
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.climb import random_responses
 from pessimal.searching.context import SearchContext
