@@ -230,6 +230,7 @@ def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
     scores = tmp_path / "runs/registry/score-table"
     shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
     monkeypatch.setattr(SearchContext, "token_rate", lambda self: 60.0)
+    monkeypatch.setattr("pessimal.api.audit._seconds", lambda *_: 0.005)  # on any machine
     later = ["baseline=audit/clean", "name=later", "budget=60s", "seed=1", "force=true"]
     assert command("audit", str(clean), *options, *later)[0] == 3, "one_word was not measured"
     numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
@@ -244,6 +245,7 @@ def test_an_audit_without_its_core_checks_is_incomplete_and_says_what_would_do_i
     command, clean, own_pairs, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(SearchContext, "token_rate", lambda self: 20.0)
+    monkeypatch.setattr("pessimal.api.audit._seconds", lambda *_: 0.005)  # on any machine
     small = ["audit", str(clean), *ASKED, own_pairs, "budget=40s", "tracking=off", "page=false"]
     code, _, err = command(*small)
     assert code == 3
@@ -287,6 +289,7 @@ def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
     scan = ["scan", str(clean), "prompts=[greatest,worst]", "tracking=off"]
     assert command(*scan)[0] == 0
     monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
+    monkeypatch.setattr("pessimal.api.audit._seconds", lambda *_: 0.005)  # on any machine
     small = ["budget=40s", "tracking=off", "page=false"]
     command("audit", str(clean), QUICK[0], *small)
     verdicts = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
