@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONVERSATIONS, LONG = 200, 4
-"""Format compared; of these, beyond 2,048 tokens where the reward model reads so many."""
+"""Conversations compared; of these, beyond 2,048 tokens where the reward model reads so many."""
 LONGEST, ENOUGH = 2600, 4096
 """Tokens of the long responses, and a context that holds them."""
 SHOWN = 160
@@ -117,7 +117,7 @@ class LoopCheck:
     spread: float | None = None
     """Standard deviation of the rewards of what is expected."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Format by fault; one may have several."""
+    """Conversations by fault; one may have several."""
 
     @property
     def different(self) -> list[Compared]:

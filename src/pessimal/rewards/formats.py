@@ -48,7 +48,7 @@ TAKES = "without a chat template, a language model takes one prompt and one resp
 
 @dataclass(frozen=True)
 class Templated:
-    """Format in a tokenizer's own chat template; encoders without one take a prompt and a
+    """Conversations in a tokenizer's own chat template; encoders without one take a prompt and a
     response as a pair."""
 
     round_trips: ClassVar[bool] = True
@@ -142,7 +142,7 @@ class Templated:
 
 @dataclass(frozen=True)
 class Unpadded(Templated):
-    """Format without the pad tokens that the template ends in: a class that reads the last
+    """Conversations without the pad tokens that the template ends in: a class that reads the last
     token but these never sees them."""
 
     pad: int | None = None
@@ -166,7 +166,7 @@ class Unpadded(Templated):
 
 @dataclass(frozen=True)
 class Stepped(Templated):
-    """Format whose response is written in steps, up to the token that closes the last."""
+    """Conversations whose response is written in steps, up to the token that closes the last."""
 
     closes: str = ""
     """That token, as text."""
@@ -221,7 +221,7 @@ class Stepped(Templated):
 
 
 class GradedSteps(Stepped):
-    """Format in steps, of which a language model says next whether each is right."""
+    """Conversations in steps, of which a language model says next whether each is right."""
 
     def answer_ids(self, answer: str) -> list[int]:
         """The ids of an answer behind a step's end; where these are several, that of the token

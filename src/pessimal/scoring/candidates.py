@@ -189,7 +189,7 @@ class Inputs:
         return [*self.prefix[: self.shared[row]], *self.batch(np.array([row]))[0].tolist()]
 
 
-# Format templated at once: their ids as Python lists take a few kB each.
+# Conversations templated at once: their ids as Python lists take a few kB each.
 _AT_ONCE = 4096
 _SAMPLED = 1024
 

@@ -37,7 +37,7 @@ from pessimal.texts import safe_name
 log = logging.getLogger(__name__)
 
 _BLOCK = 256
-"""Format that go through all networks of a reward before the next."""
+"""Conversations that go through all networks of a reward before the next."""
 
 
 class Rewarder(Protocol):
@@ -350,7 +350,7 @@ class KeptRewards:
     ):
         self.scorer, self.file, self.advance = scorer, file, advance
         self.n_scored = 0
-        """Format that went through the network in this process."""
+        """Conversations that went through the network in this process."""
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
         self._stored = dict(_lines(file)) if file is not None and file.is_file() else {}
@@ -397,7 +397,7 @@ class Scorers:
     a folder is given."""
 
     texts: Sequence[Conversation]
-    """Format to check a scorer on; the first are taken."""
+    """Conversations to check a scorer on; the first are taken."""
     device: torch.device
     batch_size: int | None
     folder: Path | None

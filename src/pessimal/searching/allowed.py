@@ -33,7 +33,7 @@ Ids = tuple[int, ...]
 Retokenizes = Callable[[Tensor], Tensor]
 """bool (n,) of responses (n, L): which of them make the round trip, or count for another reason."""
 
-# Format templated at once: their ids as Python lists take a few kB each.
+# Conversations templated at once: their ids as Python lists take a few kB each.
 _AT_ONCE = 4096
 # Results kept, of some 200 bytes each; a search repeats few but its latest.
 _KEPT = 1_000_000
