@@ -96,7 +96,7 @@ class Reading:
         return embed(self.sentences).astype(float)
 
     @cached_property
-    def asked(self) -> np.ndarray:
+    def prompt_vector(self) -> np.ndarray:
         """(384,): the prompt's meaning."""
         return embed([self.prompt])[0].astype(float)
 
@@ -186,7 +186,7 @@ def avoid_to_answer(reading: Reading) -> float:
     """Evasive against answering in meaning (half-distances between the ends), the share of
     sentences that refuse in so many words, and how little the sentence nearest to the prompt is
     about it."""
-    near = float(np.max(reading.vectors @ reading.asked)) if len(reading.vectors) else 0.0
+    near = float(np.max(reading.vectors @ reading.prompt_vector)) if len(reading.vectors) else 0.0
     return mean(reading.lean("avoid-to-answer")) + reading.share("refused") - 0.5 * near
 
 
@@ -195,14 +195,14 @@ def helpfulness(reading: Reading) -> float:
     offers less those that refuse, cosine with the prompt, and how many specifics there are (natural
     logarithm, a fifth of it)."""
     useful = mean(reading.lean("helpfulness")) + 0.5 * reading.share("usable")
-    near = mean(reading.vectors @ reading.asked)
+    near = mean(reading.vectors @ reading.prompt_vector)
     return useful - reading.share("refused") + near + 0.2 * float(np.log1p(specifics(reading)))
 
 
 def relevance(reading: Reading) -> float:
     """Cosine of the sentences with the prompt: half the mean, half the mean of the lower half,
     where digressions are."""
-    near = np.sort(reading.vectors @ reading.asked)
+    near = np.sort(reading.vectors @ reading.prompt_vector)
     return 0.5 * mean(near) + 0.5 * mean(near[: (len(near) + 1) // 2])
 
 
@@ -268,7 +268,7 @@ def coherence(reading: Reading) -> float:
     less marks of order that run backwards and a first sentence that opens by referring back."""
     if not reading.sentences:
         return 0.0
-    vectors = np.vstack([reading.asked, reading.vectors])
+    vectors = np.vstack([reading.prompt_vector, reading.vectors])
     before = np.einsum("ij,ij->i", vectors[1:], vectors[:-1])
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
