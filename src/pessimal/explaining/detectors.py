@@ -104,9 +104,7 @@ class Reading:
     def valences(self) -> np.ndarray:
         """(sentences,): how positive each is, from −1 to 1: VADER's compound score (Hutto & Gilbert
         2014)."""
-        return np.array(
-            [_vader().polarity_scores(sentence)["compound"] for sentence in self.sentences]
-        )
+        return np.array([_vader().polarity_scores(text)["compound"] for text in self.sentences])
 
     def lean(self, attribute: str) -> np.ndarray:
         """(sentences,): where each stands on the line from the mean of the sentences written for
@@ -275,10 +273,7 @@ def coherence(reading: Reading) -> float:
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
     opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in reading.sentences]
     order = [
-        rank
-        for sentence in reading.sentences
-        for rank, mark in enumerate(_ORDER)
-        if mark.search(sentence)
+        rank for text in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(text)
     ]
     backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
     linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
@@ -466,10 +461,7 @@ class RuleJudge:
         comparable among responses to one prompt."""
         pairs = list(zip(prompts, texts, strict=True))
         _embed(attributes, pairs)
-        columns = {
-            attribute.name: [_amount(attribute, *pair) for pair in pairs]
-            for attribute in attributes
-        }
+        columns = {each.name: [_amount(each, *pair) for pair in pairs] for each in attributes}
         return pd.DataFrame(columns, index=range(len(pairs)), dtype=float)
 
 

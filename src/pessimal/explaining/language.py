@@ -393,9 +393,7 @@ def _matches(
 def _dropped(passage: Passage, expression: str, edit: Edit, draw: Draw) -> list[Replacement]:
     """Sentences in which an expression matches: out, or the first of them replaced. None where
     nothing would be left."""
-    matching = [
-        each for each in passage.sentences if _find_matches(expression, passage.text_of(each))
-    ]
+    matching = [s for s in passage.sentences if _find_matches(expression, passage.text_of(s))]
     matching = draw.some(matching, edit.most)
     if not edit.put:
         return _without(passage, set(matching)) if len(matching) < len(passage.sentences) else []

@@ -95,9 +95,7 @@ class TwoSteps:
         """
         results: dict[Request, Perturbation] = {}
         spans: dict[Request, Spans | None] = {}
-        first = {
-            request: self._first_step(request) for request in requests if not self._repeats(request)
-        }
+        first = {each: self._first_step(each) for each in requests if not self._repeats(each)}
         questions = {request: question for request, question in first.items() if question}
         answers = self.chat.complete(list(questions.values()))
         answered = dict(zip(questions, answers, strict=True))
