@@ -17,7 +17,7 @@ from pessimal.tables.comparisons import Comparison, Turn
 
 CONFIG = Path(__file__).parents[2] / "conf" / "contrast"
 ATTRIBUTES = {
-    name: Attribute.of(name, said)
+    name: Attribute.from_options(name, said)
     for file in sorted(CONFIG.glob("*.yaml"))
     for name, said in yaml.safe_load(file.read_text(encoding="utf-8")).items()
     if name != "defaults"

@@ -156,7 +156,7 @@ class Attribute:
             ) from error
 
     @classmethod
-    def of(cls, name: str, options: Mapping[str, Any]) -> "Attribute":
+    def from_options(cls, name: str, options: Mapping[str, Any]) -> "Attribute":
         """From what its file says. Raises ConfigError where a rule cannot be carried out."""
         more, less = (
             tuple(Edit(**edit) for edit in options.get(way) or ()) for way in ("more", "less")
@@ -178,7 +178,7 @@ def read_attributes(contrast: Mapping[str, Mapping[str, Any]]) -> list[Attribute
     attributes = []
     for name, options in contrast.items():
         try:
-            attributes.append(Attribute.of(name, options))
+            attributes.append(Attribute.from_options(name, options))
         except ConfigError as error:
             raise ConfigError(f"contrast.{name}: {error}") from error
     return attributes

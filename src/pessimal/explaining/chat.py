@@ -249,9 +249,7 @@ class Client(ABC):
             WorkError: too many failures in a row, or replies that were cut off (unless
                 `allow_unanswered`). What was answered until then is in the cache.
         """
-        first = {
-            question.key: replace(question, seed=question.seed * _STRIDE) for question in questions
-        }
+        first = {each.key: replace(each, seed=each.seed * _STRIDE) for each in questions}
         open_questions, answers = first, dict[str, Answer]()
         for attempt in range(self.attempts):
             self.usage["reasked"] += len(open_questions) if attempt else 0

@@ -96,7 +96,7 @@ class Reading:
         return embed(self.sentences).astype(float)
 
     @cached_property
-    def asked(self) -> np.ndarray:
+    def prompt_vector(self) -> np.ndarray:
         """(384,): the prompt's meaning."""
         return embed([self.prompt])[0].astype(float)
 
@@ -104,9 +104,7 @@ class Reading:
     def valences(self) -> np.ndarray:
         """(sentences,): how positive each is, from −1 to 1: VADER's compound score (Hutto & Gilbert
         2014)."""
-        return np.array(
-            [_vader().polarity_scores(sentence)["compound"] for sentence in self.sentences]
-        )
+        return np.array([_vader().polarity_scores(text)["compound"] for text in self.sentences])
 
     def lean(self, attribute: str) -> np.ndarray:
         """(sentences,): where each stands on the line from the mean of the sentences written for
@@ -186,7 +184,7 @@ def avoid_to_answer(reading: Reading) -> float:
     """Evasive against answering in meaning (half-distances between the ends), the share of
     sentences that refuse in so many words, and how little the sentence nearest to the prompt is
     about it."""
-    near = float(np.max(reading.vectors @ reading.asked)) if len(reading.vectors) else 0.0
+    near = float(np.max(reading.vectors @ reading.prompt_vector)) if len(reading.vectors) else 0.0
     return mean(reading.lean("avoid-to-answer")) + reading.share("refused") - 0.5 * near
 
 
@@ -195,14 +193,14 @@ def helpfulness(reading: Reading) -> float:
     offers less those that refuse, cosine with the prompt, and how many specifics there are (natural
     logarithm, a fifth of it)."""
     useful = mean(reading.lean("helpfulness")) + 0.5 * reading.share("usable")
-    near = mean(reading.vectors @ reading.asked)
+    near = mean(reading.vectors @ reading.prompt_vector)
     return useful - reading.share("refused") + near + 0.2 * float(np.log1p(specifics(reading)))
 
 
 def relevance(reading: Reading) -> float:
     """Cosine of the sentences with the prompt: half the mean, half the mean of the lower half,
     where digressions are."""
-    near = np.sort(reading.vectors @ reading.asked)
+    near = np.sort(reading.vectors @ reading.prompt_vector)
     return 0.5 * mean(near) + 0.5 * mean(near[: (len(near) + 1) // 2])
 
 
@@ -268,17 +266,14 @@ def coherence(reading: Reading) -> float:
     less marks of order that run backwards and a first sentence that opens by referring back."""
     if not reading.sentences:
         return 0.0
-    vectors = np.vstack([reading.asked, reading.vectors])
+    vectors = np.vstack([reading.prompt_vector, reading.vectors])
     before = np.einsum("ij,ij->i", vectors[1:], vectors[:-1])
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
     opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in reading.sentences]
     order = [
-        rank
-        for sentence in reading.sentences
-        for rank, mark in enumerate(_ORDER)
-        if mark.search(sentence)
+        rank for text in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(text)
     ]
     backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
     linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
@@ -466,10 +461,7 @@ class RuleJudge:
         comparable among responses to one prompt."""
         pairs = list(zip(prompts, texts, strict=True))
         _embed(attributes, pairs)
-        columns = {
-            attribute.name: [_amount(attribute, *pair) for pair in pairs]
-            for attribute in attributes
-        }
+        columns = {each.name: [_amount(each, *pair) for pair in pairs] for each in attributes}
         return pd.DataFrame(columns, index=range(len(pairs)), dtype=float)
 
 

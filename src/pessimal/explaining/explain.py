@@ -213,9 +213,7 @@ def smallest_flips(
     in the table, and those of `Shrunk`."""
     rows = table[(table["outcome"] == COUNTERFACTUAL) & ~table["attribute"].isin(CONTROLS)]
     texts = list(zip(rows["original"], rows["edited"], strict=True))
-    return _join_columns(
-        rows, shrink(texts, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk
-    )
+    return _join(rows, shrink(texts, margins(rows), tie=tie, exact_hunks=exact_hunks), Shrunk)
 
 
 def largest_holds(table: pd.DataFrame, margins: MarginsOf, *, tie: float) -> pd.DataFrame:
@@ -235,10 +233,10 @@ def largest_holds(table: pd.DataFrame, margins: MarginsOf, *, tie: float) -> pd.
         labelled = list(zip(rest["attribute"], rest["edited"], strict=True))
         semifactuals.append((*group.loc[starts[-1], ["original", "edited"]], labelled))
     rows = table.loc[starts]
-    return _join_columns(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
+    return _join(rows, grow(semifactuals, margins(rows), tie=tie), Grown)
 
 
-def _join_columns(rows: pd.DataFrame, results: Sequence[Any], kind: type) -> pd.DataFrame:
+def _join(rows: pd.DataFrame, results: Sequence[Any], kind: type) -> pd.DataFrame:
     """The columns that name edits, and beside them the fields of what became of each."""
     columns = pd.DataFrame(results, columns=[field.name for field in fields(kind)])
     return pd.concat([rows[EDIT].reset_index(drop=True), columns], axis=1)
@@ -286,9 +284,7 @@ def _outcomes(
     """Outcomes of one perturber's changes; a text without a reward counts as failed."""
     changes = list(perturber.perturb(requests))
     texts = [
-        change.request.comparison.conversation(change.text)
-        for change in changes
-        if change.text is not None
+        each.request.comparison.conversation(each.text) for each in changes if each.text is not None
     ]
     scores = iter(scorer.rewards(texts).tolist())
     new_rewards = [None if change.text is None else next(scores) for change in changes]

@@ -44,16 +44,16 @@ class Draw:
     """Choices that depend on one request and one seed: the same request makes the same ones,
     whatever else is asked."""
 
-    def __init__(self, *named: str | int, seed: int):
-        self._named, self._seed = named, seed
+    def __init__(self, *names: str | int, seed: int):
+        self._names, self._seed = names, seed
 
     @cached_property
     def _start(self) -> np.random.Generator:
-        return generator(*self._named)
+        return generator(*self._names)
 
     @cached_property
     def _random(self) -> np.random.Generator:
-        return generator(*self._named, self._seed)
+        return generator(*self._names, self._seed)
 
     def pick(self, options: Sequence[Option]) -> Option:
         """One of the options. Seeds walk round them from a start that does not depend on the seed:
@@ -70,11 +70,11 @@ class Draw:
         return [options[i] for i in sorted(rows.tolist())]
 
 
-def generator(*named: str | int) -> np.random.Generator:
+def generator(*names: str | int) -> np.random.Generator:
     """A generator from a digest of names and numbers; not from `hash`, which differs from process
     to process."""
     # JSON escapes lone surrogates, which UTF-8 has no bytes for.
-    digest = hashlib.sha256(json.dumps(named).encode()).digest()
+    digest = hashlib.sha256(json.dumps(names).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16]))
 
 
@@ -139,7 +139,7 @@ class Passage:
         whole: list[Sentence] = []
         line = 0
         for content in self.text.splitlines(keepends=True):
-            on_line = list(self._of_line(line, line + len(content.rstrip())))
+            on_line = list(self._line_sentences(line, line + len(content.rstrip())))
             if whole and on_line and self._goes_on(whole[-1], on_line[0]):
                 before = whole.pop()
                 on_line = [each._replace(line=before.line) for each in on_line]
@@ -154,11 +154,11 @@ class Passage:
         words = (WORD.search(self.text, each.start, each.end) for each in self.sentences)
         return frozenset(word.start() for word in words if word)
 
-    def of(self, sentence: Sentence) -> str:
+    def text_of(self, sentence: Sentence) -> str:
         """The text of a sentence."""
         return self.text[sentence.start : sentence.end]
 
-    def _of_line(self, start: int, end: int) -> Iterator[Sentence]:
+    def _line_sentences(self, start: int, end: int) -> Iterator[Sentence]:
         marker = _MARKER.match(self.text, start, end)
         for cut, last in sentences(self.text, marker.end() if marker else start, end):
             index = bisect_right(self.untouched, cut, key=lambda span: span[1])
@@ -393,7 +393,7 @@ def _matches(
 def _dropped(passage: Passage, expression: str, edit: Edit, draw: Draw) -> list[Replacement]:
     """Sentences in which an expression matches: out, or the first of them replaced. None where
     nothing would be left."""
-    matching = [each for each in passage.sentences if _find_matches(expression, passage.of(each))]
+    matching = [s for s in passage.sentences if _find_matches(expression, passage.text_of(s))]
     matching = draw.some(matching, edit.most)
     if not edit.put:
         return _without(passage, set(matching)) if len(matching) < len(passage.sentences) else []
@@ -404,7 +404,7 @@ def _dropped(passage: Passage, expression: str, edit: Edit, draw: Draw) -> list[
 def _put_openings(passage: Passage, openings: Sequence[str], draw: Draw) -> Iterator[Replacement]:
     """Openings such as 'I think' before statements whose first word can lose its capital."""
     for sentence in passage.sentences:
-        text = passage.of(sentence)
+        text = passage.text_of(sentence)
         word = WORD.match(text)
         short = "," not in text and len(WORD.findall(text)) < 4
         if not word or text.endswith(("?", ":")) or short:

@@ -126,12 +126,9 @@ def outcomes(
     for perturbation, new_reward in zip(perturbations, new_rewards, strict=True):
         _check_text(perturbation, new_reward)
         request, attribute = perturbation.request, perturbation.request.attribute
-        rewards_of_both, spans = rewards[request.comparison.key], perturbation.spans
-        is_chosen = request.response == chosen_response(rewards_of_both, tie=tie)
-        reward, other = (
-            float(rewards_of_both[request.response]),
-            float(rewards_of_both[1 - request.response]),
-        )
+        scores, spans = rewards[request.comparison.key], perturbation.spans
+        is_chosen = request.response == chosen_response(scores, tie=tie)
+        reward, other = float(scores[request.response]), float(scores[1 - request.response])
         sign = 1 if is_chosen else -1
         new_reward = math.nan if new_reward is None else float(new_reward)
         margin, new_margin = sign * (reward - other), sign * (new_reward - other)

@@ -185,10 +185,8 @@ def _flip_rate_result(
     rate, owner = f"{top['flip_rate']:.0%}", f"{names[top['model']]}'s preferences"
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
     alike = null["perturber"].isin(null_makers(top["perturber"])) & (null["model"] == top["model"])
-    placebo_clause = "".join(
-        f"; placebo edits {share:.0%}" for share in null[alike]["flip_rate"].head(1)
-    )
-    flip = f"dits against liking {_liking(top)} flip {rate} of {owner}{placebo_clause}."
+    clause = "".join(f"; placebo edits {share:.0%}" for share in null[alike]["flip_rate"].head(1))
+    flip = f"dits against liking {_liking(top)} flip {rate} of {owner}{clause}."
     headline = f"E{flip}" if tested else f"Seen, not tested: e{flip}"
     if tested and holds.empty:
         headline = (

@@ -79,16 +79,17 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
         put = "".join(after[step.dest_start : step.dest_end])
         tokens = max(step.src_end - step.src_start, step.dest_end - step.dest_start)
         if hunks and hunks[-1].end == start:
-            last = hunks.pop()
-            start, put, tokens = last.start, last.put + put, last.tokens + tokens
+            touching = hunks.pop()
+            start, put = touching.start, touching.put + put
+            tokens += touching.tokens
         hunks.append(Hunk(start, end, put, tokens))
     return tuple(hunks)
 
 
-def apply(original: str, hunks: Sequence[Hunk], chosen: Collection[int] | None = None) -> str:
+def apply(original: str, hunks: Sequence[Hunk], numbers: Collection[int] | None = None) -> str:
     """The original with some of an edit's hunks, none of which overlap: those of these numbers, or
     all."""
-    taken = hunks if chosen is None else [hunks[number] for number in chosen]
+    taken = hunks if numbers is None else [hunks[number] for number in numbers]
     return replaced(original, ((h.start, h.end, h.put) for h in sorted(taken, key=Hunk.place)))
 
 

@@ -138,12 +138,12 @@ class Change:
         return OUTCOMES[self.outcome] if self.outcome else f"∅ {self.status}"
 
     @property
-    def asked(self) -> str:
+    def goal(self) -> str:
         """The change that was asked for."""
         return f"{self.attribute}: {SIDES[self.side]} made {self.direction}"
 
     @property
-    def shown(self) -> tuple[Piece, ...]:
+    def excerpt(self) -> tuple[Piece, ...]:
         """The edit with the unchanged text around it, as much as one needs to read it."""
         return condensed(self.pieces)
 

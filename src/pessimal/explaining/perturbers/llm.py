@@ -95,9 +95,7 @@ class TwoSteps:
         """
         results: dict[Request, Perturbation] = {}
         spans: dict[Request, Spans | None] = {}
-        first = {
-            request: self._first_step(request) for request in requests if not self._repeats(request)
-        }
+        first = {each: self._first_step(each) for each in requests if not self._repeats(each)}
         questions = {request: question for request, question in first.items() if question}
         answers = self.chat.complete(list(questions.values()))
         answered = dict(zip(questions, answers, strict=True))
@@ -220,7 +218,7 @@ def _words(request: Request, spans: Spans | None) -> list[str]:
     return list(dict.fromkeys(request.text[start:end] for start, end in spans or ()))
 
 
-def find(response: str, named: Sequence[str]) -> Spans:
+def find(response: str, words: Sequence[str]) -> Spans:
     """Where words occur in a response: (start, end) in characters, in order, without overlap.
 
     A word stands for all its occurrences as a whole word; where it has none such, for all its
@@ -228,7 +226,7 @@ def find(response: str, named: Sequence[str]) -> Spans:
     does not occur is passed over.
     """
     spans: list[tuple[int, int]] = []
-    for word in {word for word in named if word.strip()}:
+    for word in {word for word in words if word.strip()}:
         quoted = re.escape(word)
         whole = rf"(?<!\w){quoted}" if word[0].isalnum() else quoted
         whole = rf"{whole}(?!\w)" if word[-1].isalnum() else whole

@@ -221,15 +221,15 @@ class RandomEdits(OneByOne):
 
 
 def _change(words: list[str | None], at: int, random: np.random.Generator) -> str:
-    """Delete (None), swap with the word behind, or replace the word at a position; what was
+    """Delete (None), swap with the next word, or replace the word at a position; what was
     done."""
     kind = ("deleted", "swapped", "replaced")[int(random.integers(3))]
-    word, behind = words[at], words[at + 1] if at + 1 < len(words) else None
+    word, following = words[at], words[at + 1] if at + 1 < len(words) else None
     if kind == "deleted" and sum(each is not None for each in words) > 1:
         words[at] = None
         return kind
-    if kind == "swapped" and None not in (word, behind) and word != behind:
-        words[at], words[at + 1] = behind, word
+    if kind == "swapped" and None not in (word, following) and word != following:
+        words[at], words[at + 1] = following, word
         return kind
     words[at] = _another(word or "", random)
     return "replaced"
