@@ -16,7 +16,7 @@ import pandas as pd
 
 from experiments.demo_family.lexicon import DATA
 from pessimal.analyses.identity_terms import identity_effects, match_identity
-from pessimal.tables import read_score_table
+from pessimal.tables import minilm, read_score_table
 from pessimal.tables.word_lists import by_word, read_frequencies, read_lexicon, word_starts
 from pessimal.tracking.registry import Registry
 
@@ -48,7 +48,7 @@ def measured(registry: Registry, sibling: str, split: str) -> pd.Series:
         },
         index=words.index,
     )
-    matches = match_identity(axes, covariates, banned=list(terms["term"]))
+    matches = match_identity(axes, covariates, banned=list(terms["term"]), meanings=minilm.meanings)
     effects, _ = identity_effects(words, matches, pair=("greatest", "worst"))
     return effects[(effects["axis"] == "all") & (effects["measure"] == "half_sum")].iloc[0]
 

@@ -59,7 +59,7 @@ class Words:
         files = sorted((CONF / "identity").glob("*.yaml"))
         axes = {file.stem: list(OmegaConf.load(file)[file.stem]["terms"]) for file in files}
         covariates = self.zipf.to_frame("zipf").assign(afinn=self.afinn.reindex(self.words))
-        return match_identity(axes, covariates, topics=TOPICS)
+        return match_identity(axes, covariates, topics=TOPICS, meanings=minilm.meanings)
 
     def noise(self, runs: int) -> np.ndarray:
         return self.random.normal(size=(len(self.words), runs))

@@ -18,7 +18,6 @@ from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.ranks import (
     Dependence,
     dependence,
-    kendall,
     rank_correlations,
     ranked,
     spearman,
@@ -123,13 +122,7 @@ def tau_matrix(tables: TableSet, prompt: str) -> pd.DataFrame:
         TableError: see `agreement`.
     """
     if ("tau", prompt) not in tables.memo:
-        rewards = tables.matrix(prompt)
-        check_rewards(rewards, least_models=2)
-        check_varied(rewards)
-        ranks = {model: ranked(rewards[model].to_numpy()) for model in rewards}
-        rows = [(a, b, kendall(ranks[a], ranks[b]).estimate) for a, b in combinations(ranks, 2)]
-        pairs = pd.DataFrame(rows, columns=["model_a", "model_b", "kendall"])
-        tables.memo["tau", prompt] = as_matrix(pairs, "kendall")
+        tables.memo["tau", prompt] = as_matrix(agreement(tables.matrix(prompt)), "kendall")
     return tables.memo["tau", prompt]
 
 

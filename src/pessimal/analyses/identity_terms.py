@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 
 from pessimal.analyses.analysis import (
     Heads,
+    Meanings,
     Needs,
     Options,
     States,
@@ -31,6 +32,7 @@ from pessimal.analyses.analysis import (
 )
 from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.nulls import have_states, random_heads
+from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL, holm
@@ -220,6 +222,14 @@ class IdentityMatches:
     design: np.ndarray
     """(words, k) the covariates of matching: 1, frequency, and of each lexicon the rating and
     whether there is one."""
+    vectors: np.ndarray | None
+    """(words, directions) vectors of meaning."""
+    resemblance: dict[str, float]
+    """By axis: how far a taste of variance 1 for each direction of meaning moves it beyond what it
+    moves single words, squared. Axes together move the farther, the more they resemble one
+    another."""
+    typical: float
+    """The mean of the same over topics."""
 
 
 def match_identity(
@@ -228,6 +238,7 @@ def match_identity(
     *,
     topics: Mapping[str, Sequence[str]] = TOPICS,
     banned: Collection[str] = (),
+    meanings: Meanings | None = None,
 ) -> IdentityMatches:
     """Controls for the terms of each axis, and for the words of the topics that the axes are held
     against.
@@ -241,6 +252,8 @@ def match_identity(
             `matched_controls`).
         topics: everyday words by topic.
         banned: further words that must not be controls, in any form.
+        meanings: vectors of meaning of words; without it each axis is taken to move as a topic
+            does, and axes to be independent.
 
     Raises:
         TableError: no axis, or too few topics, have enough words with controls.
@@ -269,13 +282,40 @@ def match_identity(
     ratings = covariates.loc[words].drop(columns="zipf")
     columns = [np.ones(len(words)), covariates.loc[words, "zipf"]]
     design = np.column_stack([*columns, ratings.fillna(0.0), ratings.notna()]).astype(float)
+    matched[ALL_AXES] = once
+    topic_sets = [MatchedSets.from_matches(rows, words) for rows in everyday.values()]
+    shares = once.groupby("group")["term"].nunique() / once["term"].nunique()
+    resemblance = dict.fromkeys(matched, 1.0) | {ALL_AXES: float(np.square(shares).sum())}
+    vectors, typical = None, 1.0
+    if meanings is not None:
+        vectors = meanings(words.tolist())
+        sets = {axis: MatchedSets.from_matches(rows, words) for axis, rows in matched.items()}
+        noise = _noise([*sets.values(), *topic_sets], vectors).sum()
+        beyond = [
+            float(np.square(group.unit_effects(vectors).mean(axis=0)).sum())
+            - noise * group.variances()[0]
+            for group in (*topic_sets, *sets.values())
+        ]
+        typical = float(np.mean(beyond[: len(topic_sets)]))
+        moved = np.maximum(0.0, beyond[len(topic_sets) :]).tolist()
+        resemblance = dict(zip(sets, moved, strict=True))
     return IdentityMatches(
         words=words,
         controls=controls,
-        axes=matched | {ALL_AXES: once},
-        topics=[MatchedSets.from_matches(rows, words) for rows in everyday.values()],
+        axes=matched,
+        topics=topic_sets,
         design=design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]],  # without constants
+        vectors=vectors,
+        resemblance=resemblance,
+        typical=typical,
     )
+
+
+def _noise(groups: Sequence[MatchedSets], grid: np.ndarray) -> np.ndarray:
+    """Variance of a word about the words it is matched with, (measures,): controls within their
+    sets, pooled."""
+    squares, freedom = zip(*(group.scatter_within(grid) for group in groups), strict=True)
+    return np.sum(squares, axis=0) / sum(freedom)
 
 
 def identity_effects(
@@ -298,8 +338,10 @@ def identity_effects(
     square over both prompts; one divisor for all measures and axes).
 
     `p` is of the null hypothesis that the axis is one more everyday topic: the effect over
-    `null_sd`, which has topics and word noise in it (t, as many degrees of freedom as topics). Axes
-    together are as many independent topics as they have terms of. The interval is about the axis:
+    `null_sd`, which has topics and word noise in it (t, as many degrees of freedom as topics). A
+    topic's variance is that of the topics, or of a taste for a direction of meaning
+    (`regression.taste`, over all words) where that is larger, times the axis' resemblance
+    (`IdentityMatches`). The interval is about the axis:
     the scatter of its terms, or that of words where this is larger, and topics (Satterthwaite).
     All count how often controls are shared.
 
@@ -336,20 +378,20 @@ def identity_effects(
     sets = {
         axis: MatchedSets.from_matches(rows, matches.words) for axis, rows in matches.axes.items()
     }
-    every = [*matches.topics, *(sets[axis] for axis in sets if axis != ALL_AXES)]
-    squares, freedom = zip(*(group.scatter_within(grid) for group in every), strict=True)
-    noise = np.sum(squares, axis=0) / sum(freedom)  # of a word about those it is matched with
+    noise = _noise([*sets.values(), *matches.topics], grid)
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
     moved = np.array([group.unit_effects(grid).mean(axis=0) ** 2 for group in matches.topics])
     by_chance = np.array([[group.variances()[0]] for group in matches.topics]) * noise
-    topic = np.maximum(0.0, (moved - by_chance).mean(axis=0))
+    topic = np.maximum(0.0, (moved - by_chance).mean(axis=0)) / matches.typical
+    if matches.vectors is not None:
+        # Topics are few: where all words together show a stronger taste, that counts.
+        topic = np.maximum(topic, taste(matches.design, grid, matches.vectors).variance)
     shares = _random_heads(matches, grid, measures, pair, heads)
     pieces = []
     for axis, group in sets.items():
         rows = matches.axes[axis]
-        parts = rows.groupby("group")["term"].nunique()
-        alike = float(np.square(parts / parts.sum()).sum())  # 1 for an axis by itself
-        columns = _errors(group, grid, noise, alike * topic, len(matches.topics), confidence)
+        variance = topic * matches.resemblance[axis]
+        columns = _errors(group, grid, noise, variance, len(matches.topics), confidence)
         table = pd.DataFrame({"measure": measures, **columns, "random_head": shares[axis]})
         if pair:  # the weaker penalty, and the larger one-sided p
             two = table[table["measure"].isin(pair)]
@@ -397,7 +439,8 @@ def _random_heads(
     def measure(rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return columns[rows].T @ rewards
 
-    shares = random_heads(measure, grid, states, matches.design, groups).share
+    rows = np.asarray(columns.any(axis=1))
+    shares = random_heads(measure, grid, states, matches.design, groups, rows=rows).share
     return missing | dict(zip(weights, shares, strict=True))
 
 
@@ -533,7 +576,7 @@ def _matches(
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
         try:
-            cache[key] = match_identity(axes, covariates)
+            cache[key] = match_identity(axes, covariates, meanings=options.meanings)
         except TableError as error:
             cache[key] = error
     if isinstance(cache[key], TableError):

@@ -39,6 +39,8 @@ def random_heads(
     states: Sequence[np.ndarray],
     design: np.ndarray,
     groups: np.ndarray,
+    *,
+    rows: np.ndarray | None = None,
 ) -> RandomHeads:
     """The share of random heads that show effects as large as these rewards do.
 
@@ -51,17 +53,20 @@ def random_heads(
             states, not a number, are left out, of the effects too.
         design: (n, k), what rewards follow besides.
         groups: (n,) rows of one group are not independent.
+        rows: (n,) the rows that `measure` sees, where it looks at few.
     """
     present = have_states(states)
-    effects = measure(outcomes[present], present)  # (q, m)
+    seen = present if rows is None else present & rows
+    effects = measure(outcomes[seen], seen)  # (q, m)
     if present.sum() < LEAST_ROWS * design.shape[1]:
         return RandomHeads(*np.full((2, *effects.shape), np.nan))
     table = np.empty((2, *effects.shape))
     for j, vectors in enumerate(states):
         columns = outcomes[present, j : j + 1], [vectors[present]]
         shares = []
-        for (rewards,) in draw_rewards(*columns, design[present], groups[present]):
-            reach = np.quantile(np.abs(measure(rewards, present)), 0.95, axis=1)
+        spaces = draw_rewards(*columns, design[present], groups[present], rows=seen[present])
+        for (rewards,) in spaces:
+            reach = np.quantile(np.abs(measure(rewards, seen)), 0.95, axis=1)
             shares.append((share_beyond(effects[:, j], reach / WITHIN), reach))
         cautious = np.argmax([share for share, _ in shares], axis=0)
         table[:, :, j] = np.take_along_axis(np.array(shares), cautious[None, None], axis=0)[0]
@@ -74,9 +79,10 @@ def draw_rewards(
     design: np.ndarray,
     groups: np.ndarray,
     *,
+    rows: np.ndarray | slice = slice(None),
     draws: int = DRAWS,
 ) -> list[list[np.ndarray]]:
-    """Rewards of random heads under p prompts, for each space that is not ruled out: p × (n,
+    """Rewards of random heads under p prompts, for each space that is not ruled out: p × (rows,
     draws).
 
     A reward is y = X b + H w + e (`regression.taste`). A head is one normal direction of the states
@@ -87,6 +93,7 @@ def draw_rewards(
         rewards: (n, p).
         states: p arrays (n, spaces, directions).
         design, groups: as in `random_heads`.
+        rows: (n,) the rows for which rewards are drawn; all of them give the strengths.
 
     Source: ours; for the mixed model Kang et al. 2008 (EMMA), for the signs Cameron, Gelbach &
         Miller 2008 (wild cluster bootstrap).
@@ -110,7 +117,8 @@ def draw_rewards(
             left = fit.residuals[:, 0]
             left = left * np.sqrt(fit.noise[0] / max(np.square(left).mean(), 1e-300))
             signs = random.integers(0, 2, (int(groups.max()) + 1, draws), dtype=np.int8) * 2 - 1
-            pieces[-1].append(centred @ (heads * np.sqrt(strength)) + left[:, None] * signs[groups])
+            noise = left[rows, None] * signs[groups[rows]]
+            pieces[-1].append(centred[rows] @ (heads * np.sqrt(strength)) + noise)
     return pieces
 
 
