@@ -203,3 +203,22 @@ def test_names_are_safe_as_folders_stay_apart_and_plain_ones_readable():
     others = ["../../etc", "<b>", "☃", "模型--greatest", "奖励--greatest", ".", "half \ud800"]
     assert len({safe_name(name) for name in others}) == len(others)
     assert all(re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", safe_name(name)) for name in others)
+
+
+def test_an_artifact_is_named_by_its_folder_or_name_among_the_types_that_are_looked_at(tmp_path):
+    registry = Registry(tmp_path / "registry")
+    old, new, page = (
+        registry.publish(type, "m", write(text))
+        for type, text in (("audit", "old"), ("audit", "new"), ("report", "page"))
+    )
+    assert registry.artifact(str(old[0])) == old
+    assert registry.artifact("audit/m/v0") == old
+    assert registry.artifact("m", "audit") == new
+    assert registry.artifact("m", "report", "comparison") == page
+    assert registry.choose("audit", ["m", str(old[0]), "m:v0"]) == [old, new]
+    assert registry.choose("audit", ["all"]) == [new]
+    with pytest.raises(InputError, match="audit/m:v1, report/m:v0"):
+        registry.artifact("m")
+    for name in ("n", "m:v2", "x" * 5000, str(tmp_path), "\0"):
+        with pytest.raises(InputError, match="there is no artifact"):
+            registry.artifact(name, "audit")

@@ -49,7 +49,7 @@ def tables(tmp_path):
     return {table.provenance.model: table for table in map(read_score_table, sorted(files))}
 
 
-def test_a_trainings_adapters_are_one_sweep_and_one_trajectory(command, training, tmp_path):
+def test_a_trainings_adapters_are_one_sweep_and_are_compared_by_step(command, training, tmp_path):
     steps = ",".join(str(folder) for folder in sorted((training / "steps").iterdir()))
     code, _, err = command(
         "scan",
@@ -72,16 +72,18 @@ def test_a_trainings_adapters_are_one_sweep_and_one_trajectory(command, training
     code, _, err = command("compare", "progress=false")
     assert code == 0, err
     folder = next((tmp_path / "runs/registry/comparison").glob("*/v*/tables"))
-    table = pd.read_parquet(folder / "trajectory.parquet")
-    assert set(table["run"]) == {run}
-    assert table[table["measure"] == "ρ with people's Elo"]["step"].tolist() == [0, 2, 4]
+    table = pd.read_parquet(folder / "step_agreement.parquet")
+    assert set(table["model"]) == {run}
+    assert list(zip(table["step_a"], table["step_b"], strict=True)) == [(0, 2), (0, 4), (2, 4)]
+    people = pd.read_parquet(folder / "human_correlation.parquet")
+    assert {f"{run}@step-{step}" for step in (0, 2, 4)} <= set(people["model"])
     tokens = pd.read_parquet(folder / "changed_tokens.parquet").query("differs == 'step'")
     assert set(tokens["a"] + tokens["b"]) == {"04"}
 
     code, out, err = command("report", "progress=false")
     assert code == 0, err
     page = (tmp_path / out.strip().splitlines()[-1]).read_text(encoding="utf-8")
-    assert "trajectory" in page
+    assert "step_agreement" in page
 
 
 def test_a_name_that_is_given_is_the_runs(command, tiny_checkpoint, tmp_path):

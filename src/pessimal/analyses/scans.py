@@ -37,12 +37,6 @@ PROMPT, MODE, PRECISION, STEP = "prompt", "mode", "precision", "step"
 ALL, ROUND_TRIPS, CHANGED = "all", "round_trips", "changed"
 FAR = 0.01
 """A token has moved where its rank changes by more than this share of all ranks."""
-_PHRASES = {
-    PROMPT: "on {} and {}",
-    MODE: "in modes {} and {} on {}",
-    PRECISION: "with and without quantisation on {2}",
-    STEP: "at steps {} and {} on {}",
-}
 MAX_ROWS = 10
 """Tokens at each end of a figure."""
 _HOW = r"bnb|awq|gptq|gguf|quantized|int[48]|nf4|fp[48]|[48]bit|q\d\w*|w\d+a\d+|g\d+|marlin"
@@ -54,7 +48,7 @@ class Scans:
     """Scans of one model over the same candidates, in the order in which they are compared."""
 
     differs: str
-    """PROMPT, MODE, PRECISION or STEP."""
+    """The thing that differs: PROMPT, MODE, PRECISION or STEP."""
     model: str
     prompt: str | None
     """None where the prompts differ."""
@@ -292,8 +286,8 @@ def _disagreement(scans: Scans, rewards: pd.DataFrame, about: str) -> list[str]:
     if not {"ids", "text"} <= set(rewards):
         return []
     names = ("noise", "largest_low_precision_error")
-    pair = [table for mode, table in scans.tables.items() if mode in ("ids", "text")]
-    error = sum(table.measured.get(name, np.nan) for table in pair for name in names)
+    measured = [table.measured for mode, table in scans.tables.items() if mode in ("ids", "text")]
+    error = sum(numbers.get(name, np.nan) for numbers in measured for name in names)
     largest = (rewards["ids"] - rewards["text"]).abs().max()
     note = (
         f"{about}: tokens that are one input in ids and text differ by up to {largest:.2g}, more "
@@ -312,7 +306,7 @@ def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Re
     table = table if differs == MODE else table.drop(columns="tokens")
     row = whole.loc[whole["kendall"].idxmin()]
     label = tables.labels.get(row["model"], row["model"])
-    phrase = _PHRASES[differs].format(row[a], row[b], row.get("prompt"))
+    about = f" on {row['prompt']}" if "prompt" in row else ""
     effect = tau_effect(tables.things, null=0.0 if differs == PROMPT else 1.0)
     summary: dict[str, float] = {}
     if differs in (MODE, PRECISION):
@@ -329,7 +323,8 @@ def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Re
         f"{differs}_agreement",
         table[[*columns, *table.columns.drop(columns)]],
         effect,
-        f"{label} orders {tables.things} least alike {phrase}: τ = {row['kendall']:.2f}; "
+        f"{label} orders {tables.things} least alike with {differs} {row[a]} and {row[b]}{about}: "
+        f"τ = {row['kendall']:.2f}; "
         f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same.",
         label="τ, lowest",
         size=whole["kendall"].max() - row["kendall"] if differs in (PROMPT, STEP) else None,

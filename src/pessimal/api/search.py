@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 SEARCH_RESULT = "search-result"
 _SAME = ("model", "goal", "length", "mode", "weights_digest", "allowed_digest", "objective")
-"""What two searches must share, besides prompts, for one to begin from the other's result."""
+"""The fields that two searches share, besides prompts, where one begins from the other's result."""
 
 
 def search(
@@ -69,18 +69,18 @@ def search(
         A SearchResult: `.text`, `.reward`, `.verdict`, `.results`.
     """
     network = require_network(to_reward(model), "search", "gradient")
-    asked: Mapping[str, Any] = {}
-    aside: Mapping[str, Any] = {}
+    searched: Mapping[str, Any] = {}
+    unseen: Mapping[str, Any] = {}
     if contexts is not None:
-        asked, aside = halves(read_contexts(str(contexts), options.get("slot")))
+        searched, unseen = halves(read_contexts(str(contexts), options.get("slot")))
     else:
-        asked, aside = named_prompts(prompts), named_prompts(held_out) if held_out else {}
+        searched, unseen = named_prompts(prompts), named_prompts(held_out) if held_out else {}
     return search_one(
         network,
-        asked,
+        searched,
         length=length,
         goal=goal,
-        held_out=aside,
+        held_out=unseen,
         policy=policy and open_policy(policy),
         **{"device": device_of(network)} | options,
     )
@@ -124,8 +124,8 @@ def scanned_rewards(
             mode=Mode.ids,
             certain=certain,
         )
-        if found := registry.find("score-table", provenance.key()):
-            folder, manifest = found
+        if published := registry.find("score-table", provenance.key()):
+            folder, manifest = published
             rows = read_score_table(folder).rows
             column = np.full(len(context.mask), np.nan)
             column[rows["candidate_id"]] = rows["reward"]
@@ -178,34 +178,34 @@ def run_search(
         total = context.spec.evaluations
         with counted(provenance.name, unit="evaluations", total=total, bar=progress) as counter:
             live = _Live(counter, mirror, sign=context.spec.goal.sign)
-            known = {}
+            earlier = {}
             if context.spec.from_registry and context.spec.method is Method.all:
-                known = best_known(store.registry, provenance)
+                earlier = best_known(store.registry, provenance)
             result = run(
                 context,
                 folder=work,
-                warm_starts=known,
+                warm_starts=earlier,
                 on_cost=live.cost,
                 on_begin=live.begin,
                 on_best=live.best,
                 on_count=counter.advance,
             )
         best = context.spec.goal.sign * result.reward
-        what = {name: getattr(provenance, name) for name in _SAME}
-        what |= {"prompts": list(provenance.prompts), "best_value": best, **source}
-        summary = {key: value for one in result.results for key, value in one.summary.items()}
+        about = {name: getattr(provenance, name) for name in _SAME}
+        about |= {"prompts": list(provenance.prompts), "best_value": best, **source}
+        summary = {key: value for part in result.results for key, value in part.summary.items()}
         artifact = Artifact(
             SEARCH_RESULT,
             provenance.name,
             key=provenance.key(),
             inputs=[*inputs, *result.inputs],
-            summary=summary | what,
+            summary=summary | about,
         )
         folder, _ = publish(store.registry, mirror, artifact, result.results, progress=progress)
         live.end(result.evaluations, best)
-        mirror.summary({name: what[name] for name in ("best_value", "mode", "model", "prompts")})
+        mirror.summary({name: about[name] for name in ("best_value", "mode", "model", "prompts")})
     shutil.rmtree(work, ignore_errors=True)
-    return Search(result, best, folder, known)
+    return Search(result, best, folder, earlier)
 
 
 def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[int, ...], str]:
@@ -242,8 +242,8 @@ class _Live:
         self.sent, self.now, self.value = 0.0, "", ""
         self.waiting: dict[str, float] | None = None
 
-    def cost(self, said: str, total: int) -> None:
-        log.info("%s", said)
+    def cost(self, text: str, total: int) -> None:
+        log.info("%s", text)
         self.counter.begin(self.counter.name, total=total)
 
     def begin(self, name: str) -> None:
@@ -264,7 +264,7 @@ class _Live:
     def _label(self) -> None:
         self.counter.begin(self.now + self.value)
 
-    def _send(self, least: float) -> None:
-        if self.waiting is not None and time.monotonic() - self.sent >= least:
+    def _send(self, pause: float) -> None:
+        if self.waiting is not None and time.monotonic() - self.sent >= pause:
             self.mirror.metrics(self.waiting)
             self.sent, self.waiting = time.monotonic(), None

@@ -29,7 +29,7 @@ from pessimal.tracking.registry import Manifest
 log = logging.getLogger(__name__)
 
 SEARCH = {"model": str, "goal": str, "best_text": str}
-"""What is read of a search's summary."""
+"""The figures of a search's summary that are read."""
 BEYOND = 0.95
 
 
@@ -42,7 +42,7 @@ def compare_searches(
     cache: str = "runs/cache",
     progress: bool = True,
 ) -> Results:
-    """What each search found, put where it stood, scored by each model, and published as a
+    """The result of each search, put where it stood, scored by each model, and published as a
     `comparison`.
 
     Args:
@@ -68,11 +68,11 @@ def compare_searches(
             )
     scored = registry.manifests("search-result", needs=SEARCH)
     scored += registry.manifests("score-table", needs={"model": str})
-    known = dict.fromkeys(manifest.summary["model"] for _, manifest in scored)
-    asked = answering_to(models, known) or list(known)
+    scored_models = dict.fromkeys(manifest.summary["model"] for _, manifest in scored)
+    scorers = answering_to(models, scored_models) or list(scored_models)
     rows = []
-    with steps("searches by other models", len(asked), bar=progress) as step:
-        for model in asked:
+    with steps("searches by other models", len(scorers), bar=progress) as step:
+        for model in scorers:
             step(model)
             try:
                 reward = open_reward(registered_spec(registry, model), cache=cache)
@@ -102,10 +102,10 @@ def _scored(model: Reward, folder: Path, manifest: Manifest) -> list[dict]:
             put = partial(_put, conversation)
             some = [put(text) for text in (summary["best_text"], *control)]
             scorer = text_scorer(model, some[:8], device=torch.device("cpu"))
-            found, *others = scorer.rewards(some)
-            read = np.array(others)[np.isfinite(others)]
-            z = sign * (found - read.mean()) / read.std(ddof=1)
-            standings.append((found, z, float((sign * (found - read) > 0).mean())))
+            reward, *controls = scorer.rewards(some)
+            read = np.array(controls)[np.isfinite(controls)]
+            z = sign * (reward - read.mean()) / read.std(ddof=1)
+            standings.append((reward, z, float((sign * (reward - read) > 0).mean())))
         reward, z, above = np.mean(standings, axis=0)
         rows.append(
             {"search": manifest.name, "model": model.name, "part": part}
@@ -120,18 +120,18 @@ def transfer(table: pd.DataFrame) -> Result:
     held = table.groupby(["search", "model"])["part"].transform(
         lambda parts: HELD_OUT in set(parts)
     )
-    shown = table[~held | (table["part"] == HELD_OUT)]
-    others = shown[~shown["own"]]
-    carried, n = int((others["above"] >= BEYOND).sum()), len(others)
+    rows = table[~held | (table["part"] == HELD_OUT)]
+    transferred = rows[~rows["own"]]
+    carried, n = int((transferred["above"] >= BEYOND).sum()), len(transferred)
     controls = int(table["n"].max())
     return Result(
         "transfer",
         table,
         method="search",
-        headline=f"What {shown['search'].nunique()} searches found is beyond 95% of {controls} "
+        headline=f"What {rows['search'].nunique()} searches found is beyond 95% of {controls} "
         f"ordinary answers in {carried} of {n} cases under other models.",
         plot=Heatmap(
-            data=shown,
+            data=rows,
             row="search",
             column="model",
             value="z",

@@ -268,9 +268,9 @@ class Registry:
         Raises:
             InputError: there is no such artifact, or there are several.
         """
-        folder, root = Path(name).resolve(), self.root.resolve()
-        if folder.is_dir() and folder.is_relative_to(root):
-            name = folder.relative_to(root).as_posix()
+        root = self.root.resolve()
+        if os.path.isdir(name) and Path(name).resolve().is_relative_to(root):
+            name = Path(name).resolve().relative_to(root).as_posix()
         every = self.manifests(*types, needs=needs)
         reference = find_artifact(name, [manifest for _, manifest in every]).reference
         return next(pair for pair in every if pair[1].reference == reference)
