@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards import packaged
+from pessimal.rewards import obtain
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.implicit import ImplicitSpec, ReferenceOptions
 from pessimal.rewards.log_probability import LogProbabilitySpec
@@ -62,19 +62,19 @@ def spec(package):
 def test_parts_are_joined_and_converted_once_without_importing_the_package(
     package, conversion, tmp_path
 ):
-    folder = packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
+    folder = obtain.obtain_packaged(spec(package), cache=tmp_path / "models")
     assert conversion == [b"first second"]
     assert folder.name == f"tiny-{package.sha256[:8]}"
     assert "Q4_1" in (folder / "README.md").read_text()
     assert "license: apache-2.0" in (folder / "README.md").read_text()
     assert not list(folder.glob("*.gguf"))
-    assert packaged.obtain_packaged(spec(package), cache=tmp_path / "models") == folder
+    assert obtain.obtain_packaged(spec(package), cache=tmp_path / "models") == folder
     assert len(conversion) == 1
     assert "tiny_weights" not in sys.modules
 
 
 def test_a_packaged_policy_is_held_against_a_reference_of_ones_own(package, conversion, tmp_path):
-    folder = packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
+    folder = obtain.obtain_packaged(spec(package), cache=tmp_path / "models")
     policy = ImplicitSpec(
         name="tiny",
         package=package,
@@ -86,7 +86,7 @@ def test_a_packaged_policy_is_held_against_a_reference_of_ones_own(package, conv
 def test_another_file_than_expected_is_refused_and_leaves_nothing(package, conversion, tmp_path):
     package.sha256 = "0" * 64
     with pytest.raises(ModelError, match="sha256"):
-        packaged.obtain_packaged(spec(package), cache=tmp_path / "models")
+        obtain.obtain_packaged(spec(package), cache=tmp_path / "models")
     assert not list((tmp_path / "models").iterdir())
     assert not conversion
 
@@ -120,8 +120,8 @@ def test_the_real_models_checkpoint_says_what_its_gguf_file_says(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     smollm2 = spec_of("smollm2")
-    [file] = packaged.package_files(smollm2.package, name="smollm2")
-    folder = packaged.obtain_packaged(smollm2, cache=tmp_path)
+    [file] = obtain.package_files(smollm2.package, name="smollm2")
+    folder = obtain.obtain_packaged(smollm2, cache=tmp_path)
     words = AutoTokenizer.from_pretrained(folder)
     ids = words("The opposite of hot is", return_tensors="pt").input_ids
     with torch.inference_mode():

@@ -38,7 +38,7 @@ def test_every_table_that_the_code_names_is_described():
         room = file.relative_to(ROOT / "src" / "pessimal").parts[0]
         if room in ("analyses", "explaining", "searching", "api", "verbs"):
             found |= dict.fromkeys(NAMED.findall(file.read_text(encoding="utf-8")), file.name)
-    assert len(found) > 60, "the code's own way of naming tables has changed"
+    assert len(found) > 50, "the code's own way of naming tables has changed"
     prefixed = {name.removeprefix("language_") for name in known}
     assert {name: file for name, file in found.items() if name not in known | prefixed} == {}
 
