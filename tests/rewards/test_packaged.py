@@ -51,7 +51,7 @@ def conversion(monkeypatch):
         network("llama", len(words)).save_pretrained(folder)
         words.save_pretrained(folder)
 
-    monkeypatch.setattr(packaged, "_convert", convert)
+    monkeypatch.setattr(obtain, "_convert", convert)
     return seen
 
 
