@@ -20,7 +20,7 @@ import pessimal
 from pessimal.api.check import diagnose_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards.endpoint import open_endpoint
+from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions, read_answer
@@ -83,7 +83,7 @@ def reward(host: Served, api: str, *, words=None, output=None, judge=None, **opt
     endpoint = ServerOptions(
         **{"url": host.url, "api": api, "served": "m", "retries": 0, "batch_size": 4} | options
     )
-    spec = ServerOptions(endpoint=endpoint, output=output, judge=judge or QuestionOptions())
+    spec = EndpointSpec(endpoint=endpoint, output=output, judge=judge or QuestionOptions())
     return open_endpoint(spec, words)
 
 
@@ -121,7 +121,7 @@ def test_rewards_are_the_models_own(server, api):
 def test_what_a_server_speaks_is_asked_once(server, listed, api):
     server.listed = listed
     if api is None:
-        with pytest.raises(ConfigError, match=r"endpoint\.api"):
+        with pytest.raises(ConfigError, match=r"endpoint\.api.*docs/kinds/callable\.md"):
             recognised(ServerOptions(url=server.url))
         return
     got = reward(server, None, words=server.tokenizer).rewards(PAIRS)
@@ -326,7 +326,7 @@ def test_how_likely_a_judges_answers_are_is_reported_once(
         Wire, "top", lambda wire, messages: [(t, math.log(p)) for t, p in top.items()]
     )
     judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
-    spec = ServerOptions(
+    spec = EndpointSpec(
         judge=judge,
         endpoint=ServerOptions(url="http://localhost:1", api="chat", served="m"),
     )
@@ -452,7 +452,7 @@ def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
     )
     judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
     endpoint = ServerOptions(url="http://localhost:1", api="chat", served="m")
-    opened = open_endpoint(ServerOptions(judge=judge, endpoint=endpoint))
+    opened = open_endpoint(EndpointSpec(judge=judge, endpoint=endpoint))
     opened.rewards(PAIRS[:3])
     share = opened.describe_answers(PAIRS)["answers"]
     np.testing.assert_allclose([share["mean"], share["least"]], 5e-6)
@@ -473,7 +473,7 @@ def test_a_chat_that_hardly_answers_has_no_certified_rank(
     monkeypatch.setattr(Wire, "top", top)
     judge = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
     endpoint = ServerOptions(url="http://localhost:1", api="chat", served="m")
-    opened = open_endpoint(ServerOptions(judge=judge, endpoint=endpoint))
+    opened = open_endpoint(EndpointSpec(judge=judge, endpoint=endpoint))
     table = pessimal.scan(
         opened, candidates=["a", "good", "kindness"], cache=str(tmp_path), progress=False
     )

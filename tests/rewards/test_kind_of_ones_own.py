@@ -5,28 +5,46 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import pessimal
 from pessimal.config.compose import register
 from pessimal.errors import ConfigError
 from pessimal.rewards.named import load_kinds, spec_of
 from pessimal.rewards.spec import KINDS
+from tiny_language_models import CHAT, checkpoint
 
 PAGE = Path(__file__).parents[2] / "docs/extend/reward_kind.md"
 PROMPT = "What, in one word, is the greatest thing ever?"
 
 
 @pytest.fixture
-def length(tmp_path, monkeypatch):
-    """The example of the page, registered."""
-    [example] = re.findall(r"```python\n(from collections.*?)```", PAGE.read_text(), re.DOTALL)
-    (tmp_path / "length_kind.py").write_text(example)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(KINDS, "length", "length_kind:LengthSpec")
+def registered(tmp_path, monkeypatch):
+    """Registers an example of the page, by its kind."""
+    made = []
+
+    def register_example(kind):
+        [spec] = [
+            one
+            for one in re.findall(r"```python\n(from .*?)```", PAGE.read_text(), re.DOTALL)
+            if f'kind: str = "{kind}"' in one
+        ]
+        (tmp_path / f"{kind}_kind.py").write_text(spec)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(KINDS, kind, f"{kind}_kind:{kind.title()}Spec")
+        load_kinds.cache_clear()
+        made.append(f"{kind}_kind")
+        return kind
+
+    yield register_example
     load_kinds.cache_clear()
-    yield "length"
-    load_kinds.cache_clear()
-    sys.modules.pop("length_kind", None)
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def length(registered):
+    return registered("length")
 
 
 def test_it_is_loaded_with_its_own_options_and_refuses_others(length):
@@ -72,3 +90,26 @@ def test_it_scans_and_compares_and_stands_in_a_sum(length):
         "freedom": 4,
         "a": -2,
     }
+
+
+@pytest.mark.parametrize("template", [CHAT, None])
+def test_the_network_of_the_page_gives_minus_the_entropy_of_the_next_token(
+    registered, tmp_path, template
+):
+    folder = checkpoint(tmp_path / "model", template=template)
+    model = pessimal.load(folder, kind=registered("sureness"), temperature=2.0)
+    rows = pessimal.scan(model, PROMPT, progress=False).rows
+    words, causal = model.tokenizer, model.network().causal.double()
+    if template is None:
+        opened = f"<|bos|>{PROMPT}"
+    else:
+        opened = f"<|bos|><|start|>user<|sep|>{PROMPT}<|end|><|start|>assistant<|sep|>"
+    before = words(opened, add_special_tokens=False)["input_ids"]
+    for row in rows.sample(5, random_state=0).itertuples():
+        with torch.no_grad():
+            logits = causal(torch.tensor([[*before, row.candidate_id]])).logits[0, -1]
+        p = (logits / 2).softmax(-1)
+        assert row.reward == pytest.approx(float((p * p.log()).sum()), abs=1e-5)
+    assert rows["reward"].nunique() > 100
+    colder = pessimal.load(folder, kind="sureness", temperature=1.0)
+    assert colder.digests != model.digests

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, LlamaForCausalLM
 
+import pessimal
 from pessimal.errors import ModelError
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
@@ -35,6 +36,12 @@ def test_weights_are_counted_and_digested_without_loading_them(tiny_checkpoint, 
     network.score.weight.data += 1
     network.save_pretrained(copy)
     assert open_model(HeadSpec(path=str(copy)), copy).weights_digest != model.weights_digest
+
+
+def test_a_path_is_taken_as_its_text_is(tiny_checkpoint):
+    by_path, by_text = pessimal.load(tiny_checkpoint), pessimal.load(str(tiny_checkpoint))
+    assert by_path.digests == by_text.digests
+    assert by_path.spec == by_text.spec
 
 
 def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):

@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Enum)
 
 
 def load(
-    path: str | None = None,
+    path: str | Path | None = None,
     *,
     kind: str | None = None,
     dtype: str | None = None,
@@ -51,7 +51,8 @@ def load(
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
     given = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
-    spec = spec_of(path, **{name: value for name, value in given.items() if value}, **options)
+    typed = None if path is None else str(path)
+    spec = spec_of(typed, **{name: value for name, value in given.items() if value}, **options)
     return open_reward(spec.with_tasks(None if tasks is None else str(tasks)), cache=cache)
 
 

@@ -326,7 +326,8 @@ def recognised(spec: ServerOptions) -> ServerOptions:
             return replace(spec, api=api)
     raise ConfigError(
         f"{server.address} does not say what it speaks: type model.endpoint.api=…, one of "
-        f"{', '.join(APIS)} (endpoint.api=… at pessimal check)"
+        f"{', '.join(APIS)} (endpoint.api=… at pessimal check). Another API is asked by a "
+        "function of your own: docs/kinds/callable.md"
     )
 
 
