@@ -13,6 +13,7 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.engine import own_rewards
+from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
 
 
@@ -139,3 +140,15 @@ def test_own_code_that_is_run_is_part_of_what_a_model_is(copy):
     before = digest()
     (copy / "modeling_own.py").write_text("SCALE = 2")
     assert digest() != before
+
+
+def test_what_is_typed_for_a_language_model_names_its_kind(tmp_path):
+    words = tokenizer(template=CHAT)
+    network("llama", len(words)).save_pretrained(tmp_path)
+    words.save_pretrained(tmp_path)
+    path = str(tmp_path)
+    asked = {"template": "{prompt} {response}", "logit": 3}
+    judge = pessimal.load(path, kind="judge", judge=asked)
+    assert judge.typed == f"model=judge model.path={path}"
+    implicit = pessimal.load(path, kind="implicit", implicit={"reference": path})
+    assert implicit.typed == f"model=implicit model.path={path} model.implicit.reference={path}"

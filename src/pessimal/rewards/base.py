@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pessimal.catalogue import is_named
 from pessimal.conversation import Conversation, Prompt
 from pessimal.rewards.frame import Format, Frame
 from pessimal.rewards.spec import CheckpointSpec, Dtype, ModelSpec
@@ -190,6 +191,13 @@ class NetworkReward(Reward):
         if self.spec.local:
             return f"folder:{self.folder.name}@sha256:{self.weights_digest[:16]}"
         return f"hf:{self.spec.path}@{self.revision}"
+
+    @property
+    def typed(self) -> str:
+        """A name of conf/model, else the kind and the folder or repository."""
+        spec = self.spec
+        is_path = spec.path is not None and not is_named(spec.name)
+        return f"model={spec.kind} model.path={spec.path}" if is_path else spec.name
 
     def keeps_states(self, *, of_vocabulary: bool) -> bool:
         """Whether a scan keeps states of words where nobody says."""

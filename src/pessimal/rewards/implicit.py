@@ -73,8 +73,15 @@ class ImplicitSpec(ContinuedSpec):
 class Implicit(NetworkReward):
     """The implicit reward of a policy and its reference, both on this machine's disk."""
 
+    spec: ImplicitSpec
     policy: LogProbability
     reference: LogProbability
+
+    @property
+    def typed(self) -> str:
+        """The policy, and the reference where it has one of its own."""
+        reference = self.spec.implicit.reference
+        return super().typed + f" model.implicit.reference={reference}" * (reference is not None)
 
     @property
     def states_of(self) -> tuple[int, StatesOf, str]:
