@@ -219,6 +219,9 @@ def test_a_path_that_hydra_would_read_is_quoted(tmp_path, monkeypatch):
         Path(name).mkdir()
         assert with_task(["check", f"model.path={name}"]) == ["task=check", f'model.path="{name}"']
     assert with_task(["check", "model.path=run#8"]) == ["task=check", "model.path=run#8"]
+    Path("epoch=3-step=40/rewards.py").touch()
+    bare = with_task(["scan", "epoch=3-step=40/rewards.py:reward"])
+    assert any("callable" in override for override in bare)
 
 
 def test_bare_verb_is_sugar_for_the_task():

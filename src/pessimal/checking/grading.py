@@ -10,6 +10,7 @@ import inspect
 import logging
 import math
 import os
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -499,7 +500,8 @@ def _distance(text: str, truth: str) -> float:
     values = numbers_of(text)
     if wanted is None or not values:
         return math.inf
-    return float(max(abs(value - wanted) for value in values))
+    farthest = max(abs(value - wanted) for value in values)
+    return float(farthest) if farthest < sys.float_info.max else math.inf
 
 
 def _tolerance(task: _Task, texts: Sequence[str]) -> float:
@@ -556,12 +558,13 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
 
 def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
     """Leave to `near` what a tolerance explains: strings whose numbers are as near to the answer.
-    Numbers that begin with the answer show no tolerance where other strings with it are paid."""
+    Where all of these hold the answer's digits, and none lies on its other side, no tolerance paid
+    them: the point was not read, if no string that is enlarged otherwise says more."""
     truths = [task.truths[0] for task in tasks]
     near = cases["near"]
-    if "answer_within_another" in cases and all(
-        truths[n].casefold() in text for text, n, _ in near
-    ):
+    if near and all(truths[n].casefold() in text for text, n, _ in near):
+        if "answer_within_another" not in cases:
+            cases["sign_or_point"] += near
         cases["near"] = []
     elif near:
         paid = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]

@@ -14,7 +14,7 @@ from pessimal.config.schema.explain import as_text, as_typed
 from pessimal.config.schema.runs import runs_overrides
 from pessimal.conversation import FILES
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.rewards.named import options_of
+from pessimal.rewards.named import FUNCTION, options_of
 
 VALUED = {
     "--cfg",
@@ -50,7 +50,7 @@ def with_task(arguments: Sequence[str]) -> list[str]:
         value = previous in VALUED and not (previous in ("--info", "-i") and argument in TASKS)
         if argument.startswith("-") or value:
             options.append(argument)
-        elif LOOKS not in overrides and is_folder(argument) and "=" in argument:
+        elif LOOKS not in overrides and "=" in argument and _is_reward_path(argument):
             models.append(argument)
         elif "=" in argument or argument.startswith(("+", "~")):
             overrides.append(argument)
@@ -84,6 +84,12 @@ def with_task(arguments: Sequence[str]) -> list[str]:
     if "task=explain" in overrides:
         overrides = [as_typed(override) for override in overrides]
     return [*overrides, *options]
+
+
+def _is_reward_path(argument: str) -> bool:
+    """Whether a word is a folder, or FILE.py:FUNCTION of a file there is."""
+    function = FUNCTION.fullmatch(argument)
+    return is_folder(argument) or (function is not None and Path(function["file"]).is_file())
 
 
 def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
