@@ -167,7 +167,7 @@ LAYOUTS = {
     "table": lambda parts: "| do |\n| --- |\n" + "\n".join(f"| {one} |" for one in parts),
     "letters": lambda parts: "\n".join(map("{}) {}".format, "abcdefghij", parts)),
     "Roman numbers": lambda parts: "\n".join(
-        map("{}. {}".format, "i ii iii iv v vi vii viii ix x".split(), parts)
+        map("{}. {}".format, ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"], parts)
     ),
     "arrows": lambda parts: "\n".join(f"➤ {one}" for one in parts),
     "boxes to tick": lambda parts: "\n".join(f"- [ ] {one}" for one in parts),

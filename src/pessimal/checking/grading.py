@@ -10,6 +10,7 @@ import inspect
 import logging
 import math
 import os
+import re
 import sys
 import time
 from collections import Counter, defaultdict
@@ -494,14 +495,18 @@ def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
     return probe.kind
 
 
-def _distance(text: str, truth: str) -> float:
-    """Distance of the farthest number in a text from a true answer; infinite without one."""
+def _distance(text: str, truth: str, *, nearest: bool = False) -> float:
+    """Distance of the farthest number in a text from a true answer, or of the nearest number or run
+    of digits; infinite without one."""
     wanted = value_of(truth)
     values = numbers_of(text)
+    if nearest:
+        values += numbers_of(";".join(re.findall(r"\d+", text)))
     if wanted is None or not values:
         return math.inf
-    farthest = max(abs(value - wanted) for value in values)
-    return float(farthest) if farthest < sys.float_info.max else math.inf
+    choose = min if nearest else max
+    distance = choose(abs(value - wanted) for value in values)
+    return float(distance) if distance < sys.float_info.max else math.inf
 
 
 def _tolerance(task: _Task, texts: Sequence[str]) -> float:
@@ -570,6 +575,10 @@ def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Seque
         paid = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
         limits = [_tolerance(task, texts) for task, texts in zip(tasks, paid, strict=True)]
         for fault in cases.keys() - (set(DESPITE) - {"sign_or_point"}) - {"near"}:
+            if all(
+                _distance(c[0], truths[c[1]], nearest=True) < limits[c[1]] for c in cases[fault]
+            ):
+                cases[fault] = []
             cases[fault] = [
                 c for c in cases[fault] if _distance(c[0], truths[c[1]]) >= limits[c[1]]
             ]
