@@ -492,6 +492,21 @@ def test_a_point_that_is_not_read_is_no_tolerance(grader, fault, tasks):
     assert not {"near", "sign_or_point"} - {fault} & set(names)
 
 
+def evaluated(response, ground_truth):
+    try:
+        return float(
+            eval(response, {"__builtins__": {"sum": sum, "int": int}}) == int(ground_truth)
+        )
+    except (ArithmeticError, NameError, SyntaxError, TypeError, ValueError, MemoryError):
+        return 0.0
+
+
+def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
+    table = asked(evaluated, tasks(("7", "15")), seconds=0.5)[0].table
+    assert table["fault"].iloc[0] == "code"
+    assert "answer_within_another" not in set(table["fault"])
+
+
 def absolute(response, ground_truth):
     given = re.fullmatch(r"-?\d+(?:\.\d+)?", response.strip())
     return float(given is not None and abs(float(given[0])) == float(ground_truth))

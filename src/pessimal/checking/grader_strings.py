@@ -324,6 +324,9 @@ def _number_forms(value: Fraction, truth: str) -> dict[str, str]:
         written["scientific"] = f"{float(value):.10e}"
     if (value * 100).denominator == 1:
         written["decimals"] = f"{float(value):.2f}"
+    if "\\" in truth:  # a fraction of LaTeX is no sum of money, and no count
+        for name in ("currency", "currency in LaTeX", "with a unit", "percent"):
+            del written[name]
     if abs(value) > 1 and bottom > 1:
         whole, rest = divmod(abs(top), bottom)
         written["mixed number"] = f"{'-' * (value < 0)}{whole} {rest}/{bottom}"

@@ -488,7 +488,7 @@ def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
     if holds(probe.text, truths):
         return None
     bare, wanted = probe.text.strip().casefold(), [truth.casefold() for truth in truths]
-    if any(truth in bare for truth in wanted) and probe.kind != "near":
+    if any(truth in bare for truth in wanted) and probe.kind not in ("near", "code"):
         return "answer_within_another"
     if probe.kind in PARTS and bare and any(bare in truth for truth in wanted):
         return "part_of_answer"
