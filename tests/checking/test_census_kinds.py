@@ -507,6 +507,11 @@ def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
     assert "answer_within_another" not in set(table["fault"])
 
 
+def test_a_tokenizer_is_named_by_its_folder(tmp_path):
+    tokenizer(template=THINKS).save_pretrained(tmp_path)
+    assert wrap_callable(absolute, tokenizer=tmp_path).tokenizer.chat_template == THINKS
+
+
 def absolute(response, ground_truth):
     given = re.fullmatch(r"-?\d+(?:\.\d+)?", response.strip())
     return float(given is not None and abs(float(given[0])) == float(ground_truth))
