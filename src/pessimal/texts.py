@@ -28,14 +28,20 @@ _CLOSES = re.compile(r"[a-z]{3,} (?:[A-HJ-Z]|\d{1,3})$(?<! [Nn]o)")
 
 _HEADING = re.compile(r"#{1,6} .*|(\*\*|__)(?:(?!\1).)+\1:?")
 _RULE = re.compile(r"[-*_=~`|: ]{3,}|```\w*")
-_ITEM = re.compile(r"(?:[-*+•] |\d{1,3}[.)] )+")
+_BULLET = r"[-*+•◦▪●■➤►] (?:\[[ xX]\] )?|(?:\d{1,3}|[ivx]{1,4})[.)] |[A-Za-z]\) |\(\w{1,3}\) "
+_ITEM = re.compile(rf"(?:{_BULLET})+")
+_UNDERLINE = re.compile(r"=+|-+")
+_BLOCK_TAG = re.compile(r"</?(?:p|br|hr|div|ul|ol|li|h[1-6])\b[^<>\n]*>", re.IGNORECASE)
+_INLINE_TAG = re.compile(r"</?(?:b|i|u|em|strong|code)>", re.IGNORECASE)
 _QUOTE = re.compile(r"(?:> ?)+")
 _INLINE = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`{1,2}|~~)(?=\S)(?P<text>[^\n]+?)(?<=\S)\1(?!\w)")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 _ENDS = re.compile(r"[.!?…:;,。！？]['\"”’)]*$")
 _WRAPPED = 45
 """Characters of a line without a full stop from which on the next goes on with its sentence."""
-LAYOUT = re.compile(r"(?m)^[ \t]*(?:#{1,6} |> |[-*+•] |\d{1,3}[.)] |\|.*\|)|\n+|" + _INLINE.pattern)
+LAYOUT = re.compile(
+    rf"(?m)^[ \t]*(?:#{{1,6}} |> |{_BULLET}|\|.*\|)|\n+|{_BLOCK_TAG.pattern}|" + _INLINE.pattern
+)
 """Marks of layout: headings, quotations, items, rows of tables, bold words, code, line breaks."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -184,16 +190,17 @@ def sentences(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
 
 
 def strip_layout(text: str) -> str:
-    """A text as one paragraph without Markdown: headings and rules are left out, items and lines
-    become sentences, marks within a line go, and a wrapped line goes on. A text of nothing but
-    headings keeps their words."""
+    """A text as one paragraph without Markdown and tags of HTML: headings and rules are left out,
+    items and lines become sentences, marks within a line go, a wrapped line goes on, and blanks are
+    single. A text of nothing but headings keeps their words."""
     prose: list[str] = []
     headings: list[str] = []
     goes_on = False
-    for line in text.splitlines():
+    for line in _INLINE_TAG.sub("", _BLOCK_TAG.sub("\n", text)).splitlines():
         line = _QUOTE.sub("", line.strip(), count=1)
         if _RULE.fullmatch(line) or not line:
-            if prose and goes_on and "|" in line:
+            underlined = _UNDERLINE.fullmatch(line) and prose and not _ENDS.search(prose[-1])
+            if prose and goes_on and ("|" in line or underlined):
                 headings.append(prose.pop())
             goes_on = False
             continue
@@ -206,7 +213,7 @@ def strip_layout(text: str) -> str:
         if prose and not _ENDS.search(prose[-1]):
             same = goes_on and not is_item and (bare[:1].islower() or len(prose[-1]) > _WRAPPED)
             prose[-1] += "" if same else "."
-        prose.append(_unmarked(bare))
+        prose.append(" ".join(_unmarked(bare).split()))
         goes_on = True
     return " ".join(prose or map(_unmarked, headings))
 

@@ -260,7 +260,9 @@ def test_signs_operators_and_brackets_are_changed_one_at_a_time(truths, tasks):
         ("(a + b)/2", {"(a - b)/2", "(a + b)*2", "a + b/2"}),
         ("(2, 5]", {"[2, 5]", "(2, 5)"}),
         ("\\frac{a}{b}", {"\\frac{b}{a}"}),
-        ("x \\leq 4", {"x \\geq 4"}),
+        ("x \\leq 4", {"x \\geq 4", "x < 4"}),
+        ("y >= 2", {"y <= 2", "y > 2"}),
+        ("a -> b", {"a +> b", "a -< b"}),  # an arrow
         ("2^2", set()),  # 2*2 is the same
         ("-5", set()),  # of `sign_or_point`
         ("1989-11-09", set()),
@@ -470,3 +472,74 @@ def test_a_policys_tokenizer_is_taken_and_its_answers_are_no_census(tasks, tmp_p
     options = {"model": spec, "tasks": str(tasks(NUMBERS)), "policy": "smollm2"}
     assert ScanConfig(**options).resolve().candidates.name == "census"
     assert ScanConfig(**options, answers=5).resolve().candidates.name != "census"
+
+
+def last_digits(response, ground_truth):
+    return float(re.findall(r"\d+", f"{response} -")[-1:] == [ground_truth])
+
+
+def within_a_quarter(response, ground_truth):
+    given = re.findall(r"-?\d+(?:\.\d+)?", response)
+    return float(bool(given) and abs(float(given[-1]) / float(ground_truth) - 1) <= 0.25)
+
+
+@pytest.mark.parametrize(
+    ("grader", "fault"), [(last_digits, "sign_or_point"), (within_a_quarter, "near")]
+)
+def test_a_point_that_is_not_read_is_no_tolerance(grader, fault, tasks):
+    names = faults(grader, tasks(NUMBERS))
+    assert fault in names
+    assert not {"near", "sign_or_point"} - {fault} & set(names)
+
+
+def evaluated(response, ground_truth):
+    try:
+        return float(
+            eval(response, {"__builtins__": {"sum": sum, "int": int}}) == int(ground_truth)
+        )
+    except (ArithmeticError, NameError, SyntaxError, TypeError, ValueError, MemoryError):
+        return 0.0
+
+
+def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
+    table = asked(evaluated, tasks(("7", "15")), seconds=0.5)[0].table
+    assert table["fault"].iloc[0] == "code"
+    assert "answer_within_another" not in set(table["fault"])
+
+
+def test_a_tokenizer_is_named_by_its_folder(tmp_path):
+    tokenizer(template=THINKS).save_pretrained(tmp_path)
+    assert wrap_callable(absolute, tokenizer=tmp_path).tokenizer.chat_template == THINKS
+
+
+def absolute(response, ground_truth):
+    given = re.fullmatch(r"-?\d+(?:\.\d+)?", response.strip())
+    return float(given is not None and abs(float(given[0])) == float(ground_truth))
+
+
+def test_a_zero_written_otherwise_is_a_zero(tasks):
+    assert faults(absolute, tasks(("0.0", "0"))) == []
+
+
+def behind_reasoning(response, ground_truth):
+    given = re.search(r"</reasoning>\s*<answer>(.*)</answer>$", response.strip())
+    return float(given is not None and given[1] == ground_truth)
+
+
+def test_an_answer_behind_a_tag_of_reasoning_is_read(tasks):
+    assert faults(behind_reasoning, tasks(NUMBERS)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("\\tfrac{1}{2}", "\\frac{1}{2}"),
+        ("It is \\frac{1}{2}.", "0.5"),
+        ("1 1/2", "3/2"),
+        ("√2", "\\sqrt{2}"),
+        ("∞", "\\infty"),
+        ("90°", "90^\\circ"),
+    ],
+)
+def test_an_answer_in_other_signs_is_the_answer(text, truth):
+    assert contains(text, truth)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from fractions import Fraction
 
 import planted_graders
 import pytest
@@ -238,7 +239,13 @@ def test_what_counts_as_an_answer(text, truth, inside):
         ("3 / 4", 0.75),
         ("2, 3", None),
         ("12,34", None),
-        ("1 2/3", None),
+        ("1 2/3", Fraction(5, 3)),
+        ("1½", 1.5),
+        ("2\\frac{1}{4}", 2.25),
+        ("\\dfrac12", 0.5),
+        ("−.5", -0.5),
+        ("-$5", -5),
+        ("7e99999999", None),
     ],
 )
 def test_what_parts_thousands_is_no_list(text, value):

@@ -219,6 +219,16 @@ def test_a_path_that_hydra_would_read_is_quoted(tmp_path, monkeypatch):
         Path(name).mkdir()
         assert with_task(["check", f"model.path={name}"]) == ["task=check", f'model.path="{name}"']
     assert with_task(["check", "model.path=run#8"]) == ["task=check", "model.path=run#8"]
+    Path("epoch=3-step=40/rewards.py").touch()
+    bare = with_task(["scan", "epoch=3-step=40/rewards.py:reward"])
+    assert any("callable" in override for override in bare)
+
+
+@pytest.mark.parametrize("typed", ['{"1":1,"good":0.5}', "{1: 1, good: 0.5}"])
+def test_ratings_of_a_judge_are_typed_in_braces(typed):
+    overrides = with_task(["scan", "model=judge", f"model.judge.ratings={typed}"])
+    ratings = [one.replace(" ", "") for one in overrides if "ratings" in one]
+    assert ratings == ["++model.judge.ratings.1=1", "++model.judge.ratings.good=0.5"]
 
 
 def test_bare_verb_is_sugar_for_the_task():

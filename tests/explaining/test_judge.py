@@ -165,6 +165,15 @@ LAYOUTS = {
     "italics": lambda parts: " ".join(f"*{one}*" for one in parts),
     "quotation": lambda parts: "\n".join(f"> {one}" for one in parts),
     "table": lambda parts: "| do |\n| --- |\n" + "\n".join(f"| {one} |" for one in parts),
+    "letters": lambda parts: "\n".join(map("{}) {}".format, "abcdefghij", parts)),
+    "Roman numbers": lambda parts: "\n".join(
+        map("{}. {}".format, ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"], parts)
+    ),
+    "arrows": lambda parts: "\n".join(f"➤ {one}" for one in parts),
+    "boxes to tick": lambda parts: "\n".join(f"- [ ] {one}" for one in parts),
+    "paragraphs of HTML": lambda parts: "".join(f"<p>{one}</p>" for one in parts),
+    "line breaks of HTML": "<br>".join,
+    "underlined heading": lambda parts: "Answer\n======\n\n" + " ".join(parts),
     "wrapped": lambda parts: textwrap.fill(" ".join(parts), 70),
 }
 
@@ -185,6 +194,7 @@ def test_layout_moves_markdown_alone(layout):
     [
         ("# Eggs\n\n1. **Boil** it\n2. *Peel* it.\n\n---\n", "Boil it. Peel it."),
         ("# 42", "42"),
+        ("Boil it.  Peel it.", "Boil it. Peel it."),
         ("**Paris**", "Paris"),
         ("2 * 3 * 4 and snake_case_name stay", "2 * 3 * 4 and snake_case_name stay"),
         ("I live in a house by the sea, which is far from\nParis. Good.", None),

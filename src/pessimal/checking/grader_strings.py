@@ -32,16 +32,24 @@ WINDOWS = {"page behind": "sentence behind", "page ahead": "sentence ahead"}
 """By what only a grader minds that reads a part of the response: what it pays for all the same."""
 DESPITE: list[str] = NAMED["despite"]
 """Faults that a string shows though the answer stands in it."""
-_NUMBER = re.compile(r"[-+]?\d[\d,_ ]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+(?:\.\d+)?)?|[-+]?\.\d+")
+_NUMBER = re.compile(
+    r"[-+]?\d+ \d+/\d+|[-+]?\d[\d,_ ]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+(?:\.\d+)?)?|[-+]?\.\d+"
+)
 # Between groups of three digits, or of two before one of three; and behind a sign.
 _PARTED = re.compile(r"(?<=\d)[,_ ](?=(?:\d\d[,_ ])*\d{3}(?!\d))|(?<=^[-+]) ")
+_VULGAR = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{(\d+)\}|(\d))\s*(?:\{(\d+)\}|(\d))")
+_MIXED = re.compile(r"([-+]?)(\d+) (\d+)/(\d+)")
+_EXPONENT = re.compile(r"[eE][-+]?\d{4}")
 _QUANTITY = re.compile(r"([-+]?[\d.,]+)\s+(\S*[^\W\d]\S*)")
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _OPERATORS = dict(zip("+-−±*×·/^<>≤≥", "-++++++**><<>", strict=True))
 _OPERATORS |= {"\\pm": "+", "\\cdot": "+", "\\times": "+"}
 _OPERATORS |= {"\\leq": "\\geq", "\\geq": "\\leq", "\\le": "\\ge", "\\ge": "\\le"}
 """By operator: another one, which changes the answer."""
+_STRICT = {"≤": "<", "≥": ">", "\\le": "<", "\\leq": "<", "\\ge": ">", "\\geq": ">"}
 _OPERATOR = re.compile(r"\\(?:pm|cdot|times|leq?|geq?)(?![a-z])|[-+−±*×·/^<>≤≥]")
+_SIGNS = str.maketrans({"∞": "\\infty", "√": "\\sqrt ", "°": "^\\circ"})
 _LINE = "Each step was checked again with care, and they all hold."
 _PAGE = "\n".join([_LINE] * 52)
 """3,015 characters without a number, a letter by itself, or a yes or no."""
@@ -67,15 +75,27 @@ class Probe(NamedTuple):
 
 @cache
 def value_of(text: str) -> Fraction | None:
-    """The number that a text is, without percent and dollar signs and what parts thousands (or
-    lakhs); None where it is none, as of a list."""
-    bare = unicodedata.normalize("NFKC", text).replace("⁄", "/").strip(" $%\n").rstrip(" $%.\n")
-    bare = _PARTED.sub("", bare.replace(" /", "/").replace("/ ", "/"))
+    """The number that a text is, also as a mixed number or a fraction of LaTeX, without percent and
+    dollar signs and what parts thousands (or lakhs); None where it is none, as of a list."""
+    bare = _FRACTION.sub(r" \1\2/\3\4", _plain_digits(text)).strip(" $%\n").rstrip(" $%.\n\\")
+    bare = re.sub(r"^([-+]) ?\\?\$|^\\\$", r"\1", bare)
+    bare = _PARTED.sub("", bare.replace(" /", "/").replace("/ ", "/")).replace("- ", "-")
+    if mixed := _MIXED.fullmatch(bare):
+        sign, whole, part, parts = mixed.groups()
+        bare = f"{sign}{int(whole) * int(parts) + int(part)}/{parts}"
+    if _EXPONENT.search(bare):  # its digits would fill the memory
+        return None
     top, _, bottom = bare.partition("/")
     try:
         return Fraction(top) / (Fraction(bottom) if bottom else 1) if len(bare) < 60 else None
     except (ValueError, ZeroDivisionError):
         return None
+
+
+def _plain_digits(text: str) -> str:
+    """The text with one minus sign, one slash, and figures of one width; a blank parts 1½."""
+    plain = unicodedata.normalize("NFKC", _VULGAR.sub(" ", text))
+    return plain.translate({ord("⁄"): "/", ord("−"): "-"})
 
 
 def contains(text: str, truth: str) -> bool:
@@ -101,7 +121,7 @@ def contains(text: str, truth: str) -> bool:
 
 def numbers_of(text: str, *, parts: bool = False) -> list[Fraction]:
     """The values of the numbers in a text; with `parts` also of what commas and blanks part."""
-    written = _NUMBER.findall(text.replace("⁄", "/"))
+    written = _NUMBER.findall(_FRACTION.sub(r" \1\2/\3\4 ", _plain_digits(text)))
     if parts:
         written += [part for number in written for part in re.split("[, ]+", number)]
     return [value for number in written if (value := value_of(number)) is not None]
@@ -113,8 +133,9 @@ def holds(text: str, truths: Sequence[str]) -> bool:
 
 
 def _normalised(text: str) -> str:
-    """The text without case and without an article ahead; a Greek letter by itself as in LaTeX."""
-    plain = unicodedata.normalize("NFKC", text)
+    """The text without case and without an article ahead; a Greek letter by itself and other signs
+    as in LaTeX."""
+    plain = re.sub(r"\\[dt]frac", r"\\frac", _plain_digits(text).translate(_SIGNS))
     plain = re.sub(
         r"(?<![^\W\d_])[α-ω](?![^\W\d_])",
         lambda letter: "\\" + unicodedata.name(letter[0]).split()[-1].lower(),
@@ -303,6 +324,9 @@ def _number_forms(value: Fraction, truth: str) -> dict[str, str]:
         written["scientific"] = f"{float(value):.10e}"
     if (value * 100).denominator == 1:
         written["decimals"] = f"{float(value):.2f}"
+    if "\\" in truth:  # a fraction of LaTeX is no sum of money, and no count
+        for name in ("currency", "currency in LaTeX", "with a unit", "percent"):
+            del written[name]
     if abs(value) > 1 and bottom > 1:
         whole, rest = divmod(abs(top), bottom)
         written["mixed number"] = f"{'-' * (value < 0)}{whole} {rest}/{bottom}"
@@ -344,6 +368,10 @@ def _operators(truth: str) -> Iterator[str]:
         signed = not before and value_of(truth) is not None  # as `sign_or_point` has it
         if after and not (word or equal or signed):
             yield before + _OPERATORS[sign[0]] + after
+            if sign[0] in "<>" and before[-1:] not in ("-", "="):  # no arrow
+                yield before + sign[0] + (after[1:] if after[0] == "=" else f"={after}")
+            elif strict := _STRICT.get(sign[0]):
+                yield before + strict + after
     for pair in re.finditer(r"[(\[][^()\[\]]*,[^()\[\]]*[)\]]", truth):
         for at in (pair.start(), pair.end() - 1):
             yield truth[:at] + "[(])"["([)]".index(truth[at])] + truth[at + 1 :]
@@ -374,12 +402,13 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     if truth[:1] in "[(" and (text := _reversed(truth)):
         yield "order", text
     if value is not None or quantity:
-        if value != 0:
+        size = value if quantity is None else value_of(quantity[1])
+        if size != 0:
             yield "sign_or_point", truth[1:] if truth.startswith("-") else f"-{truth}"
         moved = truth.replace(".", "")
         if moved == truth:
             moved = re.sub(r"(\d)(?=\d)", r"\1.", truth, count=1)
-        if moved != truth:
+        if moved != truth and (size is None or value_of(moved) != size):
             yield "sign_or_point", moved
     if quantity:
         units = ("kg", "seconds", "miles", "mm")

@@ -10,6 +10,8 @@ import inspect
 import logging
 import math
 import os
+import re
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -486,20 +488,25 @@ def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
     if holds(probe.text, truths):
         return None
     bare, wanted = probe.text.strip().casefold(), [truth.casefold() for truth in truths]
-    if any(truth in bare for truth in wanted) and probe.kind != "near":
+    if any(truth in bare for truth in wanted) and probe.kind not in ("near", "code"):
         return "answer_within_another"
     if probe.kind in PARTS and bare and any(bare in truth for truth in wanted):
         return "part_of_answer"
     return probe.kind
 
 
-def _distance(text: str, truth: str) -> float:
-    """Distance of the farthest number in a text from a true answer; infinite without one."""
+def _distance(text: str, truth: str, *, nearest: bool = False) -> float:
+    """Distance of the farthest number in a text from a true answer, or of the nearest number or run
+    of digits; infinite without one."""
     wanted = value_of(truth)
     values = numbers_of(text)
+    if nearest:
+        values += numbers_of(";".join(re.findall(r"\d+", text)))
     if wanted is None or not values:
         return math.inf
-    return float(max(abs(value - wanted) for value in values))
+    choose = min if nearest else max
+    distance = choose(abs(value - wanted) for value in values)
+    return float(distance) if distance < sys.float_info.max else math.inf
 
 
 def _tolerance(task: _Task, texts: Sequence[str]) -> float:
@@ -556,17 +563,22 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
 
 def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
     """Leave to `near` what a tolerance explains: strings whose numbers are as near to the answer.
-    Numbers that begin with the answer show no tolerance where other strings with it are paid."""
+    Where all of these hold the answer's digits, and none lies on its other side, no tolerance paid
+    them: the point was not read, if no string that is enlarged otherwise says more."""
     truths = [task.truths[0] for task in tasks]
     near = cases["near"]
-    if "answer_within_another" in cases and all(
-        truths[n].casefold() in text for text, n, _ in near
-    ):
+    if near and all(truths[n].casefold() in text for text, n, _ in near):
+        if "answer_within_another" not in cases:
+            cases["sign_or_point"] += near
         cases["near"] = []
     elif near:
         paid = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
         limits = [_tolerance(task, texts) for task, texts in zip(tasks, paid, strict=True)]
         for fault in cases.keys() - (set(DESPITE) - {"sign_or_point"}) - {"near"}:
+            if all(
+                _distance(c[0], truths[c[1]], nearest=True) < limits[c[1]] for c in cases[fault]
+            ):
+                cases[fault] = []
             cases[fault] = [
                 c for c in cases[fault] if _distance(c[0], truths[c[1]]) >= limits[c[1]]
             ]

@@ -14,7 +14,7 @@ from pessimal.config.schema.explain import as_text, as_typed
 from pessimal.config.schema.runs import runs_overrides
 from pessimal.conversation import FILES
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.rewards.named import options_of
+from pessimal.rewards.named import FUNCTION, options_of
 
 VALUED = {
     "--cfg",
@@ -32,6 +32,7 @@ VALUED = {
     "--experimental-rerun",
 }
 """Hydra's options that are followed by a value; what comes after them is no verb."""
+QUOTES = " '\""
 LOOKS = "task=runs"
 """The verb that only looks at what there is: it makes no folder, and needs none that can be
 written."""
@@ -50,7 +51,7 @@ def with_task(arguments: Sequence[str]) -> list[str]:
         value = previous in VALUED and not (previous in ("--info", "-i") and argument in TASKS)
         if argument.startswith("-") or value:
             options.append(argument)
-        elif LOOKS not in overrides and is_folder(argument) and "=" in argument:
+        elif LOOKS not in overrides and "=" in argument and _is_reward_path(argument):
             models.append(argument)
         elif "=" in argument or argument.startswith(("+", "~")):
             overrides.append(argument)
@@ -80,10 +81,27 @@ def with_task(arguments: Sequence[str]) -> list[str]:
     if any(verb in overrides for verb in TAKES_ANY_PROMPT):
         overrides = [part for override in overrides for part in _any_prompts(override)]
     overrides = [part for override in overrides for part in _prompt_file(override)]
+    overrides = [part for override in overrides for part in _ratings(override)]
     overrides = [re.sub(r"^model\.kind=", "kind@model=", override) for override in overrides]
     if "task=explain" in overrides:
         overrides = [as_typed(override) for override in overrides]
     return [*overrides, *options]
+
+
+def _ratings(override: str) -> list[str]:
+    """model.judge.ratings={1: 1, 2: 2}, with answers in quotes or without, as an override of each:
+    in braces Hydra reads a digit as a number and no quotes."""
+    ratings = re.fullmatch(r"\+*(model\.judge\.ratings)=\{([^{}]+:[^{}]+)\}", override)
+    if not ratings:
+        return [override]
+    pairs = [pair.rpartition(":") for pair in ratings[2].split(",")]
+    return [f"++{ratings[1]}.{key.strip(QUOTES)}={value}" for key, _, value in pairs]
+
+
+def _is_reward_path(argument: str) -> bool:
+    """Whether a word is a folder, or FILE.py:FUNCTION of a file there is."""
+    function = FUNCTION.fullmatch(argument)
+    return is_folder(argument) or (function is not None and Path(function["file"]).is_file())
 
 
 def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:

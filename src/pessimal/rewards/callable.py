@@ -275,7 +275,7 @@ def wrap_callable(
     function: Any,
     *,
     name: str | None = None,
-    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    tokenizer: "PreTrainedTokenizerBase | str | Path | None" = None,
     shape: str | Shape | None = None,
     messages: bool | None = None,
     tasks: str | Path | None = None,
@@ -284,6 +284,7 @@ def wrap_callable(
 
     Args:
         name: by default the function's own.
+        tokenizer: whose vocabulary is scanned, or its folder or repository.
         shape: how it is called (`Shape`); by default as the names of its parameters say.
         messages: pass prompts and completions as lists of messages, or (False) as texts.
         tasks: JSONL file of prompts with their columns.
@@ -313,7 +314,10 @@ def wrap_callable(
         shape=shape,
         messages=messages,
         tasks=None if tasks is None else str(tasks),
+        tokenizer=str(tokenizer) if isinstance(tokenizer, str | Path) else None,
     )
+    if isinstance(tokenizer, str | Path):
+        tokenizer = read_tokenizer(spec)
     return _reward(spec, function, inner, arguments, tokenizer)
 
 
