@@ -82,8 +82,8 @@ FAULTS = [
     ),
     Fault(
         "analyses/agreement.py",
-        "weights = (1 - persistence) * persistence ** np.arange(a.depth)",
-        "weights = (1 - persistence) * persistence ** np.arange(1, a.depth + 1)",
+        "weights = (1 - persistence) * persistence ** np.arange(len(agreement))",
+        "weights = (1 - persistence) * persistence ** np.arange(1, len(agreement) + 1)",
         "every rank-biased overlap is a tenth too small",
     ),
     Fault(
@@ -106,8 +106,8 @@ FAULTS = [
     ),
     Fault(
         "analyses/framing.py",
-        "zip(AXES, (x - y, x + y), strict=True)",
-        "zip(AXES, (x + y, x - y), strict=True)",
+        '{"difference": x - y, "sum": x + y}',
+        '{"difference": x + y, "sum": x - y}',
         "words liked whatever is asked are listed as those that the question moves",
     ),
     Fault(
@@ -124,14 +124,14 @@ FAULTS = [
     ),
     Fault(
         "analyses/identity_terms.py",
-        '"p": effects["p_below"][two].max()',
-        '"p": effects["p_below"][two].min()',
+        'two[["effect", "p_below", "random_head"]].max(',
+        'two[["effect", "p_below", "random_head"]].min(',
         "the intersection-union test rejects where one prompt alone does",
     ),
     Fault(
         "analyses/sentiment.py",
-        "moves[: len(negative.deviations)] -= negative.deviations[:, 1]",
-        "moves[: len(negative.deviations)] += negative.deviations[:, 1]",
+        '"gkm,kq->gqm", deviations, COMBINATIONS)',
+        '"gkm,kq->gqm", deviations, np.abs(COMBINATIONS))',
         "stems with words on both sides enter the error of the difference with the wrong sign",
     ),
     Fault(
@@ -184,7 +184,7 @@ FAULTS = [
     ),
     Fault(
         "searching/procedure.py",
-        "limit = stages.total - given.certificate\n\n    def begin",
+        "limit = stages.total - division.certificate\n\n    def begin",
         "limit = stages.total\n\n    def begin",
         "the climb spends what is kept for the certificate",
     ),
