@@ -281,6 +281,8 @@ def test_a_line_is_completed(monkeypatch):
     ]
     assert completed("pessimal search search.allowed=") is None, "which takes a list"
     assert completed("pessimal scan model=pl") is None
+    assert completed("pessimal scan model.dtype=bf") == ["model.dtype=bfloat16"]
+    assert completed("pessimal scan model.kind=j") == ["model.kind=judge"]
     assert os.environ["COMP_LINE"] == "pessimal task=scan model=pl"
 
 

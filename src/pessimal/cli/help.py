@@ -198,7 +198,8 @@ def completed(line: str) -> list[str] | None:
     if verb is None and "=" not in last and not last.startswith("-"):
         return [known for known in TASKS if known.startswith(last)]
     key, equals, _ = last.partition("=")
-    if equals and (choices := choices_of(_hint_of(TASKS[verb], key) if verb else None)):
+    choices = choices_of(_hint_of(TASKS[verb], key)) if verb else []
+    if equals and (choices := list(load_kinds()) if key == "model.kind" else choices):
         return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(last)]
     os.environ["COMP_LINE"] = " ".join(
         [program, *(f"task={word}" if word == verb else word for word in words)]
@@ -212,9 +213,9 @@ def _hint_of(schema: type, key: str) -> object:
     hint: object = schema
     group, _, option = key.partition(".")
     if group == "model" and option:
-        names = option.split(".")
-        hint = next((kind for kind in load_kinds().values() if names[0] in kind.__annotations__), 0)
-        key = option
+        first, key = option.split(".")[0], option
+        kinds = load_kinds().values()
+        hint = next((kind for kind in kinds if first in {f.name for f in fields(kind)}), None)
     for name in key.split("."):
         hint = (
             typing.get_type_hints(hint, include_extras=True).get(name)
