@@ -315,7 +315,7 @@ def test_by_how_much_a_reward_may_be_off():
     ("top", "known", "more", "word"),
     [
         ({"kind": 0.6, "cruel": 0.3, "so": 0.1}, 0.9, 0.0, "0.9"),
-        ({"kind": 0.01, "so": 0.7, "cruel": 0.02, "x": 0.01}, 0.03, 0.0, "something else"),
+        ({"kind": 0.01, "so": 0.7, "cruel": 0.02, "x": 0.01}, 0.03, 0.0, "such as 'so'"),
         ({"kind": 0.45, "so": 0.3, "x": 0.25}, 0.45, 0.25, "unknown"),
     ],
 )

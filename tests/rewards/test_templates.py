@@ -109,7 +109,9 @@ def test_a_template_that_reads_the_turns_alone_keeps_its_digest():
     assert template_digest(words) == hashlib.sha256(json.dumps(CHAT).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("options", [{"enable_thinkin": True}, {"strftime_now": "2026-11-26"}])
+@pytest.mark.parametrize(
+    "options", [{"enable_thinkin": True}, {"strftime_now": "2026-11-26"}, {"messages": []}]
+)
 def test_an_option_that_the_template_does_not_read_is_refused(tmp_path, options):
     save_llama(tmp_path, template=THINKING)
     with pytest.raises(ConfigError, match=next(iter(options))):

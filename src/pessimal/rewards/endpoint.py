@@ -131,9 +131,9 @@ class AnswerShare:
         if known + more < FEW:
             level = logging.WARNING
             share += (
-                ": it mostly says something else. Give the spellings that it uses, or what stands "
-                "before its answer: model.judge.begin=TEXT (of a model that thinks first, an empty "
-                "thought)"
+                f": it mostly says something else, such as {self.minimum[1]!r}. Give the spellings "
+                "that it uses, or what stands before its answer: model.judge.begin=TEXT (of a "
+                "model that thinks first, an empty thought)"
             )
         elif known < FEW:
             level = logging.WARNING

@@ -86,7 +86,7 @@ def set_template_options(
     Raises:
         ConfigError: the template does not name such a variable, or the day is none.
     """
-    names = set(re.findall(r"\w+", _source(tokenizer)))
+    names = set(re.findall(r"\w+", _source(tokenizer))) - {"messages", "add_generation_prompt"}
     for option in options:
         if option not in names:
             raise ConfigError(
