@@ -1,6 +1,7 @@
 """`pessimal.load` and `pessimal.reward`: a reward of a name, a folder, a network, a function."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -53,7 +54,9 @@ def load(
     given = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
     typed = None if path is None else str(path)
     spec = spec_of(typed, **{name: value for name, value in given.items() if value}, **options)
-    return open_reward(spec.with_tasks(None if tasks is None else str(tasks)), cache=cache)
+    if tasks is not None and spec.takes_tasks:
+        spec = replace(spec, tasks=str(tasks))
+    return open_reward(spec, cache=cache)
 
 
 def reward(
