@@ -221,8 +221,8 @@ class ModelSpec(Options):
         return self.tokenizer is not None or "ids" in self.can
 
     def derive_name(self) -> str:
-        """A short name, where none is given."""
-        raise NotImplementedError
+        """A short name, where none is given. ConfigError where nothing says one."""
+        raise ConfigError(f"model.kind={self.kind} has no path to be named after: model.name=NAME")
 
     def with_tasks(self, tasks: str | None) -> Self:
         """The same with a file of tasks, where it takes one and has none."""

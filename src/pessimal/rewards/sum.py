@@ -46,9 +46,6 @@ class SumSpec(ModelSpec):
                 "{model: my_rewards.py:short}]"
             )
 
-    def derive_name(self) -> str:
-        raise ConfigError("model.kind=sum has no path to be named after: give model.name=NAME")
-
     @property
     def terms(self) -> list[ModelSpec]:
         """The models whose files a sum needs. ConfigError where one is no model."""
