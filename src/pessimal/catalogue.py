@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -98,6 +98,17 @@ def _with_defaults(path: str) -> DictConfig:
 
 
 @cache
+def hub_entries() -> tuple[dict[Any, Any], ...]:
+    """The files of `conf/model` that are of a Hub repository, as they stand, each with a name."""
+    files = sorted((CONF / "model").glob("*.yaml"))
+    entries = (
+        {"name": file.stem, **cast(dict, OmegaConf.to_container(_read(f"model/{file.stem}")))}
+        for file in files
+    )
+    return tuple(entry for entry in entries if HUB_ID.fullmatch(str(entry.get("path"))))
+
+
+@cache
 def models_table() -> "pd.DataFrame":
     """The Hub models that have a file in `conf/model`: label, repository, base, developer, size,
     rank.
@@ -109,20 +120,17 @@ def models_table() -> "pd.DataFrame":
     """
     import pandas as pd
 
-    rows = []
-    for file in sorted((CONF / "model").glob("*.yaml")):
-        entry = _read(f"model/{file.stem}")
-        if HUB_ID.fullmatch(str(entry.get("path"))):
-            rows.append(
-                {
-                    "label": entry.get("name", file.stem),
-                    "repository": entry["path"],
-                    "base": entry.get("base"),
-                    "developer": entry.get("developer"),
-                    "size": float(entry["parameters"]) / 1e9 if entry.get("parameters") else None,
-                    "rank": entry.get("rank"),
-                }
-            )
+    rows = [
+        {
+            "label": entry["name"],
+            "repository": entry["path"],
+            "base": entry.get("base"),
+            "developer": entry.get("developer"),
+            "size": float(entry["parameters"]) / 1e9 if entry.get("parameters") else None,
+            "rank": entry.get("rank"),
+        }
+        for entry in hub_entries()
+    ]
     columns = ["label", "repository", "base", "developer", "size", "rank"]
     table = pd.DataFrame(rows, columns=columns).astype({"size": float, "rank": float})
     return table.sort_values(["rank", "label"], kind="stable", ignore_index=True)

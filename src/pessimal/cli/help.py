@@ -198,8 +198,10 @@ def completed(line: str) -> list[str] | None:
     if verb is None and "=" not in last and not last.startswith("-"):
         return [known for known in TASKS if known.startswith(last)]
     key, equals, _ = last.partition("=")
-    choices = choices_of(_hint_of(TASKS[verb], key)) if verb else []
-    if equals and (choices := list(load_kinds()) if key == "model.kind" else choices):
+    choices = list(load_kinds()) if key == "model.kind" else []
+    if verb and not choices:
+        choices = choices_of(_hint_of(TASKS[verb], key))
+    if equals and choices:
         return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(last)]
     os.environ["COMP_LINE"] = " ".join(
         [program, *(f"task={word}" if word == verb else word for word in words)]

@@ -20,6 +20,7 @@ from pessimal.errors import (
     unknown_option,
 )
 from pessimal.rewards.named import describe_alien, load_kinds
+from pessimal.rewards.spec import ModelSpec
 
 DEMO_FAMILY = (
     "To train a member of the demo family type: python -m experiments.demo_family.train NAME  # at "
@@ -140,14 +141,18 @@ def _unknown_option(message: str) -> str | None:
     key, schema = unknown.groups()
     full = re.search(r"full_key: (\S+)", message)
     file = re.search(r"In '([^']+)': \w+ raised while composing", message)
-    kind = next((k for k, one in load_kinds().items() if one.__name__ == schema), None)
-    if file and kind:
+    if file and (kind := _kind_of(schema)):
         return (
-            f"the file {file[1]}.yaml has the option {key!r}, which model.kind={kind} does not "
-            f"take. Give model={kind} its own options; a file of your own says its kind as "
-            "defaults: [_self_, override /kind@_here_: KIND]"
+            f"the file {file[1]}.yaml has the option {key!r}, which model.kind={kind.kind} does "
+            f"not take. Give model={kind.kind} its own options; a file of your own says its kind "
+            "as defaults: [_self_, override /kind@_here_: KIND]"
         )
     return unknown_option_message(key, schema, full[1] if full else key)
+
+
+def _kind_of(schema: str) -> type[ModelSpec] | None:
+    """The kind whose class of options has this name; None where it is of no kind."""
+    return next((kind for kind in load_kinds().values() if kind.__name__ == schema), None)
 
 
 def unknown_option_message(key: str, schema: str, name: str) -> str:
@@ -156,8 +161,7 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
     known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
-    kind = next((one for one in load_kinds().values() if one.__name__ == schema), None)
-    if kind is not None and (alien := describe_alien(key, kind)):
+    if (kind := _kind_of(schema)) and (alien := describe_alien(key, kind)):
         return alien
     folder = ". There is no folder of this name either" if "/" in name else ""
     return unknown_option(name, key, known) + folder

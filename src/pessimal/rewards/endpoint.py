@@ -59,8 +59,6 @@ class EndpointSpec(ModelSpec):
             raise ConfigError(
                 "model.kind=endpoint needs an address: model.endpoint.url=http://HOST:PORT"
             )
-        if isinstance(self.output, int) and self.output < 0:
-            raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.endpoint.api == "chat":
             self.judge.check_answers()
 

@@ -61,8 +61,6 @@ class HeadSpec(CheckpointSpec):
     def check(self) -> None:
         super().check()
         check_steps(self, self.reduce)
-        if isinstance(self.output, int) and self.output < 0:
-            raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         if self.step_token is not None and (self.read is not None or self.output == ALL):
             raise ConfigError(
                 "model.step_token goes without model.read and model.output=all: leave them out"

@@ -67,14 +67,15 @@ class JudgeSpec(CheckpointSpec):
             FrameError: its chat template does not say where it begins to speak.
         """
         from pessimal.rewards.checkpoint_files import read_checkpoint  # torch
+        from pessimal.rewards.language import check_is_language_model
 
         assert folder is not None
         checkpoint = read_checkpoint(self, folder)
-        return (
-            _open_question(self, checkpoint)
-            if self.step_token is None
-            else _open_steps(self, checkpoint, self.step_token)
-        )
+        if not checkpoint.config.is_encoder_decoder:
+            check_is_language_model(self, checkpoint.config, checkpoint.shapes)
+        if self.step_token is None:
+            return _open_question(self, checkpoint)
+        return _open_steps(self, checkpoint, self.step_token)
 
 
 @dataclass(frozen=True)
@@ -120,17 +121,11 @@ class Judge(NetworkReward):
 def _open_question(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
     """The judge in a checkpoint, which is asked a question about a response, or two. Raises as
     `JudgeSpec.open`."""
-    from pessimal.rewards.language import (  # torch
-        check_is_language_model,
-        context_digest,
-        listed_rows,
-    )
+    from pessimal.rewards.language import context_digest, listed_rows  # torch
 
-    config, shapes, options = checkpoint.config, checkpoint.shapes, spec.judge
-    encoder = bool(config.is_encoder_decoder)
-    if not encoder:
-        check_is_language_model(spec, config, shapes)
-    tokenizer, rows = checkpoint.tokenizer, listed_rows(config, shapes)
+    options, encoder = spec.judge, bool(checkpoint.config.is_encoder_decoder)
+    tokenizer = checkpoint.tokenizer
+    rows = listed_rows(checkpoint.config, checkpoint.shapes)
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
     # Its next token must be its answer, and not what opens its turn.
     if chat and options.template is not None:
@@ -157,11 +152,9 @@ def _open_steps(spec: JudgeSpec, checkpoint: "Checkpoint", token: str) -> Judge:
     """A process reward model that is a language model: the probability of its positive against its
     negative answers at each step (Math-Shepherd, OpenRLHF). Raises as `JudgeSpec.open`."""
     from pessimal.rewards.digests import template_digest
-    from pessimal.rewards.language import check_is_language_model, listed_rows  # torch
+    from pessimal.rewards.language import listed_rows  # torch
 
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    if not config.is_encoder_decoder:
-        check_is_language_model(spec, config, checkpoint.shapes)
     if config.is_encoder_decoder or not tokenizer.chat_template:
         raise ModelError(
             f"model.step_token of {spec.name!r}: steps are graded by a decoder, in a chat template "

@@ -1,7 +1,7 @@
 """Models by what a person types for them in one word: a name of conf/model, a folder, a Hub
 repository, a function in a file, or a server's address; and the kinds of models that there are."""
 
-import importlib
+import pkgutil
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
@@ -32,10 +32,7 @@ def load_kinds() -> dict[str, type[ModelSpec]]:
     Raises:
         ConfigError: a package's cannot be imported.
     """
-    kinds: dict[str, type[ModelSpec]] = {}
-    for kind, path in KINDS.items():
-        module, _, name = path.partition(":")
-        kinds[kind] = getattr(importlib.import_module(module), name)
+    kinds = {kind: pkgutil.resolve_name(path) for kind, path in KINDS.items()}
     return kinds | {spec.kind: spec for spec in installed("pessimal.kinds").values()}
 
 

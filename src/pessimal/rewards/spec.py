@@ -198,6 +198,8 @@ class ModelSpec(Options):
             self.name = self.derive_name()
 
     def check(self) -> None:
+        if isinstance(self.output, int) and self.output < 0:
+            raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         options = self.template_options or {}
         if not isinstance(options, Mapping) or (options and not self.names_tokenizer):
             raise ConfigError(

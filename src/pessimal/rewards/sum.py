@@ -66,10 +66,11 @@ class SumSpec(ModelSpec):
 
     def open(self, folder: Path | None, *, cache: str) -> "SumReward":
         """The sum; the files of every term are fetched before the first is opened."""
-        for spec in self.terms:
+        specs = self.weighted()
+        for _, spec in specs:
             fetch_files(spec, cache=cache)
         tokenizer = read_tokenizer(self)
-        rewards = [(weight, open_reward(spec, cache=cache)) for weight, spec in self.weighted()]
+        rewards = [(weight, open_reward(spec, cache=cache)) for weight, spec in specs]
         return sum_of(rewards, spec=self, tokenizer=tokenizer)
 
 

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
 from pessimal.api.store import publish_table
-from pessimal.catalogue import model_entry, models_table
+from pessimal.catalogue import hub_entries
 from pessimal.config.schema import ImportConfig, ImportFormat
 from pessimal.conversation import plain_text, prompt_of
 from pessimal.errors import ConfigError, InputError
@@ -147,15 +145,15 @@ def _has_models(config: ImportConfig) -> bool:
 
 def _known(config: ImportConfig) -> Known:
     models = {
-        row.repository: ModelDescription(
-            base=row.base,
-            developer=row.developer,
-            parameters=row.size * 1e9,
-            rank=None if pd.isna(row.rank) else row.rank,
-            label=row.label,
-            about=model_entry(row.label).get("about"),
+        entry["path"]: ModelDescription(
+            base=entry.get("base"),
+            developer=entry.get("developer"),
+            parameters=entry.get("parameters"),
+            rank=entry.get("rank"),
+            label=entry["name"],
+            about=entry.get("about"),
         )
-        for row in models_table().itertuples()
+        for entry in hub_entries()
     }
     tokens = (
         None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))
