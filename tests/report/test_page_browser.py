@@ -156,7 +156,7 @@ def open_page(browser, file):
     def opened(path=file, *, wait=True, **options):
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
         shown, wrong = context.new_page(), []
-        shown.set_default_timeout(10_000)
+        shown.set_default_timeout(30_000)
         shown.on(
             "console",
             lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None,
@@ -266,6 +266,7 @@ def test_columns_sort_both_ways(open_page, tables):
 def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page, tables):
     shown = open_page()
     shown.get_by_label("Token", exact=True).fill("word0042")
+    shown.locator(".word tbody tr").first.wait_for()  # it stands above the table and moves it
     shown.locator(".grid .body .row").first.click()
     lines = shown.locator(".pin-panel tbody tr")
     lines.first.wait_for()
@@ -450,6 +451,7 @@ def test_explorer_charts_and_figures_are_light_or_dark(scatter, scheme):
 def test_a_phone_has_no_sideways_scroll_and_a_tap_pins(open_page):
     shown = open_page(viewport={"width": 400, "height": 850}, has_touch=True, is_mobile=True)
     shown.get_by_label("Token", exact=True).fill("word0042")
+    shown.locator(".word tbody tr").first.wait_for()  # it stands above the table and moves it
     shown.locator(".grid .body .row").first.tap()
     shown.locator(".pin-panel tbody tr").first.wait_for()
     shown.locator(".scatter .plot").scroll_into_view_if_needed()

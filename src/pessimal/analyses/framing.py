@@ -22,7 +22,7 @@ from pessimal.analyses.analysis import (
     random_head_clause,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.nulls import draw_rewards, have_states
+from pessimal.analyses.nulls import draw_heads, fit_directions, have_states
 from pessimal.analyses.ranks import (
     LEAST,
     Dependence,
@@ -144,8 +144,9 @@ def reversing_heads(pair: pd.DataFrame, heads: States) -> tuple[float, float]:
 
     rewards = pair.to_numpy(dtype=float)[present]
     vectors = [prompt[present] for prompt in states]
-    spaces = draw_rewards(rewards, vectors, np.ones((n, 1)), np.arange(n))
-    scores = [turned(*prompts) for prompts in spaces]
+    fits = fit_directions(rewards, vectors, np.ones((n, 1)))
+    spaces = draw_heads(fits, vectors, np.arange(n))
+    scores = [turned(*(prompt.rewards() for prompt in prompts)) for prompts in spaces]
     score = turned(*rewards.T)
     shares = [(float(norm.sf(score, x.mean(), x.std())), float(x.mean())) for x in scores]
     share, mean = max(shares)

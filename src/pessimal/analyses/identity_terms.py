@@ -108,7 +108,8 @@ def matched_controls(
         One row per group, term and control, in the order given, nearest controls first: group,
         term, control, distance.
     """
-    words, stem = covariates.index, stems_of(covariates.index.tolist())
+    words, names = covariates.index, covariates.index.tolist()
+    stem = stems_of(names)
     frequent = covariates["zipf"].notna().to_numpy()
     usable = frequent & (words.str.len() >= SHORTEST) & ~np.isin(stem, stems_of(list(banned)))
     ratings = covariates.drop(columns="zipf")
@@ -121,12 +122,13 @@ def matched_controls(
     for kind in np.unique(rated):
         rows = np.flatnonzero(usable & (rated == kind))
         strata[kind] = rows[np.argsort(scaled[rows, 0], kind="stable")]
+    places = {word: place for place, word in enumerate(names)}
     pieces = []
     for group, terms in groups.items():
         allowed = ~np.isin(stem, stems_of(list(terms)))
         for term in dict.fromkeys(terms):
-            place = words.get_indexer([term])[0]
-            if place < 0 or not frequent[place]:
+            place = places.get(term)
+            if place is None or not frequent[place]:
                 continue
             rows = strata[rated[place]]
             reach = scaled[place, 0] + np.array([-1, 1]) * (1 + ROUNDING)
@@ -139,9 +141,9 @@ def matched_controls(
                 continue
             farthest = np.sort(distance)[min(controls, len(rows)) - 1]
             rows, distance = rows[distance <= farthest], distance[distance <= farthest]
-            lots = [zlib.crc32(f"{term} {words[row]}".encode()) for row in rows]
+            lots = [zlib.crc32(f"{term} {names[row]}".encode()) for row in rows]
             order = np.lexsort((lots, distance))[:controls]
-            pieces += [(group, term, words[rows[i]], distance[i]) for i in order]
+            pieces += [(group, term, names[rows[i]], distance[i]) for i in order]
     columns = ["group", "term", "control", "distance"]
     return pd.DataFrame(pieces, columns=columns).astype({"distance": float})
 
@@ -422,9 +424,9 @@ def _random_heads(
     outcomes = {HALF_SUM: half_sum(*pair), HALF_DIFFERENCE: difference(*pair)} if pair else {}
     words = matches.words.tolist()
     states = [heads(words, outcomes.get(measure, measure)) for measure in measures]
-    present = matches.words[have_states(states)]
+    present, places = have_states(states), matches.words.get_indexer
     inside = {
-        axis: rows[rows["term"].isin(present) & rows["control"].isin(present)]
+        axis: rows[present[places(rows["term"])] & present[places(rows["control"])]]
         for axis, rows in matches.axes.items()
     }
     weights = {
@@ -435,13 +437,12 @@ def _random_heads(
     if not weights:
         return missing
     columns, groups = np.column_stack([*weights.values()]), stem_groups(matches.words)
-
-    def measure(rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return columns[rows].T @ rewards
-
-    rows = np.asarray(columns.any(axis=1))
-    shares = random_heads(measure, grid, states, matches.design, groups, rows=rows).share
-    return missing | dict(zip(weights, shares, strict=True))
+    untrained = random_heads(
+        lambda rows: columns[rows].T,
+        *(grid, states, matches.design, groups),
+        rows=np.asarray(columns.any(axis=1)),
+    )
+    return missing | dict(zip(weights, untrained.share, strict=True))
 
 
 def _errors(

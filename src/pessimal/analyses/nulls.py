@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from pessimal.analyses.regression import share_beyond, taste
+from pessimal.analyses.regression import DirectionEffect, share_beyond, taste
 
 DRAWS = 1000
 WITHIN = float(stats.norm.ppf(0.975))
@@ -19,8 +19,9 @@ LEAST_ROWS = 10
 RULED_OUT = 2 * np.log(100)
 """A space in which rewards are a hundred times less likely than in another is not where their head
 is."""
-Measure = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Rewards (n, draws) and which rows of the design they are (bool) → their effects (q, draws)."""
+Measure = Callable[[np.ndarray], np.ndarray]
+"""Which rows of the design are measured (bool) → weights (q, rows) whose sums with rewards are the
+effects."""
 
 
 class RandomHeads(NamedTuple):
@@ -47,7 +48,7 @@ def random_heads(
     Of the spaces that are not ruled out the one counts whose heads show as much most often.
 
     Args:
-        measure: of a linear effect, which is 0 where nothing is.
+        measure: of linear effects, which are 0 where nothing is.
         outcomes: (n, m).
         states: m arrays (n, spaces, directions); a head is in one of the spaces. Rows without
             states, not a number, are left out, of the effects too.
@@ -57,77 +58,118 @@ def random_heads(
     """
     present = have_states(states)
     seen = present if rows is None else present & rows
-    effects = measure(outcomes[seen], seen)  # (q, m)
+    weights = measure(seen)
+    effects = weights @ outcomes[seen]  # (q, m)
     if present.sum() < LEAST_ROWS * design.shape[1]:
         return RandomHeads(*np.full((2, *effects.shape), np.nan))
     table = np.empty((2, *effects.shape))
-    for j, vectors in enumerate(states):
-        columns = outcomes[present, j : j + 1], [vectors[present]]
+    vectors = {id(array): array[present] for array in states}
+    arrays = [vectors[id(array)] for array in states]
+    fits = fit_directions(outcomes[present], arrays, design[present])
+    for j in range(len(states)):
+        spaces = draw_heads(fits[j : j + 1], arrays[j : j + 1], groups[present], rows=seen[present])
         shares = []
-        spaces = draw_rewards(*columns, design[present], groups[present], rows=seen[present])
-        for (rewards,) in spaces:
-            reach = np.quantile(np.abs(measure(rewards, seen)), 0.95, axis=1)
+        for (heads,) in spaces:
+            reach = np.quantile(np.abs(heads.effects(weights)), 0.95, axis=1)
             shares.append((share_beyond(effects[:, j], reach / WITHIN), reach))
         cautious = np.argmax([share for share, _ in shares], axis=0)
         table[:, :, j] = np.take_along_axis(np.array(shares), cautious[None, None], axis=0)[0]
     return RandomHeads(*table)
 
 
-def draw_rewards(
-    rewards: np.ndarray,
+def fit_directions(
+    rewards: np.ndarray, states: Sequence[np.ndarray], design: np.ndarray
+) -> list[list[DirectionEffect]]:
+    """How much of each prompt's rewards some direction of its states explains: by prompt, then by
+    space. Prompts whose states are one array are solved together.
+
+    Args:
+        rewards: (n, p).
+        states: p arrays (n, spaces, directions).
+        design: (n, k), what rewards follow besides.
+    """
+    fits: list[list[DirectionEffect]] = [[] for _ in states]
+    for array in {id(array): array for array in states}.values():
+        columns = [j for j, other in enumerate(states) if other is array]
+        for space in range(array.shape[1]):
+            fit = taste(design, rewards[:, columns], array[:, space])
+            for place, column in enumerate(columns):
+                fits[column].append(DirectionEffect(*(part[..., [place]] for part in fit)))
+    return fits
+
+
+class HeadDraws(NamedTuple):
+    """Rewards of random heads under one prompt, in parts: states @ heads + residuals with signs."""
+
+    states: np.ndarray
+    """(rows, directions), about their mean."""
+    heads: np.ndarray
+    """(directions, draws)."""
+    residuals: np.ndarray
+    """(rows,)."""
+    groups: np.ndarray
+    """(rows,) which signs a row has."""
+    signs: np.ndarray
+    """(groups, draws) of -1 and 1."""
+
+    def rewards(self) -> np.ndarray:
+        """Rewards of every head, (rows, draws)."""
+        return self.states @ self.heads + self.residuals[:, None] * self.signs[self.groups]
+
+    def effects(self, weights: np.ndarray) -> np.ndarray:
+        """`weights` (q, rows) times the rewards, (q, draws); the rewards are not written out, which
+        would take as long as all the rest."""
+        sums = [np.bincount(self.groups, row, len(self.signs)) for row in weights * self.residuals]
+        return (weights @ self.states) @ self.heads + np.array(sums) @ self.signs
+
+
+def draw_heads(
+    fits: Sequence[Sequence[DirectionEffect]],
     states: Sequence[np.ndarray],
-    design: np.ndarray,
     groups: np.ndarray,
     *,
     rows: np.ndarray | slice = slice(None),
     draws: int = DRAWS,
-) -> list[list[np.ndarray]]:
-    """Rewards of random heads under p prompts, for each space that is not ruled out: p × (rows,
-    draws).
+) -> list[list[HeadDraws]]:
+    """Random heads under p prompts, for each space that is not ruled out: p draws of heads.
 
     A reward is y = X b + H w + e (`regression.taste`). A head is one normal direction of the states
     for all prompts, as strong as fits each; as that is estimated, its variance is drawn too. The
     rest are the residuals at the size that fits, with signs drawn by group.
 
     Args:
-        rewards: (n, p).
+        fits: of `fit_directions`, by prompt.
         states: p arrays (n, spaces, directions).
-        design, groups: as in `random_heads`.
-        rows: (n,) the rows for which rewards are drawn; all of them give the strengths.
+        groups: as in `random_heads`.
+        rows: (n,) the rows for which rewards are drawn.
 
     Source: ours; for the mixed model Kang et al. 2008 (EMMA), for the signs Cameron, Gelbach &
         Miller 2008 (wild cluster bootstrap).
     """
-    spaces = range(states[0].shape[1])
-    fits = [
-        [taste(design, y[:, None], x[:, s]) for y, x in zip(rewards.T, states, strict=True)]
-        for s in spaces
-    ]
-    unlikely = np.array([sum(float(fit.unlikely[0]) for fit in prompts) for prompts in fits])
+    unlikely = np.sum([[fit.unlikely[0] for fit in spaces] for spaces in fits], axis=0)
     random = np.random.default_rng(0)
-    pieces: list[list[np.ndarray]] = []
-    for s in spaces:
-        if unlikely[s] > unlikely.min() + RULED_OUT:
-            continue
+    pieces: list[list[HeadDraws]] = []
+    for s in np.flatnonzero(unlikely <= unlikely.min() + RULED_OUT):
         heads = random.standard_normal((states[0].shape[2], draws))
         pieces.append([])
-        for fit, vectors in zip(fits[s], states, strict=True):
+        for spaces, vectors in zip(fits, states, strict=True):
+            fit = spaces[s]
             strength = fit.variance * random.lognormal(0, np.sqrt(2 / fit.freedom), draws)
             centred = vectors[:, s] - vectors[:, s].mean(axis=0)
             left = fit.residuals[:, 0]
             left = left * np.sqrt(fit.noise[0] / max(np.square(left).mean(), 1e-300))
             signs = random.integers(0, 2, (int(groups.max()) + 1, draws), dtype=np.int8) * 2 - 1
-            noise = left[rows, None] * signs[groups[rows]]
-            pieces[-1].append(centred[rows] @ (heads * np.sqrt(strength)) + noise)
+            scaled = heads * np.sqrt(strength)
+            pieces[-1].append(HeadDraws(centred[rows], scaled, left[rows], groups[rows], signs))
     return pieces
 
 
 def slopes(design: np.ndarray, combinations: np.ndarray | None = None) -> Measure:
     """The measure of least-squares coefficients, or of (k, q) combinations of them."""
 
-    def measure(rewards: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        coefficients = np.linalg.pinv(design[rows]) @ rewards
-        return coefficients if combinations is None else combinations.T @ coefficients
+    def measure(rows: np.ndarray) -> np.ndarray:
+        weights = np.linalg.pinv(design[rows])
+        return weights if combinations is None else combinations.T @ weights
 
     return measure
 
