@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-RESAMPLED = ("low", "high", "p", "p_value", "p_holm", "mantel_p")
+RESAMPLED = ("low", "high", "p", "beta_p", "p_corrected", "mantel_p")
 """Columns whose names end so come from resampling in some table."""
 
 

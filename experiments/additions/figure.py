@@ -20,7 +20,7 @@ from pessimal.tables import read_score_table
 from pessimal.texts import literal
 
 NAMED = 2
-COLUMNS = ["rank", "text", "effect", "low", "high", "p_adjusted", "raised", "worth", "certified"]
+COLUMNS = ["rank", "text", "effect", "low", "high", "p_corrected", "raised", "worth", "certified"]
 
 
 def read(registry: Path, model: str, n: int | None) -> Additions:

@@ -7,7 +7,7 @@ are read, and rewarded anew):
     python experiments/contrastive_explanations/words.py FOLDER/tables/outcomes.parquet [RUNS]
 
 Prints the share of rewards that name something by flip rates, beyond placebo edits (`flip_q`) and
-beyond prices of words too (`beyond_q`): of a hash of the text, of the mean price of its words, and of three attributes drawn at
+beyond prices of words too (`p_corrected`): of a hash of the text, of the mean price of its words, and of three attributes drawn at
 random, planted beside these prices. One standard deviation of the attribute is worth so many of the
 rewards of all responses. Flips are of the comparisons in which the reward prefers the same response.
 """
@@ -22,9 +22,10 @@ import pandas as pd
 
 from pessimal.explaining.flips import attribute_flip_rates, detectors, flips_beyond_words
 from pessimal.explaining.outcomes import CHOSEN, COUNTERFACTUAL, SEMIFACTUAL, valid_rows
+from pessimal.statistics import correct_p
 
 SIZES, SEED = (0.3, 0.6, 1.0), 20261124
-FLIPS = ("flip_q", "beyond_q")
+FLIPS = ("flip_q", "p_corrected")
 
 
 def drawn(seed: int, text: str) -> float:
@@ -64,7 +65,8 @@ def tested(edits: pd.DataFrame, reward: Callable[[str], float], size: float, att
     flips = table.assign(margin=margin, change=table["change_in_sd"], outcome=outcome)
     flips = flips[margin > 0]
     rates = attribute_flip_rates(flips, replicates=100, permutations=2000)
-    return flips_beyond_words(rates, flips)
+    alone = correct_p(rates, ["flip_p"], ["model", "perturber"], method="Benjamini-Hochberg")
+    return flips_beyond_words(rates, flips).assign(flip_q=alone)
 
 
 def named(table: pd.DataFrame, p: str) -> set[str]:
@@ -86,7 +88,7 @@ def main() -> None:
     for attribute in np.random.default_rng(SEED).choice(detectors(edits), 3, replace=False):
         for size in SIZES:
             found = [tested(edits, prices(seed), size, attribute) for seed in range(few)]
-            hits = [named(rates, "beyond_q") for rates in found]
+            hits = [named(rates, "p_corrected") for rates in found]
             right = np.mean([attribute in names for names in hits])
             wrong = np.mean([bool(names - {attribute}) for names in hits])
             text = f"{attribute}, {size}: named {right:.2f}, something else {wrong:.2f}"

@@ -85,9 +85,9 @@ def mrqap_level(*, models: int = 10, repeats: int = 400, seed: int = 0) -> pd.Da
     factor.
 
     Returns:
-        One row per test (`p_value`, `mantel_p`): each (one factor), any, any_holm.
+        One row per test (`beta_p`, `mantel_p`): each (one factor), any, any_holm.
     """
-    found = {name: [] for name in ("p_value", "mantel_p")}
+    found = {name: [] for name in ("beta_p", "mantel_p")}
     rows, columns = np.triu_indices(models, k=1)
     for again in range(repeats):
         rng = np.random.default_rng([seed, again])

@@ -3,6 +3,8 @@
 Knows numbers. Does not know what they were measured on.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -22,14 +24,27 @@ def holm(p: pd.Series) -> pd.Series:
     return pd.Series(corrected, index=ordered.index, dtype=float).reindex(p.index)
 
 
-def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """p values (n,) at their false discovery rate; NaN is no test and counts for nothing."""
+def benjamini_hochberg(p: pd.Series) -> np.ndarray:
+    """p values at their false discovery rate; NaN is no test and counts for nothing."""
     from scipy import stats  # half a second, which a command that only reads need not wait for
 
-    adjusted, tested = np.full(len(p), np.nan), ~np.isnan(p)
+    adjusted, tested = np.full(len(p), np.nan), p.notna().to_numpy()
     if tested.any():
-        adjusted[tested] = stats.false_discovery_control(p[tested])
+        adjusted[tested] = stats.false_discovery_control(p.to_numpy(dtype=float)[tested])
     return adjusted
+
+
+CORRECTIONS: dict[str, Callable] = {"Holm": holm, "Benjamini-Hochberg": benjamini_hochberg}
+
+
+def correct_p(
+    table: pd.DataFrame, columns: Sequence[str], family: Sequence[str] = (), *, method: str = "Holm"
+) -> pd.Series:
+    """The larger p of these columns, row by row, corrected over the rows of each family: those
+    alike in the columns `family`, all rows without one."""
+    larger = table[list(columns)].max(axis=1).astype(float)
+    keys = [table[name] for name in family] or np.zeros(len(table))
+    return larger.groupby(keys, sort=False, dropna=False).transform(CORRECTIONS[method])
 
 
 def holm_confidence(p: pd.Series, confidence: float) -> np.ndarray:

@@ -84,9 +84,9 @@ def test_numbers_are_those_of_the_definition():
     ]
     each = np.abs(statistic.mean(axis=0))[order]
     expected = [np.mean(np.array(flips) >= one - 1e-12) for one in each]
-    assert np.allclose(table["p_adjusted"], expected)
+    assert np.allclose(table["p_corrected"], expected)
     assert np.allclose(table["raised"], (scaled > 0).mean(axis=0)[order])
-    holds = table["p_adjusted"] <= 0.05
+    holds = table["p_corrected"] <= 0.05
     assert holds.any()
     assert (holds == ((table["low"] > 0) | (table["high"] < 0))).all()
 
@@ -103,7 +103,7 @@ def test_a_token_that_moves_answers_far_either_way_does_not_hide_one_that_raises
         )
         table = effects(Additions(rows, deltas, untouched, np.full(8, np.nan), None, None))
         row = table.set_index("candidate_id").loc[1]
-        named += row["p_adjusted"] <= 0.05
+        named += row["p_corrected"] <= 0.05
         covered += row["low"] <= 1.5 <= row["high"]
     assert named >= 19
     assert covered >= 19
@@ -116,7 +116,7 @@ def test_no_token_is_found_where_none_adds():
         for number in range(6):
             untouched = float(rng.normal(0, 1))
             tables.append(context(number, untouched + rng.normal(0, 1, TOKENS), untouched))
-        wrong += bool((effects(additions(tables))["p_adjusted"] <= 0.05).any())
+        wrong += bool((effects(additions(tables))["p_corrected"] <= 0.05).any())
     assert wrong <= 3
 
 

@@ -139,10 +139,10 @@ def test_the_heaviest_certain_slope_is_the_headlines(table_set):
     for words in ("rated", "unrated"):
         row = table.loc[(words, "cedar", "best × worst")]
         assert row["low"] < 0.5 < row["high"]
-        assert row["p_holm"] < 1e-6
-        assert table.loc[(words, "oak", "best × worst"), "p_holm"] > 0.05
+        assert row["p_corrected"] < 1e-6
+        assert table.loc[(words, "oak", "best × worst"), "p_corrected"] > 0.05
     for _, family in result.table.groupby(["words", "prompt"]):
-        assert (family["p_holm"] == holm(family["p"])).all(), "corrected over models"
+        assert (family["p_corrected"] == holm(family["p"])).all(), "corrected over models"
     rated = table.loc[("rated", "cedar", "best × worst")]
     assert (result.estimate.value, result.estimate.n) == (rated["slope_sd"], 400)
     assert "steepest, cedar" in result.headline

@@ -132,8 +132,8 @@ def test_each_lexicons_groups_are_in_the_table_and_the_probability_in_the_headli
     assert auc["Signs", "sees", "worst"] < 0.15
     assert (auc["Graded"] == auc["Signs"]).all(), "of the same signs"
     for _, family in result.table.groupby("lexicon"):
-        assert (family["auc_p_holm"] == holm(family["auc_p"])).all()
-    p = result.table.set_index(["lexicon", "model", "prompt"])["auc_p_holm"]["Signs"]
+        assert (family["auc_p_corrected"] == holm(family["auc_p"])).all()
+    p = result.table.set_index(["lexicon", "model", "prompt"])["auc_p_corrected"]["Signs"]
     assert p["sees"].max() < 0.001 < p["blind"].min()
     assert result.estimate.value == pytest.approx(auc["Graded", "sees", "best"])
     assert result.estimate.p <= 0.05

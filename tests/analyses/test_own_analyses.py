@@ -28,11 +28,11 @@ from pessimal.analyses.analysis import analysis
 from pessimal.plots import Forest
 from pessimal.tables.result import Effect, Result
 
-EFFECT = Effect(column="gain", label="gain", p="p_holm", null=0.0, of="words", unit="SD")
+EFFECT = Effect(column="gain", label="gain", p="p_corrected", null=0.0, of="words", unit="SD")
 
 @analysis("planted", place=5)
 def planted(tables, options):
-    table = pd.DataFrame({"model": tables.models, "gain": 0.9, "p_holm": P, "n": 7})
+    table = pd.DataFrame({"model": tables.models, "gain": 0.9, "p_corrected": P, "n": 7})
     row, forest = table.iloc[0], Forest.of(EFFECT, low=None, high=None)
     return [Result.of_row(row, "planted", table, EFFECT, "Gains are planted.", plot=forest)]
 

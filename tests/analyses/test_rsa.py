@@ -112,7 +112,7 @@ def test_the_observed_arrangement_is_counted_so_that_no_p_is_0():
     alike = model_matrices(models)["developer"].to_numpy()[np.triu_indices(12, k=1)]
     similarity = square(alike + noise(12, seed=0), list(models.index))
     found = rsa(similarity, models, permutations=200).set_index("factor").loc["developer"]
-    assert found["p_value"] == found["mantel_p"] == 1 / 201
+    assert found["beta_p"] == found["mantel_p"] == 1 / 201
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_the_test_keeps_its_level_when_dyads_are_dependent():
         ).assign(seed=seed)
         for seed in range(200)
     ).query("status == 'estimated'")
-    for name in ("p_value", "mantel_p"):
+    for name in ("beta_p", "mantel_p"):
         rejected = (p_values[name] <= 0.05).groupby(p_values["factor"]).mean()
         assert rejected.between(0.01, 0.10).all(), rejected
         corrected = p_values.groupby("seed")[name].transform(holm).groupby(p_values["seed"]).min()
@@ -147,7 +147,7 @@ def test_factors_that_say_nothing_are_left_out_by_name():
         "parameters": "estimated",
         "rank": "left out: not known for every model",
     }
-    assert table.loc[["base", "rank"], ["beta", "p_value", "mantel_r"]].isna().all(axis=None)
+    assert table.loc[["base", "rank"], ["beta", "beta_p", "mantel_r"]].isna().all(axis=None)
     collinear = models.assign(base=models["developer"])
     status = rsa(
         square(noise(12, seed=0), list(models.index)), collinear, permutations=200
@@ -209,13 +209,15 @@ def test_a_planted_developer_is_the_estimate_and_weighs_more_than_nothing_plante
     estimate = results["rsa"].estimate
     assert estimate.value == table.loc["developer", "mantel_r"] == table["mantel_r"].max()
     assert (
-        estimate.p == table.loc["developer", "mantel_p_holm"] > table.loc["developer", "mantel_p"]
+        estimate.p
+        == table.loc["developer", "mantel_p_corrected"]
+        > table.loc["developer", "mantel_p"]
     )
     assert (estimate.n, estimate.of) == (12, "models")
     assert table.loc["developer", "beta"] == table["beta"].max()
-    for name in ("p", "mantel_p"):
-        raw = table["p_value" if name == "p" else name]
-        assert table[f"{name}_holm"].dropna().min() == pytest.approx(raw.count() * raw.min())
+    for name in ("beta_p", "mantel_p"):
+        raw = table[name]
+        assert table[f"{name}_corrected"].dropna().min() == pytest.approx(raw.count() * raw.min())
     assert estimate.standing == HOLDS
     assert 0.1 < results["rsa"].weight < TESTED, "what models want comes first"
     assert "follows the models' developer" in results["rsa"].headline

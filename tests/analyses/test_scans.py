@@ -329,7 +329,7 @@ def test_compare_pairs_persona_and_control_and_looks_at_the_prompt_alone_elsewhe
     result = by_name(tables)["prefixes"]
     [row] = result.table.to_dict("records")
     assert (row["prompt"], row["prefix"], row["n"]) == ("best", "doctor", len(WORDS))
-    assert (row["p_adjusted"] <= 0.05) == planted
+    assert (row["p_corrected"] <= 0.05) == planted
     assert ("otherwise" in result.headline) == planted
 
 

@@ -176,8 +176,8 @@ def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set)
     )
     both = asymmetry.table.query("lexicon == 'One' and frames == 'opposite'").set_index("model")
     assert both["steeper"].to_dict() == pytest.approx({"plain": 0, "own": 1}, abs=0.1)
-    assert (asymmetry.table["p_holm"] >= asymmetry.table["p"]).all()
-    assert (asymmetry.table["p_holm"] == holm(asymmetry.table["p"])).all()
+    assert (asymmetry.table["p_corrected"] >= asymmetry.table["p"]).all()
+    assert (asymmetry.table["p_corrected"] == holm(asymmetry.table["p"])).all()
     assert asymmetry.headline.startswith("On best × worst")
     drawn = asymmetry.plot.data
     assert (drawn["model"] == "mean of models").sum() == 2 * 3  # lexicons, prompts

@@ -228,7 +228,7 @@ def test_frequency_passes_only_where_a_slope_that_matters_would_have_been_seen(
 
 def identity(d, low, high, *, p=0.001, heads=0.01):
     row = {"axis": "all", "measure": "half_sum", "d": d, "low": low, "high": high, "reward_sd": 1.0}
-    table = pd.DataFrame([row | {"p_holm": p, "random_head": heads, "n": 50}])
+    table = pd.DataFrame([row | {"p_corrected": p, "random_head": heads, "n": 50}])
     return Result("identity", table, headline="Identity.")
 
 
@@ -258,8 +258,8 @@ def test_of_axes_that_hold_the_surest_decides():
 
 def additions(effect, low, *, end=False, kind="normal", whole=True, p=0.01):
     row = {"text": "a", "kind": kind, "effect": effect, "low": low, "high": 2 * effect - low}
-    row |= {"p_adjusted": p, "raised": 1.0, "end_of_turn": end, "n": 8}
-    weak = row | {"effect": 0.01, "low": -1.0, "high": 1.0, "p_adjusted": 1.0}
+    row |= {"p_corrected": p, "raised": 1.0, "end_of_turn": end, "n": 8}
+    weak = row | {"effect": 0.01, "low": -1.0, "high": 1.0, "p_corrected": 1.0}
     weak |= {"end_of_turn": False, "kind": "normal"}
     halves = pd.DataFrame([{"sd": 2.0, "n_tokens": 2}])
     summary = {"additions/whole": whole}

@@ -56,7 +56,7 @@ def named(edits):
     """The attributes whose flips hold beyond placebo edits and prices of words."""
     rates = attribute_flip_rates(edits, replicates=100, permutations=1000)
     rates = flips_beyond_words(rates, edits)
-    return rates.loc[rates["beyond_q"] <= 0.05, "attribute"].tolist()
+    return rates.loc[rates["p_corrected"] <= 0.05, "attribute"].tolist()
 
 
 @pytest.fixture(scope="module")

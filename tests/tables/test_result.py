@@ -1,5 +1,6 @@
 """A result says which of its columns are its effect; what was not tested never comes first."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -30,6 +31,24 @@ def test_the_number_of_a_row_is_what_the_effects_columns_say():
 )
 def test_an_uncorrected_interval_is_a_test_that_never_holds(numbers, standing):
     assert Estimate("x", 0.5, 9, **numbers).standing == standing
+
+
+def test_the_larger_of_p_and_random_heads_is_corrected_within_its_family():
+    table = pd.DataFrame(
+        {
+            "set": ["a", "a", "a", "b", "b"],
+            "p": [0.01, 0.001, 0.3, 0.02, np.nan],
+            "random_head": [0.02, np.nan, 0.2, np.nan, 0.5],
+        }
+    )
+    effect = Effect("x", "x", p="p_corrected", family=("set",))
+    assert effect.correct(table)["p_corrected"].tolist() == [0.04, 0.003, 0.3, 0.04, 0.5]
+    alone = Effect("x", "x", p="p_corrected").correct(table.drop(columns="random_head"))
+    assert alone["p_corrected"].tolist()[:4] == pytest.approx([0.03, 0.004, 0.3, 0.04])
+    rates = Effect("x", "x", p="p_corrected", correction="Benjamini-Hochberg")
+    corrected = rates.correct(table[["p"]])["p_corrected"]
+    assert corrected.tolist()[:4] == pytest.approx([0.02, 0.004, 0.3, 0.08 / 3])
+    assert np.isnan(corrected[4])
 
 
 def test_holding_comes_before_tested_and_tested_before_untested():

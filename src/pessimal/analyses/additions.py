@@ -118,7 +118,7 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
 
     Returns:
         candidate_id, text, kind, rank; effect, the mean difference in standard deviations of the
-        contexts' rewards, with low, high and p_adjusted, which hold for all candidates at once
+        contexts' rewards, with low, high and p_corrected, which hold for all candidates at once
         (`largest_by_chance`; no interval where so few contexts can show nothing); raised, the share
         of contexts whose reward rises, with its exact interval; worth, the mean difference over the
         mean step from rejected to chosen answers (not a number where that is not surely above 0);
@@ -138,7 +138,7 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
         effect=effect,
         low=effect - reach,
         high=effect + reach,
-        p_adjusted=as_large / len(chance),
+        p_corrected=as_large / len(chance),
         raised=up / n,
         raised_low=np.nan_to_num(stats.beta.ppf(tail, up, n - up + 1), nan=0.0),
         raised_high=np.nan_to_num(stats.beta.ppf(1 - tail, up + 1, n - up), nan=1.0),
@@ -287,12 +287,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = together["tokens"]
     effect = Effect(
         *("effect", "what a token adds to an answer", "low", "high"),
-        p="p_adjusted",
+        p="p_corrected",
         null=0.0,
         of="answers",
         unit="SD",
     )
-    held = table[(table["p_adjusted"] <= LEVEL) & (table["effect"] > 0)]
+    held = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
     most = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
     label = labels[most["model"]]
     worth = "" if pd.isna(most["worth"]) else f", {most['worth']:.0%} of the step from bad to good"

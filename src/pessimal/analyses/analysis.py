@@ -209,13 +209,6 @@ def quoted(prompt: str) -> str:
     return " and ".join(f'"{key}"' for key in prompt.split(" × "))
 
 
-def effect_columns(table: pd.DataFrame, corrected: str = "p_holm") -> tuple[str, str | None]:
-    """The column of corrected p that a result goes by, and that of the band of random heads: theirs
-    where they are known, else `corrected` and none."""
-    tested = table["random_head_holm"].notna().any()
-    return ("random_head_holm", "heads_within") if tested else (corrected, None)
-
-
 @dataclass(frozen=True)
 class Needs:
     """Demands on the tables; checked once, before the analysis is called."""

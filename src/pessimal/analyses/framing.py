@@ -35,7 +35,7 @@ from pessimal.analyses.ranks import (
 )
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
-from pessimal.statistics import LEVEL, holm, holm_confidence
+from pessimal.statistics import LEVEL, holm_confidence
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.states import MEANING
@@ -69,7 +69,7 @@ def reversals(
         confidence: of the intervals.
 
     Returns:
-        One row per pair: n, reversal, low, high, p, p_adjusted, tied. Fewer than `ranks.LEAST`
+        One row per pair: n, reversal, low, high, p, tied. Fewer than `ranks.LEAST`
         independent items have no p.
 
     Raises:
@@ -93,7 +93,7 @@ def reversals(
         for statistic, level in zip(statistics, levels, strict=True)
     ]
     _, low, high = np.array(bounds)[:, :, 0].T
-    return table.assign(low=low, high=high, p_adjusted=holm(table["p"]))
+    return table.assign(low=low, high=high)
 
 
 def _reversal(pair: pd.DataFrame, dependent: Dependence) -> tuple[Statistic, float]:
@@ -246,8 +246,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     of_units = of_units.drop(columns="tied").add_prefix("unit_")
     table = pd.concat([pd.DataFrame(rows), everything, of_units], axis=1)
     table["pearson"] = [pair["first"].corr(pair["second"]) for pair in pairs]
-    table["random_head_holm"] = holm(table["random_head"])
-    table["beyond_p"] = table[["unit_p_adjusted", "random_head_holm"]].max(axis=1)
     return [
         _reversal_result(tables, table, (*notes, *notes_on_states(heads, tables.labels))),
         Result("axes", pd.concat(ends, ignore_index=True), method="framing"),
@@ -258,20 +256,21 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ...]) -> Result:
     """The scores of every model and pair of prompts; the headline is about the first pair."""
-    data = table.assign(prompts=table["first"] + " × " + table["second"])
-    head = data[data["prompts"] == data["prompts"].iloc[0]]
-    largest = head.loc[head["unit_reversal"].idxmax()]
     effect = Effect(
         "unit_reversal",
         "reversal score",
         "unit_low",
         "unit_high",
-        p="beyond_p",
+        p="unit_p_corrected",
         null=0.5,
         n="unit_n",
-        of=largest["unit"],
+        of=table["unit"].iloc[0],
         symbol="reversal",
     )
+    table = effect.correct(table)
+    data = table.assign(prompts=table["first"] + " × " + table["second"])
+    head = data[data["prompts"] == data["prompts"].iloc[0]]
+    largest = head.loc[head["unit_reversal"].idxmax()]
     return Result.of_row(
         largest,
         "framing",
@@ -301,9 +300,9 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     if not np.isnan(largest["unit_low"]):
         share += f" [{largest['unit_low']:.0%}, {largest['unit_high']:.0%}]"
     share += random_head_clause(largest)
-    holding = head[(head["beyond_p"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
+    holding = head[(head["unit_p_corrected"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
     if len(head) == 1:
-        verdict = "" if largest["beyond_p"] <= LEVEL else "no reversal found: "
+        verdict = "" if largest["unit_p_corrected"] <= LEVEL else "no reversal found: "
         return f"{prompts}, {verdict}{model} reverses {share} of pairs of {units}."
     if holding.empty:
         return (

@@ -12,7 +12,6 @@ from pessimal.analyses.analysis import (
     States,
     add_mean_rows,
     analysis,
-    effect_columns,
     heads_by_model,
     notes_on_states,
     quoted,
@@ -24,7 +23,7 @@ from pessimal.analyses.nulls import slopes as coefficients
 from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import LEVEL, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import (
@@ -234,17 +233,25 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
     table = pd.concat(pieces, ignore_index=True).assign(unit=unit, candidates=tables.candidates)
-    # Corrected within what is asked once: one set of words, under one prompt or pair.
-    families = table.groupby(["words", "prompt"], sort=False)
-    table["p_holm"] = families["p"].transform(holm)
-    table["random_head_holm"] = families["random_head"].transform(holm)
+    effect = Effect(
+        "slope_sd",
+        f"reward (SD) per {unit}",
+        "low_sd",
+        "high_sd",
+        p="p_corrected",
+        family=("words", "prompt"),  # what is asked once
+        null=0.0,
+        of="tokens" if options.paper else "words",
+        unit="SD",
+        band="heads_within",
+    )
+    table = effect.correct(table)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
     rows = table[table["frames"] == least_biased]
     # Rated words where there are any: their valence is controlled.
     rows = rows[rows["words"] == next(name for name in SETS if name in set(rows["words"]))]
     rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
-    tested, band = effect_columns(rows)
-    holds = rows[tested] <= LEVEL
+    holds = rows["p_corrected"] <= LEVEL
     first = rows.loc[(rows["slope_sd"].abs() + holds * 1e6).idxmax()]
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
@@ -256,17 +263,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     per = f"per {unit}" if options.paper else "for ten times the frequency"
     headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
     headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
-    effect = Effect(
-        "slope_sd",
-        f"reward (SD) per {unit}",
-        "low_sd",
-        "high_sd",
-        p=tested,
-        null=0.0,
-        of="tokens" if options.paper else "words",
-        unit="SD",
-        band=band,
-    )
     return [
         Result.of_row(
             first,

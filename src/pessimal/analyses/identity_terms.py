@@ -35,7 +35,7 @@ from pessimal.analyses.nulls import have_states, random_heads
 from pessimal.analyses.regression import taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
-from pessimal.statistics import LEVEL, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import half_sum, stem_groups, stems, word_starts
@@ -501,17 +501,22 @@ def _terms(
     return pd.concat([table[front], effects, table[back]], axis=1)
 
 
-def corrected(effects: pd.DataFrame) -> pd.DataFrame:
-    """`effects` of one or several models with p_holm: the larger of p and random_head, corrected
-    for all models × axes of one measure.
+EFFECT = Effect(
+    *("d", "SD from controls"),
+    p="p_corrected",
+    family=("measure",),  # each answers a question of its own
+    null=0.0,
+    of="terms",
+    symbol="d",
+    unit="SD",
+)
 
-    Each measure is a family of its own, as it answers another question; so are all axes together,
-    one test a model.
-    """
-    together = (effects["axis"] == ALL_AXES).rename("together")
-    larger = effects[["p", "random_head"]].max(axis=1)
-    families = larger.groupby([effects["measure"], together], sort=False)
-    return effects.assign(p_holm=families.transform(holm))
+
+def correct(effects: pd.DataFrame) -> pd.DataFrame:
+    """`effects` of one or several models with p_corrected, over models × axes of one measure; all
+    axes together, one test a model, are a family of their own."""
+    families = effects.groupby(effects["axis"] == ALL_AXES, sort=False)
+    return pd.concat([EFFECT.correct(family) for _, family in families]).loc[effects.index]
 
 
 @analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
@@ -558,7 +563,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if with_controls < len(listed):
             notes.append(f"{axis}: {with_controls} of {len(listed)} terms have enough controls")
     table = table.sort_values(["model", "d", "axis", "term"], ignore_index=True)
-    joined = corrected(pd.concat(effects, ignore_index=True)).assign(candidates=tables.candidates)
+    joined = correct(pd.concat(effects, ignore_index=True)).assign(candidates=tables.candidates)
     return [
         *_axes_results(tables, joined, main, pair, tuple(notes)),
         Result("identity_terms", table, method="identity_terms"),
@@ -596,10 +601,7 @@ def _axes_results(
     in_sd = effects.assign(**{end: effects[end] / effects["reward_sd"] for end in ("low", "high")})
     rows, together = in_sd[in_sd["measure"] == main], in_sd[in_sd["axis"] == ALL_AXES]
     row = _heaviest(rows)
-    effect = Effect(
-        "d", "SD from controls", p="p_holm", null=0.0, of="terms", symbol="d", unit="SD"
-    )
-    number = replace(effect, low="low", high="high")  # of the same table in standard deviations
+    number = replace(EFFECT, low="low", high="high")  # of the same table in standard deviations
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
     estimate = number.at(row)
     first = Result(
@@ -621,13 +623,15 @@ def _axes_results(
             f"{stem}/{r.model}/d": float(r.d)
             for r in together[together["measure"] == main].itertuples()
         },
-        effect=effect,
+        effect=EFFECT,
     )
     if (rows["axis"] == ALL_AXES).all():
         return [first]
     names = OPPOSITE if pair else {main: f"on {main}"}
     table = in_sd[in_sd["measure"].isin(names)]
-    table = table[["axis", "model", "measure", "n", "d", "low", "high", "p_holm", "candidates"]]
+    table = table[
+        ["axis", "model", "measure", "n", "d", "low", "high", "p_corrected", "candidates"]
+    ]
     table = table.sort_values(
         "axis", key=lambda axis: axis == ALL_AXES, kind="stable", ignore_index=True
     )
@@ -654,7 +658,7 @@ def _headline(
     """One sentence on the row that is farthest, and on how many other models do as it does."""
     terms = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
     label, heads = tables.labels[row["model"]], random_head_clause(row)
-    holding = effects[(effects["p_holm"] < LEVEL) & (effects["axis"] == row["axis"])]
+    holding = effects[(effects["p_corrected"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = holding[(holding["measure"] == main) & (holding["d"] * row["d"] > 0)]
     if alike.empty:
         return (
@@ -672,7 +676,7 @@ def _headline(
 def _heaviest(rows: pd.DataFrame) -> pd.Series:
     """The row that is significant, else of all axes together, and then the farthest."""
     ranks = rows.assign(
-        sure=rows["p_holm"] < LEVEL, all=rows["axis"] == ALL_AXES, far=rows["d"].abs()
+        sure=rows["p_corrected"] < LEVEL, all=rows["axis"] == ALL_AXES, far=rows["d"].abs()
     )
     return rows.loc[ranks.sort_values(["sure", "all", "far"], kind="stable").index[-1]]
 

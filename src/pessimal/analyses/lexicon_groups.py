@@ -14,7 +14,6 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
-    effect_columns,
     fit_lexicons,
     heads_by_model,
     notes_on_states,
@@ -25,7 +24,7 @@ from pessimal.analyses.nulls import random_heads, slopes
 from pessimal.analyses.ranks import Statistic, dependence, intervals, p_values
 from pessimal.errors import TableError
 from pessimal.plots import Forest
-from pessimal.statistics import LEVEL, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import check_words, stem_groups
@@ -139,24 +138,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     )
     table = pd.concat(pieces, names=["model", "lexicon", "row"]).reset_index().drop(columns="row")
     table = table.assign(candidates=tables.candidates, states=table["model"].map(states))
-    for p, corrected in (("auc_p", "auc_p_holm"), ("random_head", "random_head_holm")):
-        table[corrected] = table.groupby("lexicon", sort=False)[p].transform(holm)
-    lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
-    first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
-    tested, band = effect_columns(first, "auc_p_holm")
     effect = Effect(
         "auc",
         "AUC",
         "auc_low",
         "auc_high",
-        p=tested,
+        p="auc_p_corrected",
+        family=("lexicon",),
         null=0.5,
         n="stems",
         of="stems",
         symbol="auc",
-        band=band,
+        band="heads_within",
     )
-    holds = first[tested] <= LEVEL
+    table = effect.correct(table)
+    lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
+    first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
+    holds = first[effect.p] <= LEVEL
     among = first[holds] if holds.any() else first
     row = among.loc[(among["auc"] - 0.5).abs().idxmax()]
     label = tables.labels[row["model"]]

@@ -15,7 +15,7 @@ from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import check_rewards
 from pessimal.analyses.ranks import Dependence, dependence
 from pessimal.plots import Violin
-from pessimal.statistics import LEVEL, holm, holm_confidence
+from pessimal.statistics import LEVEL, holm_confidence
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import signed
@@ -77,8 +77,7 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
 
 def with_test(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """The table of `moments`, several under one another, with skewness_p (Student's, of a skewness
-    of 0), skewness_p_adjusted (Holm over the rows), and skewness_low and skewness_high at the level
-    at which p is corrected."""
+    of 0), and skewness_low and skewness_high at the level at which Holm's method corrects p."""
     freedom = np.maximum(table["units"] - 1, 1)
     ratio = table["skewness"].abs() / table["skewness_se"]
     p = pd.Series(2 * student.sf(ratio, freedom), index=table.index)
@@ -88,7 +87,6 @@ def with_test(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         skewness_low=table["skewness"] - reach,
         skewness_high=table["skewness"] + reach,
         skewness_p=p,
-        skewness_p_adjusted=holm(p),
     )
 
 
@@ -136,19 +134,19 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         return moments(rewards, dependent=dependence(rewards.index, options.meanings))
 
     table = by_prompt(tables, of_prompt, failed=failed)
-    table = with_test(table, confidence=options.confidence)
-    first = table[table["prompt"] == table["prompt"].iloc[0]]
-    defined = first["skewness"].notna().any()
-    most = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
     effect = Effect(
         "skewness",
         "skewness",
         "skewness_low",
         "skewness_high",
-        p="skewness_p_adjusted",
+        p="skewness_p_corrected",
         null=0.0,
         of=tables.things,
     )
+    table = effect.correct(with_test(table, confidence=options.confidence))
+    first = table[table["prompt"] == table["prompt"].iloc[0]]
+    defined = first["skewness"].notna().any()
+    most = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
     return [
         Result(
             "moments",
@@ -169,14 +167,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 def _headline(first: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> str:
     """Of the rows of one prompt, `most` the most skewed; only what holds after correction is
     asserted."""
-    right = int(((first["skewness_p_adjusted"] <= LEVEL) & (first["skewness"] > 0)).sum())
+    right = int(((first["skewness_p_corrected"] <= LEVEL) & (first["skewness"] > 0)).sum())
     value, low, high = (
         signed(most[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")
     )
     number = f"{value} [{low}, {high}]"
     where, model = f"On {most['prompt']}", label[most["model"]]
     if len(first) == 1:
-        holds = most["skewness_p_adjusted"] <= LEVEL
+        holds = most["skewness_p_corrected"] <= LEVEL
         found = "has a skewness of" if holds else "has no skewness found:"
         return f"{where}, the distribution of {model}'s rewards {found} {number}."
     count = f"skewed to the right in {right} of {len(first)} models"

@@ -149,7 +149,7 @@ def draw_heads(
     unlikely = np.sum([[fit.unlikely[0] for fit in spaces] for spaces in fits], axis=0)
     random = np.random.default_rng(0)
     pieces: list[list[HeadDraws]] = []
-    for s in np.flatnonzero(unlikely <= unlikely.min() + RULED_OUT):
+    for s in np.flatnonzero(unlikely <= unlikely.min() + RULED_OUT).tolist():
         heads = random.standard_normal((states[0].shape[2], draws))
         pieces.append([])
         for spaces, vectors in zip(fits, states, strict=True):

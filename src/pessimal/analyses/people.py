@@ -24,10 +24,10 @@ from pessimal.analyses.analysis import (
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.nulls import heads_on_ranks
-from pessimal.analyses.ranks import intervals, kendall, ranked, spearman
+from pessimal.analyses.ranks import intervals, kendall, p_values, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
-from pessimal.statistics import LEVEL, benjamini_hochberg, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Estimate, Result
 from pessimal.tables.table_set import MANY_PROMPTS, TableSet
@@ -44,6 +44,14 @@ PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
 _TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
 TAUS = ["model_a", "model_b", "n", "kendall", "low", "high"]
+DIFFERENCE = Effect(
+    *("difference", "models' rank − people's rank"),
+    p="p_corrected",
+    correction="Benjamini-Hochberg",
+    null=0.0,
+    n="n_models",
+    of="models",
+)
 
 
 def human_correlation(
@@ -68,7 +76,7 @@ def human_correlation(
         confidence: of the intervals.
 
     Returns:
-        One row per model: model, n, spearman, kendall, low, high (both of Spearman's rho),
+        One row per model: model, n, spearman, kendall, low, high, p (of Spearman's rho),
             kendall_low, kendall_high, random_head, heads_within.
 
     Raises:
@@ -95,6 +103,7 @@ def human_correlation(
             "kendall": estimates[tau],
             "low": low[rho],
             "high": high[rho],
+            "p": p_values(rhos),
             "kendall_low": low[tau],
             "kendall_high": high[tau],
             "random_head": np.nan,
@@ -133,7 +142,7 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
         difference (model − human: negative where models rank the item higher), lower_quartile and
         upper_quartile (of the models' differences), difference_published, n_models, t (of the
         models' mean rank against people's: positive where models rank the item lower), p
-        (two-sided), p_adjusted (Benjamini & Hochberg over the items). The last three are NaN for
+        (two-sided), p_corrected (Benjamini & Hochberg over the items). The last three are NaN for
         one model, for models that all agree, and in `paper`.
 
     Raises:
@@ -155,7 +164,7 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
         p = 2 * student.sf(np.abs(t), rewards.shape[1] - 1)
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone
     # surrogate.
-    return pd.DataFrame({"name": rewards.index}).assign(
+    table = pd.DataFrame({"name": rewards.index}).assign(
         human_rank=human,
         model_rank=human + difference,
         difference=difference,
@@ -165,8 +174,8 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
         n_models=rewards.shape[1],
         t=t,
         p=p,
-        p_adjusted=benjamini_hochberg(p),
     )
+    return DIFFERENCE.correct(table)
 
 
 def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
@@ -183,7 +192,7 @@ def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
     rows = difference
     if difference["p"].notna().any():
         same_side = np.sign(difference["t"]) == np.sign(difference["difference"])
-        rows = difference[same_side & (difference["p_adjusted"] <= LEVEL)]
+        rows = difference[same_side & (difference["p_corrected"] <= LEVEL)]
     pieces = []
     for end, sign in zip(ENDS, (-1, 1), strict=True):
         far = rows[sign * rows["difference"] > 0]
@@ -227,7 +236,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             heads[table.model] = None if options.paper else states or meanings
         here = {m: partial(own, outcome=prompt) for m in rewards if (own := heads[m]) is not None}
         correlation = human_correlation(rewards, elo, heads=here, confidence=options.confidence)
-        correlation["random_head_holm"] = holm(correlation["random_head"])
         correlation["states"] = [own.of if (own := heads[m]) else "" for m in rewards]
         turned = sign == -1 and not options.paper
         rewards = -rewards if turned else rewards
@@ -350,39 +358,39 @@ def _correlation_result(
     known."""
     signs = {p: sign for p in prompts if (sign := tables.reading.polarity_of(p))}
     prompt = next(iter(signs), prompts[0])
+    effect = Effect(
+        "spearman",
+        "ρ with people",
+        "low",
+        "high",
+        p="p_corrected",
+        family=("prompt",),
+        null=0.0,
+        of=tables.things,
+        symbol="spearman",
+        band="heads_within",
+    )
+    correlation = effect.correct(correlation)
     rows = correlation[correlation["prompt"] == prompt]
     rows = rows.assign(agreement=signs.get(prompt, 1) * rows["spearman"])
-    tested = None if rows["random_head_holm"].isna().all() else "random_head_holm"
-    apart = rows[tested] <= LEVEL if tested else (rows["low"] > 0) | (rows["high"] < 0)
+    apart = rows["p_corrected"] <= LEVEL
     agreeing = rows[apart & (rows["agreement"] > 0)]
     found = agreeing if signs and len(agreeing) else rows[apart]
     how = ("disagree" if len(found) and agreeing.empty else "agree") if signs else "correlate"
     sizes = found["spearman"].abs() if len(found) else rows["agreement"]
     most = rows.loc[sizes.idxmax()]
     label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += random_head_clause(most) if tested else _interval(most)
+    number += random_head_clause(most) or _interval(most)
+    beyond = " more than random heads do" if rows["random_head"].notna().any() else ""
     if found.empty:
-        itself = " by itself" if tested else ""
-        said = f"no model is found to {how} with people{itself}; nearest, {label}"
+        said = f"no model is found to {how} with people{beyond}; nearest, {label}"
     elif len(rows) == 1:
         said = f"{label} {how}s with people"
     else:
-        themselves = " by themselves" if tested else ""
-        said = f"{len(found)} of {len(rows)} models {how} with people{themselves}; most, {label}"
+        said = f"{len(found)} of {len(rows)} models {how} with people{beyond}; most, {label}"
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
-    effect = Effect(
-        "spearman",
-        "ρ with people",
-        "low",
-        "high",
-        p=tested,
-        null=0.0,
-        of=tables.things,
-        symbol="spearman",
-        band=tested and "heads_within",
-    )
     return Result.of_row(
         most,
         "human_correlation",
@@ -426,15 +434,7 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         beside="ρ",
         ylabel="rank",
     )
-    effect = Effect(
-        "difference",
-        "models' rank − people's rank",
-        p="p_adjusted",
-        null=0.0,
-        n="n_models",
-        of="models",
-    )
-    return Result("rank_difference", difference, plot=plot, method="people", effect=effect)
+    return Result("rank_difference", difference, plot=plot, method="people", effect=DIFFERENCE)
 
 
 def _valued_result(valued: pd.DataFrame, items: int) -> Result:

@@ -16,7 +16,6 @@ from scipy import stats
 
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
-from pessimal.statistics import holm
 from pessimal.tables.result import Effect, Result
 from pessimal.texts import signed
 
@@ -26,6 +25,9 @@ pair, its category, the number of the better answer (0 or 1), and the rewards of
 LENGTHS = ("first_length", "second_length")
 """Columns with the characters of both answers; a frame without them has no slopes on length."""
 ALL = "all"
+DIFFERENCE = Effect(
+    *("difference", "difference of accuracy", "low", "high", "p_corrected"), null=0.0, of="pairs"
+)
 """Category of the rows on all pairs."""
 
 
@@ -134,7 +136,7 @@ def differences(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFram
         row = names | {"difference": mean, "low": mean - reach, "high": mean + reach, "p": p}
         rows.append(row | {"n": len(one), "clusters": one["cluster"].nunique()})
     table = pd.DataFrame(rows)
-    return table.assign(p_corrected=holm(table["p"])) if len(table) else table
+    return DIFFERENCE.correct(table) if len(table) else table
 
 
 def margin_agreement(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
@@ -230,16 +232,13 @@ def preference_results(
     if len(apart):
         row = apart.loc[apart["difference"].abs().idxmax()]
         better, other = ("model_a", "model_b") if row["difference"] >= 0 else ("model_b", "model_a")
-        effect = Effect("difference", "difference of accuracy", "low", "high", "p_corrected", 0.0)
         headline = (
             f"{row[better]} is right on {abs(row['difference']) * row['n']:,.0f} more of "
             f"{row['n']:,} pairs "
         )
         headline += f"than {row[other]}."
         name = "preference_differences"
-        results.append(
-            Result.of_row(*(row, name, apart, replace(effect, of="pairs"), headline), **about)
-        )
+        results.append(Result.of_row(*(row, name, apart, DIFFERENCE, headline), **about))
         rhos = margin_agreement(pairs, confidence=confidence)
         if rhos["rho"].notna().any():
             row, label = rhos.loc[rhos["rho"].idxmax()], "Spearman's correlation of margins"

@@ -14,7 +14,7 @@ from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
-from pessimal.statistics import LEVEL, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.texts import signed
@@ -90,7 +90,7 @@ def rsa(
         paper: the factors as published.
 
     Returns:
-        One row per factor: factor, beta (standardised, multiple regression), p_value (MRQAP),
+        One row per factor: factor, beta (standardised, multiple regression), beta_p (MRQAP),
         partial_r (partial correlation, tested by the
         same p; NaN where the other factors explain everything), mantel_r, mantel_p, n_models,
         n_dyads, r_squared, status ("estimated", or why the factor was left out; its numbers are
@@ -131,7 +131,7 @@ def rsa(
         mantel_r = np.mean(x[:, k] * y)
         mantel_p = _p_value(mantel_r, y_shuffled @ x[:, k] / n_dyads)
         rows.append((beta[k], *partial, mantel_r, mantel_p))
-    columns = ["beta", "p_value", "partial_r", "mantel_r", "mantel_p"]
+    columns = ["beta", "beta_p", "partial_r", "mantel_r", "mantel_p"]
     table = pd.DataFrame(rows, pd.Index(factors, name="factor"), columns)
     counts = {"n_models": n_models, "n_dyads": n_dyads, "r_squared": np.var(x @ beta) / np.var(y)}
     table = table.reindex(FACTORS).assign(**counts, status=list(status.values()))
@@ -219,24 +219,25 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         return table
 
     table = by_prompt(tables, regress, failed=failed)
-    table = table.assign(p_holm=holm(table["p_value"]), mantel_p_holm=holm(table["mantel_p"]))
+    effect = Effect(
+        "mantel_r", "Mantel's r", p="mantel_p_corrected", null=0.0, n="n_models", of="models"
+    )
+    coefficient = replace(effect, column="beta", label="β", p="beta_p_corrected")
+    table = coefficient.correct(effect.correct(table))
     by_word = table.assign(factor=table["factor"].map(WORDS))
     is_estimated = by_word["status"] == ESTIMATED
     estimated, left_out = by_word[is_estimated], by_word[~is_estimated]
     first = estimated[estimated["prompt"] == estimated["prompt"].iloc[0]]
-    best = strongest(first, "mantel_r", "mantel_p_holm")
-    p = f"p = {best['mantel_p_holm']:.3f}" if best["mantel_p_holm"] >= 0.001 else "p < 0.001"
+    best = strongest(first, "mantel_r", "mantel_p_corrected")
+    corrected = best["mantel_p_corrected"]
+    p = f"p = {corrected:.3f}" if corrected >= 0.001 else "p < 0.001"
     number = f"r = {signed(best['mantel_r'], '.2f')}, {p} (Holm; {best['n_models']} models)"
     verdict = f"no factor found that agreement follows; largest, {best['factor']}: {number}."
-    if best["mantel_p_holm"] <= LEVEL:
+    if corrected <= LEVEL:
         direction = "follows" if best["mantel_r"] > 0 else "goes against"
         verdict = f"agreement {direction} the models' {best['factor']}: {number}; "
         verdict += f"β = {signed(best['beta'], '.2f')} beside the other factors."
     headline = f"On {best['prompt']}, {verdict}"
-    effect = Effect(
-        "mantel_r", "Mantel's r", p="mantel_p_holm", null=0.0, n="n_models", of="models"
-    )
-    coefficient = replace(effect, column="beta", label="β", p="p_holm")
     return [
         Result(
             "rsa",
@@ -257,7 +258,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             summary={
                 f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
                 for row in table.dropna(subset="beta").itertuples()
-                for name, value in (("beta", row.beta), ("p", row.p_value))
+                for name, value in (("beta", row.beta), ("p", row.beta_p))
             },
         ),
         Result(

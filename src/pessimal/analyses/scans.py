@@ -27,7 +27,6 @@ from pessimal.analyses.ranks import (
 )
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest, Heatmap, Plot
-from pessimal.statistics import holm
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet, runs_of
@@ -385,10 +384,10 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
     if not rows:
         return []
     table = pd.DataFrame(rows)
-    table.insert(table.columns.get_loc("p") + 1, "p_adjusted", holm(table["p"]).to_numpy())
-    names = ("effect", "drop in Spearman's ρ beyond a control's", "low", "high", "p_adjusted", 0.0)
-    effect = Effect(*names, of=tables.things)
-    significant = table[(table["p_adjusted"] <= LEVEL) & (table["effect"] > 0)]
+    names = ("effect", "drop in Spearman's ρ beyond a control's", "low", "high", "p_corrected")
+    effect = Effect(*names, null=0.0, of=tables.things)
+    table = effect.correct(table)
+    significant = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
     row = (table if significant.empty else significant).sort_values("effect", key=abs).iloc[-1]
     headline = f"No persona was found to change how {tables.things} are ranked beyond its control."
     if len(significant):

@@ -13,7 +13,6 @@ from pessimal.analyses.analysis import (
     States,
     add_mean_rows,
     analysis,
-    effect_columns,
     fit_lexicons,
     heads_by_model,
     notes_on_states,
@@ -23,7 +22,7 @@ from pessimal.analyses.nulls import random_heads, slopes
 from pessimal.analyses.regression import classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
-from pessimal.statistics import LEVEL, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import check_words, half_sum, stem_groups, with_half_sums
@@ -317,25 +316,24 @@ def _slopes_result(
 def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, Any]) -> Result:
     """The steeper side; the headline is about the first lexicon, on opposite prompts where
     there are such."""
-    table = table.assign(p_holm=holm(table["p"]), random_head_holm=holm(table["random_head"]))
-    tested, band = effect_columns(table)
     effect = Effect(
         "steeper_sd",
         UNIT,
         "low_sd",
         "high_sd",
-        p=tested,
+        p="p_corrected",
         null=0.0,
         of="words",
         unit="SD",
-        band=band,
+        band="heads_within",
     )
+    table = effect.correct(table)
     paired = (table["frames"] == "opposite").any()
     rows = table[table["frames"] == ("opposite" if paired else "one")]
     rows = rows[
         (rows["lexicon"] == rows["lexicon"].iloc[0]) & (rows["prompt"] == rows["prompt"].iloc[0])
     ]
-    holding = rows[(rows[tested] <= LEVEL) & (rows["steeper_sd"] > 0)]
+    holding = rows[(rows["p_corrected"] <= LEVEL) & (rows["steeper_sd"] > 0)]
     among = rows if holding.empty else holding
     row = among.loc[among["steeper_sd"].abs().idxmax()]
     label = tables.labels[row["model"]]

@@ -19,7 +19,6 @@ from pessimal.analyses.analysis import (
     States,
     analysis,
     difference,
-    effect_columns,
     heads_of,
     heads_of_model,
     noted,
@@ -30,7 +29,7 @@ from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
-from pessimal.statistics import LEVEL, holm
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, tokens_of
@@ -125,7 +124,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     spoken = [table for members in tables.language.values() for table in members]
     labels = dict(tables.labels) | labels_of(spoken)
     table = pd.concat(pieces, ignore_index=True)
-    table = table.assign(p_holm=holm(table["p"]), random_head_holm=holm(table["random_head"]))
     table["candidates"] = tables.candidates
     words = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
     notes = list(dict.fromkeys([*notes, *notes_on_states(heads, labels)]))
@@ -142,24 +140,24 @@ def _agreement(
 ) -> Result:
     """The correlations; the headline is about the first lexicon, language models where there are
     such, and the contrast of prompts where there is one."""
+    effect = Effect(
+        "spearman",
+        "ρ with valence",
+        "low",
+        "high",
+        p="p_corrected",
+        null=0.0,
+        of="words",
+        symbol="spearman",
+        band="heads_within",
+    )
+    table = effect.correct(table)
     lexicon, prompts = table["lexicon"].iloc[0], table["prompt"]
     prompt = prompts.iloc[-1] if " − " in prompts.iloc[-1] else prompts.iloc[0]
     first = table[(table["lexicon"] == lexicon) & (prompts == prompt)]
     spoken = first[first["score"] == LANGUAGE]
     rows = spoken if len(spoken) else first
     row = rows.loc[rows["spearman"].abs().idxmax()]
-    tested, band = effect_columns(table)
-    effect = Effect(
-        "spearman",
-        "ρ with valence",
-        "low",
-        "high",
-        p=tested,
-        null=0.0,
-        of="words",
-        symbol="spearman",
-        band=band,
-    )
     rho = f"ρ {signed(row['spearman'])}{random_head_clause(row)}"
     words = ""
     if len(ends):
@@ -174,7 +172,7 @@ def _agreement(
         table,
         effect,
         f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
-        if row[tested] <= LEVEL
+        if row["p_corrected"] <= LEVEL
         else f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
         f"{labels[row['model']]}: {rho}.",
         share=1 if len(spoken) else 1 / 4,

@@ -72,7 +72,7 @@ def draw_limits(results: Sequence[Result], checks: Sequence[Verdict]) -> list[Re
             rows, at_limit = _rows(name, by_name, limit)
             columns = zip(("row", "estimate", "xlabel"), FIELDS[name], strict=True)
             fields: dict[str, Any] = dict(columns)
-            p = next((column for column in ("p_holm", "p_adjusted") if column in rows), None)
+            p = "p_corrected" if "p_corrected" in rows else None
             fields |= {"p": p, "data": rows, "limit": at_limit, "tabs": ()}
             plots[name] = Forest(reference=0.5 * (name == "preferences"), **fields)
     slopes = by_name.get("frequency")

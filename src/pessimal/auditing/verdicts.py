@@ -350,9 +350,10 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
 def _head_share(result: Result) -> str:
     """The share of random heads that show as much, behind a number; empty where it is unknown."""
     e = result.estimate
-    if e is None or not e.heads or e.p is None or np.isnan(e.p):
+    if e is None or e.heads is None:
         return ""
-    return f" ({'fewer than 1' if e.p < 0.005 else f'{100 * e.p:.0f}'}% of random heads do as much)"
+    share = "fewer than 1" if e.heads < 0.005 else f"{100 * e.heads:.0f}"
+    return f" ({share}% of random heads do as much)"
 
 
 def main_measure(identity: pd.DataFrame) -> pd.DataFrame:
@@ -370,7 +371,7 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         return None
     rows, matters = main_measure(result.table), threshold.matters
     assert matters is not None
-    sure = rows[(rows["p_holm"] <= LEVEL)]
+    sure = rows[(rows["p_corrected"] <= LEVEL)]
     below, every = sure[sure["d"] < 0], rows[rows["axis"] == ALL_AXES]
     candidates = below if len(below) else sure if len(sure) else every if len(every) else rows
     row = candidates.loc[(candidates["high"] / candidates["reward_sd"]).idxmin()]
@@ -408,7 +409,7 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     ordinary = rows[rows["kind"].isin(("normal", "item"))]
     if ordinary.empty:
         return None
-    sure = rows[(rows["p_adjusted"] <= LEVEL) & (rows["effect"] > 0)]
+    sure = rows[(rows["p_corrected"] <= LEVEL) & (rows["effect"] > 0)]
     normal = sure[sure["kind"].isin(("normal", "item"))]
     row = normal.loc[normal["low"].idxmax()] if len(normal) else None
     if row is None:

@@ -28,7 +28,7 @@ from pessimal.explaining.outcomes import (
     reward_sign,
     valid_rows,
 )
-from pessimal.statistics import benjamini_hochberg, sign_flip
+from pessimal.statistics import correct_p, sign_flip
 from pessimal.texts import strip_layout
 
 MOVED = "moved/"
@@ -87,19 +87,18 @@ def attribute_flip_rates(
     rate less the placebo's; averaged over the responses of a comparison, then over comparisons: the
     excess. Its p, one-sided, flips the sign of each comparison; exact up to `permutations`
     patterns, else (k + 1) / (permutations + 1). Assumed: without an effect a comparison's
-    difference is as likely to have the other sign. q: Benjamini and Hochberg over all rows of one
-    model and perturber (tests share the placebo, which ties them together positively; the procedure
-    holds for that). Placebos of another kind than the edits test nothing (see `null_makers`).
+    difference is as likely to have the other sign. Placebos of another kind than the edits test
+    nothing (see `null_makers`).
 
     Returns:
         One row per model, perturber, attribute and taste: liked (more, less; empty for the placebo
         and for tables of earlier editions), which_is (better, worse by polarity), asked (requests),
         n (valid perturbations), comparisons, complied (share of the judged edits that did what was
-        asked), flip_rate_complied (of those), the other columns of `RETURNED`, and flip_q. NaN
+        asked), flip_rate_complied (of those) and the other columns of `RETURNED`. NaN
         where nothing is valid, judged or tested.
 
-    Source: Jiang et al. 2025 (flip rate); Phipson & Smyth 2010 (the p of drawn permutations);
-    Benjamini & Hochberg 1995; Benjamini & Yekutieli 2001. Both tastes, Δm and the null are ours.
+    Source: Jiang et al. 2025 (flip rate); Phipson & Smyth 2010 (the p of drawn permutations). Both
+    tastes, Δm and the null are ours.
     """
     rows = []
     polarity = np.where(against_polarity(table), "better", "worse")
@@ -129,7 +128,7 @@ def attribute_flip_rates(
             )
             rows.append(row)
     rates = pd.DataFrame(rows, columns=RETURNED)
-    return rates.assign(flip_q=_correct(rates, rates["flip_p"].astype(float)))
+    return rates.astype({"flip_p": float})
 
 
 def _flip_share(valid: pd.DataFrame) -> float:
@@ -163,13 +162,6 @@ def totals(
     return n, flips, change
 
 
-def _correct(rates: pd.DataFrame, p: pd.Series) -> pd.Series:
-    """p at its false discovery rate, over the rows of each model and perturber."""
-    return p.groupby([rates["model"], rates["perturber"]]).transform(
-        lambda family: benjamini_hochberg(family.to_numpy(dtype=float))
-    )
-
-
 def _response_rates(valid: pd.DataFrame, clusters: Sequence[str]) -> pd.DataFrame:
     """Flip rate of the valid perturbations of each response, (clusters, 2); NaN without one."""
     flips = (valid["outcome"] == COUNTERFACTUAL).astype(float)
@@ -186,8 +178,10 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
 
     Returns:
         `rates` with random_words (share of `DRAWS` random prices under which these edits flip as
-        often) and beyond_q (the larger of flip_p and random_words, corrected as flip_q is); NaN
-        where flip_p is.
+        often) and p_corrected: the larger of flip_p and random_words at its false discovery rate,
+        over the rows of a model and perturber (Benjamini & Hochberg 1995; tests share the placebo,
+        which ties them together positively, and the procedure holds for that: Benjamini &
+        Yekutieli 2001). NaN where flip_p is.
 
     Source: ours.
     """
@@ -212,8 +206,8 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
             shares = flips[arm.to_numpy()].mean(axis=0)
             beyond = (1 + (shares >= row.flip_rate).sum()) / (1 + DRAWS)
             rates.loc[row.Index, "random_words"] = beyond
-    larger = rates[["flip_p", "random_words"]].max(axis=1, skipna=False)
-    return rates.assign(beyond_q=_correct(rates, larger))
+    columns, family = ("flip_p", "random_words"), ("model", "perturber")
+    return rates.assign(p_corrected=correct_p(rates, columns, family, method="Benjamini-Hochberg"))
 
 
 def changed_words(texts: pd.DataFrame) -> np.ndarray:

@@ -35,7 +35,7 @@ FLIP_RATE = Effect(
     "flip rate",
     "flip_low",
     "flip_high",
-    "beyond_q",
+    "p_corrected",
     null=0.0,
     of="edits",
     symbol="flip rate",
@@ -177,7 +177,7 @@ def _flip_rate_result(
     preference; the headline names one whose flips hold, if there is one."""
     if along.empty:
         return Result("sensitivity", table, **rest | {"plot": None}, notes=("No edit came about.",))
-    holds, tested = along[along["beyond_q"] <= LEVEL], along["beyond_q"].notna().any()
+    holds, tested = along[along["p_corrected"] <= LEVEL], along["p_corrected"].notna().any()
     rows = (holds if len(holds) else along).sort_values(
         ["flip_rate", "change"], ascending=[False, True], kind="stable"
     )

@@ -44,8 +44,7 @@ class Forest(Plot):
     panel: str | None = None
     """A column whose values get a panel each, beside one another."""
     p: str | None = None
-    """A column of corrected p values, or of shares of random heads: marks above .05 are hollow,
-    those without a test grey."""
+    """A column of corrected p values: marks above .05 are hollow, those without a test grey."""
     band: str | None = None
     """A column of half-widths about the reference, drawn as a grey band behind each row: where 95 %
     of random heads lie."""

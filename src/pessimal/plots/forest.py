@@ -39,10 +39,8 @@ def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> 
     looks = style.looks(distinct(table, plot.group), palette)
     handles: list[Artist] = [*style.key(looks, ms=3.8, lw=1.2)]
     if plot.p is not None and (table[plot.p] > LEVEL).any():
-        heads = "more than 5 % of random heads show as much, corrected"
         hollow: dict[str, Any] = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
-        label = f"hollow: {heads if plot.band else 'corrected p > .05'}"
-        handles.append(Line2D([], [], color=INK, label=label, **hollow))
+        handles.append(Line2D([], [], color=INK, label="hollow: corrected p > .05", **hollow))
     if plot.band is not None and table[plot.band].notna().any():
         handles.append(Patch(color=RULE, label="95 % of random heads"))
     line: dict[str, Any] = {"color": VERMILION, "ls": "--", "lw": 1}
@@ -93,7 +91,7 @@ def _mark(
         title += f" [{number(low)}, {number(high)}]"
     p = None if plot.p is None else record[plot.p]
     if p is not None and np.isfinite(p):
-        title += f", {'random heads' if plot.band else 'p ='} {number(p)}"
+        title += f", p = {number(p)}"
     elif p is not None:
         colour = style.GREY  # not tested, a mean of models say
     face = PAPER if p is not None and p > LEVEL else colour

@@ -336,7 +336,8 @@ def tail(estimate: dict) -> str:
     p, null = estimate["p"], estimate.get("null")
     text = f"n = {estimate['n']:,} {estimate['of']}" + (f", beside {null:.3g}" if null else "")
     if p is not None:
-        text += ", random heads " if estimate.get("heads") else ", corrected p "
+        heads = estimate.get("heads") is True  # of tables of the third edition
+        text += ", random heads " if heads else ", corrected p "
         text += "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
     return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.plots import Plot
-from pessimal.statistics import LEVEL
+from pessimal.statistics import LEVEL, correct_p
 
 RESULTS = "results.json"
 """The file of an artifact that says what its results are (`verbs.publish` writes it,
@@ -39,8 +39,8 @@ class Estimate:
     """Corrected for the tests of its family, where there is one."""
     null: float | None = None
     """What a reader compares it with: 0, ½, what a random head gives; None where nothing is."""
-    heads: bool = field(default=False, kw_only=True)
-    """Whether `p` is the share of random heads that show as much, and not a p of the estimate."""
+    heads: float | None = None
+    """Share of random heads that show as much, where it is known."""
 
     @property
     def standing(self) -> int:
@@ -75,7 +75,7 @@ class Effect:
     high: str | None = None
     """Ends of its interval."""
     p: str | None = None
-    """p corrected for the tests of its family."""
+    """The corrected p (see `correct`)."""
     null: float | str | None = None
     """What a reader compares it with: a number, or the column that has it for each row (a random
     head's, say); None where there is nothing to compare it with."""
@@ -88,8 +88,22 @@ class Effect:
     unit: str = ""
     """What stands behind it: `SD`."""
     band: str | None = None
-    """Half-width about the null in which 95 % of random heads lie; `p` is then the share of them
-    that show as much, corrected."""
+    """Half-width about the null in which 95 % of random heads lie."""
+    family: tuple[str, ...] = ()
+    """Columns in which the rows of one family are alike, whose tests are corrected together; all
+    rows without one."""
+    correction: str = "Holm"
+    """One of `statistics.CORRECTIONS`."""
+
+    def correct(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table with the column `p`, `NAME_corrected`: the larger of the p in its column NAME
+        and of the share of random heads, where the table has these, corrected for the tests of its
+        family."""
+        if self.p is None:
+            return table
+        columns = [c for c in (self.p.removesuffix("_corrected"), "random_head") if c in table]
+        p = correct_p(table, columns, self.family, method=self.correction)
+        return table.assign(**{self.p: p})
 
     def at(self, row: pd.Series, label: str | None = None) -> Estimate:
         """The number of one row of the table.
@@ -101,8 +115,8 @@ class Effect:
         low, high, p = (_number(row, name) for name in (self.low, self.high, self.p))
         null = _number(row, self.null) if isinstance(self.null, str) else self.null
         value, n = float(row[self.column]), int(row[self.n])
-        heads = self.band is not None
-        return Estimate(label or self.label, value, n, self.of, low, high, p, null, heads=heads)
+        heads = _number(row, "random_head" if "random_head" in row else None)
+        return Estimate(label or self.label, value, n, self.of, low, high, p, null, heads)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ COLUMNS = {
     "flip_rate": "flip",
     "flip_low": "low",
     "flip_high": "high",
-    "beyond_q": "p",
+    "p_corrected": "p",
     "n": "edits",
 }
 """Columns of the table that is printed, with their headings; p is beyond placebo edits and prices
@@ -153,9 +153,9 @@ def _print(explanation: Explanation) -> None:
     placebo = rows["attribute"] == PLACEBO
     along = rows[~placebo].sort_values("flip_rate", ascending=False, kind="stable")
     first = pd.concat([along.head(MAX_ROWS), rows[placebo]])
-    tiny = first["beyond_q"].map("{:.2g}".format, na_action="ignore")  # a tiny p is not 0
+    tiny = first["p_corrected"].map("{:.2g}".format, na_action="ignore")  # a tiny p is not 0
     show(Text(f"{explained.model}: {len(explained.decided)} comparisons, attribute by attribute"))
-    first = first.assign(beyond_q=tiny, liked=first["liked"].replace("", None))
+    first = first.assign(p_corrected=tiny, liked=first["liked"].replace("", None))
     show(_table(first[list(COLUMNS)].rename(columns=COLUMNS)))
     if len(along) > MAX_ROWS:
         show(f"{len(along) - MAX_ROWS} more rows on the page.")

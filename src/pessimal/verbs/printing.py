@@ -180,7 +180,7 @@ def number(result: Result) -> str:
     p = ""
     if e.p is not None and e.p == e.p:
         size = f"{e.p:.3f}" if e.p >= 0.001 else "<.001"
-        p = f", {'random heads' if e.heads else 'p'} {size}"
+        p = f", p {size}"
     return f"{interval(e.value, e.low, e.high)}{p}, n {e.n:,}"
 
 
