@@ -65,7 +65,7 @@ def tested(edits: pd.DataFrame, reward: Callable[[str], float], size: float, att
     flips = table.assign(margin=margin, change=table["change_in_sd"], outcome=outcome)
     flips = flips[margin > 0]
     rates = attribute_flip_rates(flips, replicates=100, permutations=2000)
-    alone = correct_p(rates, ["flip_p"], ["model", "perturber"], method="Benjamini-Hochberg")
+    alone, _ = correct_p(rates, ["flip_p"], ["model", "perturber"], method="Benjamini-Hochberg")
     return flips_beyond_words(rates, flips).assign(flip_q=alone)
 
 

@@ -39,12 +39,14 @@ CORRECTIONS: dict[str, Callable] = {"Holm": holm, "Benjamini-Hochberg": benjamin
 
 def correct_p(
     table: pd.DataFrame, columns: Sequence[str], family: Sequence[str] = (), *, method: str = "Holm"
-) -> pd.Series:
-    """The larger p of these columns, row by row, corrected over the rows of each family: those
-    alike in the columns `family`, all rows without one."""
+) -> tuple[pd.Series, pd.Series]:
+    """The larger p of these columns, row by row, corrected over the rows of each family (those
+    alike in the columns `family`, all rows without one); and the number of tests in a row's
+    family."""
     larger = table[list(columns)].max(axis=1).astype(float)
     keys = [table[name] for name in family] or np.zeros(len(table))
-    return larger.groupby(keys, sort=False, dropna=False).transform(CORRECTIONS[method])
+    families = larger.groupby(keys, sort=False, dropna=False)
+    return families.transform(CORRECTIONS[method]), families.transform("count")
 
 
 def holm_confidence(p: pd.Series, confidence: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from pessimal.tables.result import HOLDS, TESTED, UNTESTED, Effect, Estimate, Result, weight_of
 
@@ -72,3 +73,30 @@ def test_no_weight_of_ones_own_lifts_an_untested_number():
 def test_a_declared_column_that_is_not_there_is_an_error():
     with pytest.raises(ValueError, match=r"'odd' declares an effect in low"):
         Result("odd", TABLE.drop(columns="low"), effect=EFFECT)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_an_effect_of_the_detectable_size_is_found_four_times_of_five(simultaneous):
+    rng, tests, n = np.random.default_rng(0), 5, 400
+    level = 0.05 / tests
+    true = (norm.isf(level / 2) + norm.ppf(0.8)) / n**0.5
+    draws = rng.normal(size=(2000, tests, n)).mean(axis=2) + true * np.eye(tests)[0]
+    p = 2 * norm.sf(np.abs(draws) * n**0.5)
+    reach = norm.isf(level / 2 if simultaneous else 0.025) / n**0.5
+    effect = Effect("x", "x", "low", "high", "p_corrected", null=0.0, simultaneous=simultaneous)
+    found = []
+    for x, row in zip(draws, p, strict=True):
+        table = pd.DataFrame({"x": x, "low": x - reach, "high": x + reach, "p": row, "n": n})
+        table = effect.correct(table)
+        assert table["detectable"].to_numpy() == pytest.approx(true)
+        found.append(table["p_corrected"][0] <= 0.05)
+    assert np.mean(found) == pytest.approx(0.8, abs=0.04)
+    number = effect.at(table.iloc[1])
+    assert (number.miss == "") == (number.p <= 0.05)
+    wide = effect.correct(table.assign(random_head=0.5, heads_within=1.0))
+    assert wide["detectable"].equals(table["detectable"]), "no band is declared"
+    banded = Effect(
+        *("x", "x", "low", "high", "p_corrected"), band="heads_within", simultaneous=simultaneous
+    ).correct(table.assign(random_head=0.5, heads_within=1.0))
+    expected = norm.isf(level / 2) / norm.isf(0.025) + norm.ppf(0.8) / n**0.5
+    assert banded["detectable"].to_numpy() == pytest.approx(expected)

@@ -265,6 +265,7 @@ def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ..
         null=0.5,
         n="unit_n",
         of=table["unit"].iloc[0],
+        simultaneous=True,
         symbol="reversal",
     )
     table = effect.correct(table)

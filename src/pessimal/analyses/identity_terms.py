@@ -512,11 +512,11 @@ EFFECT = Effect(
 )
 
 
-def correct(effects: pd.DataFrame) -> pd.DataFrame:
+def correct(effects: pd.DataFrame, effect: Effect = EFFECT) -> pd.DataFrame:
     """`effects` of one or several models with p_corrected, over models × axes of one measure; all
     axes together, one test a model, are a family of their own."""
     families = effects.groupby(effects["axis"] == ALL_AXES, sort=False)
-    return pd.concat([EFFECT.correct(family) for _, family in families]).loc[effects.index]
+    return pd.concat([effect.correct(family) for _, family in families]).loc[effects.index]
 
 
 @analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
@@ -598,10 +598,11 @@ def _axes_results(
     notes: tuple[str, ...],
 ) -> list[Result]:
     """Models on all axes together, unless only a single axis stands apart; and axis × model."""
-    in_sd = effects.assign(**{end: effects[end] / effects["reward_sd"] for end in ("low", "high")})
+    number = replace(EFFECT, low="low", high="high")  # of the same table in standard deviations
+    ends = {end: effects[end] / effects["reward_sd"] for end in ("low", "high")}
+    in_sd = correct(effects.assign(**ends), number)
     rows, together = in_sd[in_sd["measure"] == main], in_sd[in_sd["axis"] == ALL_AXES]
     row = _heaviest(rows)
-    number = replace(EFFECT, low="low", high="high")  # of the same table in standard deviations
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
     estimate = number.at(row)
     first = Result(

@@ -140,6 +140,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         "skewness_low",
         "skewness_high",
         p="skewness_p_corrected",
+        simultaneous=True,
         null=0.0,
         of=tables.things,
     )

@@ -207,7 +207,8 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
             beyond = (1 + (shares >= row.flip_rate).sum()) / (1 + DRAWS)
             rates.loc[row.Index, "random_words"] = beyond
     columns, family = ("flip_p", "random_words"), ("model", "perturber")
-    return rates.assign(p_corrected=correct_p(rates, columns, family, method="Benjamini-Hochberg"))
+    p, _ = correct_p(rates, columns, family, method="Benjamini-Hochberg")
+    return rates.assign(p_corrected=p)
 
 
 def changed_words(texts: pd.DataFrame) -> np.ndarray:

@@ -25,7 +25,7 @@ from pessimal.report.cards import cards, kinds, marked, of_model, prompts, wante
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
-from pessimal.tables.result import HOLDS
+from pessimal.tables.result import HOLDS, Estimate
 from pessimal.texts import interval, literal, readable, signed, significant
 
 MAX_ROWS = 400
@@ -339,6 +339,8 @@ def tail(estimate: dict) -> str:
         heads = estimate.get("heads") is True  # of tables of the third edition
         text += ", random heads " if heads else ", corrected p "
         text += "< .001" if p < 0.001 else f"= {p:.3f}".replace("0.", ".")
+    if miss := Estimate(**estimate).miss:
+        text += f", {miss}"
     return re.sub(" ([=<]) ", "\u00a0\\1\u00a0", text)
 
 

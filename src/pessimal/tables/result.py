@@ -18,6 +18,8 @@ from pessimal.statistics import LEVEL, correct_p
 RESULTS = "results.json"
 """The file of an artifact that says what its results are (`verbs.publish` writes it,
 `report.artifact` reads it)."""
+POWER = 0.8
+"""Chance at which an effect of the size `detectable` is found."""
 UNTESTED, TESTED, HOLDS = 0, 1, 2
 """Of a number: nothing tests it; a test does not say that it holds; it holds after correction."""
 
@@ -41,6 +43,8 @@ class Estimate:
     """What a reader compares it with: 0, ½, what a random head gives; None where nothing is."""
     heads: float | None = None
     """Share of random heads that show as much, where it is known."""
+    detectable: float | None = None
+    """The smallest distance from the null that would have been found with a chance of `POWER`."""
 
     @property
     def standing(self) -> int:
@@ -50,6 +54,13 @@ class Estimate:
             return HOLDS if self.p <= LEVEL else TESTED
         compared = _known(self.low) and _known(self.high) and _known(self.null)
         return TESTED if compared else UNTESTED
+
+    @property
+    def miss(self) -> str:
+        """What would have been found, in words, where a test found nothing; else empty."""
+        if self.detectable is None or self.standing != TESTED:
+            return ""
+        return f"{f'{self.null:g} ' if self.null else ''}±{self.detectable:.2g} would be found"
 
     def weight(self, size: float | None = None, *, share: float = 1.0) -> float:
         """`weight_of` this number.
@@ -95,15 +106,28 @@ class Effect:
     correction: str = "Holm"
     """One of `statistics.CORRECTIONS`."""
 
+    simultaneous: bool = False
+    """Whether the interval holds for all tests of the family at once."""
+
     def correct(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table with the column `p`, `NAME_corrected`: the larger of the p in its column NAME
         and of the share of random heads, where the table has these, corrected for the tests of its
-        family."""
+        family; and, where there is an interval, `detectable`: the smallest effect that would have
+        been found (`Estimate.detectable`), as if errors were normal and this test the smallest p of
+        its family."""
         if self.p is None:
             return table
         columns = [c for c in (self.p.removesuffix("_corrected"), "random_head") if c in table]
-        p = correct_p(table, columns, self.family, method=self.correction)
-        return table.assign(**{self.p: p})
+        p, tests = correct_p(table, columns, self.family, method=self.correction)
+        table = table.assign(**{self.p: p})
+        if self.low is None or self.high is None:
+            return table
+        from scipy.stats import norm  # half a second, which reading a result need not wait for
+
+        level, alone = norm.isf(LEVEL / 2 / tests.clip(lower=1)), norm.isf(LEVEL / 2)
+        error = (table[self.high] - table[self.low]) / 2 / (level if self.simultaneous else alone)
+        reach = error if self.band is None else np.fmax(error, table[self.band] / alone)
+        return table.assign(detectable=(level * reach + norm.ppf(POWER) * error).where(p.notna()))
 
     def at(self, row: pd.Series, label: str | None = None) -> Estimate:
         """The number of one row of the table.
@@ -115,8 +139,11 @@ class Effect:
         low, high, p = (_number(row, name) for name in (self.low, self.high, self.p))
         null = _number(row, self.null) if isinstance(self.null, str) else self.null
         value, n = float(row[self.column]), int(row[self.n])
-        heads = _number(row, "random_head" if "random_head" in row else None)
-        return Estimate(label or self.label, value, n, self.of, low, high, p, null, heads)
+        heads, detectable = (
+            _number(row, name) if name in row else None for name in ("random_head", "detectable")
+        )
+        label = label or self.label
+        return Estimate(label, value, n, self.of, low, high, p, null, heads, detectable)
 
 
 @dataclass(frozen=True)

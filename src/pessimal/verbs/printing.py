@@ -181,7 +181,8 @@ def number(result: Result) -> str:
     if e.p is not None and e.p == e.p:
         size = f"{e.p:.3f}" if e.p >= 0.001 else "<.001"
         p = f", p {size}"
-    return f"{interval(e.value, e.low, e.high)}{p}, n {e.n:,}"
+    miss = f"; {e.miss}" if e.miss else ""
+    return f"{interval(e.value, e.low, e.high)}{p}, n {e.n:,}{miss}"
 
 
 def print_path(path: Path) -> None:
