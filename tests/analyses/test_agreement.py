@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from artifacts import score_table
 from pessimal.analyses import ranks as influence
 from pessimal.analyses.agreement import (
     agreement,
@@ -274,3 +275,16 @@ def test_tails_that_were_scored_again_in_float32_say_nothing_of_the_noise_at_the
     assert (row["model"], row["rescan"], row["tails_again"]) == ("m", "bfloat16", bool(certain))
     assert np.isnan(row["rbo"]) == np.isnan(row["top_overlap"]) == bool(certain)
     assert 0 < row["kendall"] < 1
+
+
+def test_how_much_two_vocabularies_share_is_said():
+    def scan(model: str, texts: list[str]):
+        rewards = np.random.default_rng(len(texts)).normal(size=len(texts))
+        return score_table(texts, rewards, model=model, prompt="greatest")
+
+    own = scan("one", [" love", "love", " war", "##x", "peace", "tea"])
+    other = scan("other", ["love", "war", "peace", "tea", "x"])
+    (tables,) = table_sets([own, other])
+    result = next(r for r in analyse(tables, Options()) if r.name == "agreement")
+    assert result.table["n"].tolist() == [4]
+    assert any("4 texts" in note and "5 to 6" in note for note in result.notes)

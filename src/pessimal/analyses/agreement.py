@@ -230,6 +230,16 @@ def rank_biased_overlap(a: Head, b: Head, *, persistence: float) -> float:
     return float(weights @ agreement)
 
 
+def _overlap(tables: TableSet, prompt: str, n: int) -> list[str]:
+    """How much of each vocabulary is compared, where they differ."""
+    sizes = sorted({len(table.rows) for table in tables.by_prompt[prompt]})
+    if tables.candidates != "vocabulary" or not (tables.stripped or len(sizes) > 1):
+        return []
+    space = "without outer white space" if tables.stripped else "with their white space"
+    among = f"{sizes[0]:,}" + (f" to {sizes[-1]:,}" if len(sizes) > 1 else "")
+    return [f"Vocabularies differ: {n:,} texts, compared {space}, are in all; each has {among}."]
+
+
 @analysis("agreement", Needs(models=2), place=40)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Agreement of every pair on each prompt, over shared candidates; the noise floor."""
@@ -253,6 +263,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     by_key = pairs.groupby("prompt", sort=False)
     tables.memo.update({("tau", prompt): as_matrix(rows, "kendall") for prompt, rows in by_key})
     first = pairs[pairs["prompt"] == pairs["prompt"].iloc[0]]
+    shared = _overlap(tables, first["prompt"].iloc[0], int(first["n"].iloc[0]))
     closest, farthest = first.loc[first["kendall"].idxmax()], first.loc[first["kendall"].idxmin()]
     label = tables.labels
     headline = (
@@ -285,7 +296,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         share=1 / 2,
         plot=heatmap,
         method="agreement",
-        notes=(*dict.fromkeys(chain(*tables.no_rescans.values())), *failed),
+        notes=(*shared, *dict.fromkeys(chain(*tables.no_rescans.values())), *failed),
         summary={f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_key}
         | {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_key},
     )

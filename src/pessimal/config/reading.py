@@ -19,7 +19,7 @@ def reading_of(config: CompareConfig) -> Reading:
     """How the tables are read."""
     return Reading(
         paper=config.paper,
-        stripped=config.join is Join.stripped,
+        stripped=None if config.join is Join.auto else config.join is Join.stripped,
         polarity=config.polarity,
         factors=config.wording.factors,
         pairs=[(first, second) for first, second in config.pairs],

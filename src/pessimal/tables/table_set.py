@@ -48,8 +48,8 @@ class Reading:
 
     paper: bool = False
     """As published: texts that are one input count as often as they occur."""
-    stripped: bool = False
-    """Tokens of different vocabularies are matched without outer white space."""
+    stripped: bool | None = None
+    """Tokens are matched without outer white space; None: where vocabularies differ."""
     polarity: Mapping[str, int] = field(default_factory=dict)
     """1 for a prompt that good words answer, −1 for one that bad words do, by prompt key or by a
     level in the key."""
@@ -179,7 +179,15 @@ class TableSet:
 
     def shared(self, members: Sequence[ScoreTable]) -> pd.DataFrame:
         """The `tables.join.reward_matrix` of these tables, read as the set is."""
-        return reward_matrix(members, paper=self.reading.paper, stripped=self.reading.stripped)
+        return reward_matrix(members, paper=self.reading.paper, stripped=self.stripped)
+
+    @cached_property
+    def stripped(self) -> bool:
+        """Whether tokens are matched without outer white space."""
+        if self.reading.stripped is not None or self.candidates != "vocabulary":
+            return bool(self.reading.stripped)
+        texts = [table.rows["text"] for table in self.tables]
+        return any(not other.equals(texts[0]) for other in texts[1:])
 
     @cached_property
     def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:

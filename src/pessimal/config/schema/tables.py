@@ -98,6 +98,8 @@ class ImportConfig(TaskConfig):
 class Join(Enum):
     """When a token of one model and a token of another are the same."""
 
+    auto = "auto"
+    """As `stripped` where vocabularies differ, else as `exact`."""
     exact = "exact"
     """Their texts are the same, white space included."""
     stripped = "stripped"
@@ -196,9 +198,9 @@ class CompareConfig(TaskConfig):
     """p of rank-biased overlap, the chance that a reader goes on to the next rank."""
     rbo_depth: Count = 132
     """Depth of rank-biased overlap, in ranks."""
-    join: Join = Join.exact
+    join: Join = Join.auto
     """Which tokens of different models are the same: exact texts, or texts without outer white
-    space."""
+    space; auto takes these where vocabularies differ."""
     lexicons: dict[str, str] = field(default_factory=dict)
     """Sentiment lexicons by name: afinn, textblob, or a CSV file with the columns word and
     valence."""
