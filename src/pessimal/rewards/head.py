@@ -55,8 +55,6 @@ class HeadSpec(CheckpointSpec):
     that were trained on one text."""
     negate: bool = False
     """For a model that gives costs, of which less is better: the reward is their negative."""
-    opponent: str | None = None
-    """Of a model that compares two responses (PairRM): the other one, in both orders."""
 
     def check(self) -> None:
         super().check()

@@ -55,7 +55,6 @@ from pessimal.rewards.heads import (
     closing_ids,
     end_token,
     head_for,
-    is_pairrm,
     renamed,
 )
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
@@ -103,14 +102,6 @@ def open_checkpoint(spec: HeadSpec, folder: Path) -> NetworkReward:
     asked."""
     checkpoint = read_checkpoint(spec, folder)
     config, shapes = checkpoint.config, checkpoint.shapes
-    if is_pairrm(shapes):
-        from pessimal.rewards.pairrm import open_pairrm
-
-        if spec.negate:
-            raise ConfigError(
-                f"model.negate=true is for costs, and {spec.name!r} compares two: leave it out"
-            )
-        return open_pairrm(checkpoint, spec.opponent)
     head = head_for(shapes)
     _check_layout(spec, config, shapes, head, folder)
     spec = replace(spec, output=resolve_output(spec, config, head_outputs(shapes), head))

@@ -21,7 +21,6 @@ from pessimal.rewards.heads.base import (
     Shapes,
     closing_ids,
     end_token,
-    is_pairrm,
     renamed,
 )
 
@@ -67,6 +66,5 @@ __all__ = [
     "end_token",
     "head_for",
     "heads",
-    "is_pairrm",
     "renamed",
 ]

@@ -167,14 +167,6 @@ def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
     return {} if start == target else {f"^{re.escape(start)}": target}
 
 
-def is_pairrm(shapes: Shapes) -> bool:
-    """Whether weights of these names are PairRM's, which is no head of a decoder
-    (`rewards/pairrm.py`)."""
-    return "head_layer.4.weight" in shapes and any(
-        name.startswith("pretrained_model.") for name in shapes
-    )
-
-
 def end_token(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str:
     """Token that every text of a model of OpenRLHF's trainer ends in, and at which its reward is
     read; empty for other models.
