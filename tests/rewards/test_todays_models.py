@@ -32,8 +32,8 @@ from pessimal import extensions
 from pessimal.catalogue import CONF
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.heads import Head, head_for, heads, renamed
-from pessimal.rewards.heads.base import in_float32
+from pessimal.rewards.heads import head_for, heads
+from pessimal.rewards.heads.base import Head, in_float32, renamed
 from pessimal.rewards.judge import JudgeSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions
@@ -438,7 +438,7 @@ def test_seventeen_revisions_are_one_sweep():
 def test_questions_to_judges_are_whole(name):
     filled = {key: "x" if value == "???" else value for key, value in preset(name)["judge"].items()}
     QuestionOptions(**filled).check_answers()
-    with pytest.raises(ConfigError, match="response} 0 times"):
+    with pytest.raises(ConfigError, match=r"\{response\}"):
         QuestionOptions(
             **filled | {"template": filled["template"].replace("{response}", "it")}
         ).check_answers()

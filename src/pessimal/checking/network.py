@@ -15,8 +15,8 @@ import torch
 from pessimal.checking.checks import WHAT, Check, at_most
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads import Head
-from pessimal.rewards.language_networks import LanguageNetwork, SequenceNetwork
+from pessimal.rewards.heads.base import Head
+from pessimal.rewards.language import LanguageNetwork, SequenceNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed

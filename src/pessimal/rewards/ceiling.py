@@ -42,7 +42,6 @@ class Bounds:
     low: float
     high: float
     how: str
-    """What the bounds rest on, or why there are none."""
 
     @property
     def finite(self) -> bool:

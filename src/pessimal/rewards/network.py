@@ -17,9 +17,7 @@ class Steps:
     one number."""
 
     token: int
-    """Id of the token that closes a step."""
     output: int
-    """Which output is the probability that a step is right."""
     reduce: Reduce
 
     def reduced(self, values: Tensor, ids: Tensor) -> Tensor:
@@ -61,9 +59,7 @@ class RewardNetwork(nn.Module):
     """For heads that read the prompt: the ids between the user's turn and the response."""
 
     get_input_embeddings: Callable[[], nn.Module]
-    """Gives the module that looks tokens up."""
     whole_parts: Any
-    """Its parts as they were before it was sharded, where it was."""
 
     @property
     def dtype(self) -> torch.dtype:

@@ -26,7 +26,7 @@ from transformers import (
 from transformers.initialization import no_init_weights
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from pessimal.rewards.heads import Head, Shapes
+from pessimal.rewards.heads.base import Head, Shapes
 from pessimal.rewards.network import RewardNetwork
 
 

@@ -4,7 +4,7 @@ that was published.
 One file a head. A head says by which weights it is recognised (`fits`), which modules hold them
 (`modules`, for checkpoints whose own class transformers does not have), and how the reward is read
 (`read`), always in float32. To add one: write such a class in a file here, or in a package of yours
-that offers it under the entry point `pessimal.heads`. docs: README.md in this folder.
+that offers it under the entry point `pessimal.heads`. docs: docs/extend/head.md.
 """
 
 import functools
@@ -14,15 +14,7 @@ import pkgutil
 import pessimal.rewards.heads.linear  # noqa: F401  (makes its configuration known)
 from pessimal import extensions
 from pessimal.errors import ConfigError
-from pessimal.rewards.heads.base import (
-    BACKBONE,
-    ENCODERS,
-    Head,
-    Shapes,
-    closing_ids,
-    end_token,
-    renamed,
-)
+from pessimal.rewards.heads.base import Head, Shapes
 
 GROUP = "pessimal.heads"
 """Entry points under which other packages offer theirs."""
@@ -55,16 +47,3 @@ def head_for(names: Shapes) -> type[Head] | None:
     """The first head that fits a checkpoint's weights, by their names; None where pessimal knows
     none such."""
     return next((head for head in heads() if head.fits(names)), None)
-
-
-__all__ = [
-    "BACKBONE",
-    "ENCODERS",
-    "Head",
-    "Shapes",
-    "closing_ids",
-    "end_token",
-    "head_for",
-    "heads",
-    "renamed",
-]

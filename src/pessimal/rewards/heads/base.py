@@ -15,7 +15,6 @@ from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.network import RewardNetwork
 
 Shapes = Mapping[str, Sequence[int]]
-"""Shape of every weight of a checkpoint by its name."""
 
 
 class Head(ABC):
@@ -35,7 +34,6 @@ class Head(ABC):
     """Whether it reads every position of the response, and not the last alone."""
 
     output: int | slice = 0
-    """Which column of `values` is the reward; a slice gives several."""
 
     @abstractmethod
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
@@ -105,9 +103,8 @@ def linear(name: str, shapes: Shapes) -> nn.Linear:
     """The linear layer whose weights have this name. ModelError where they are of another."""
     if len(shape := shapes[f"{name}.weight"]) != 2:
         raise ModelError(
-            f"{name}.weight has the shape {list(shape)} and is no linear layer's: heads of linear "
-            "layers with ReLU between them are read. For another give a model with code of its "
-            "own, model.trust_remote_code=true, or add the head: docs/extend/head.md"
+            f"{name}.weight of shape {list(shape)} is no linear layer's: type "
+            "model.trust_remote_code=true, or add the head (docs/extend/head.md)"
         )
     outputs, inputs = shape
     return nn.Linear(inputs, outputs, bias=f"{name}.bias" in shapes)
@@ -194,8 +191,7 @@ def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
         return ()
     if tokenizer.cls_token_id is None:
         raise ModelError(
-            "Athene's reward is read at the tokenizer's cls_token, and this tokenizer has none. "
-            "Give it the published one: tokenizer.cls_token = '<|reserved_special_token_1|>'; "
-            "tokenizer.save_pretrained(DIR)"
+            "Athene's reward is read at its tokenizer's cls_token. Give it the published one: "
+            "tokenizer.cls_token = '<|reserved_special_token_1|>'"
         )
     return (tokenizer.cls_token_id,)

@@ -64,11 +64,7 @@ class LinearHead(Head):
         cls, shapes: Shapes, config: PreTrainedConfig
     ) -> dict[str, nn.Module | nn.Parameter]:
         if getattr(config, "pooling", "last") not in ("last", None):
-            raise ModelError(
-                f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "
-                "all positions, which is not supported. OpenAssistant's models with pooling=last "
-                "are"
-            )
+            raise ModelError(f"config.json: pooling={config.pooling!r} is not read, only last")
         name = cls.name(shapes)
         make = linear if f"{name}.weight" in shapes else perceptron
         module: nn.Module = make(name, shapes)
@@ -107,10 +103,7 @@ class NormalizedHead(LinearHead):
         on = bool(getattr(config, "do_normalize", False))
         kind = getattr(config, "score_type", "reward")
         if on and kind not in _NORMALIZED:
-            raise ModelError(
-                f"config.json says score_type={kind!r}; known are {', '.join(_NORMALIZED)}: the "
-                "reward cannot be normalised"
-            )
+            raise ModelError(f"config score_type={kind!r} is none of {', '.join(_NORMALIZED)}")
         shifted, scaled = _NORMALIZED[kind] if on else (False, False)
         mean, variance = getattr(config, "mean", None), getattr(config, "var", None)
         self.shift = torch.zeros(outputs)
