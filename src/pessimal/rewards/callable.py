@@ -83,15 +83,15 @@ def sources_of(file: Path) -> Sources:
     """
     standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     folders = [str(file.parent), *filter(None, sys.path)]
-    own = [
+    roots = [
         folder
         for folder in dict.fromkeys(folders)
         if not {"site-packages", "dist-packages"} & set(Path(folder).parts)
         and not any(Path(folder).is_relative_to(place) for place in standard)
     ]
-    finder = ModuleFinder(path=own, excludes=["pessimal"])
+    finder = ModuleFinder(path=roots, excludes=["pessimal"])
     finder.run_script(str(file))
-    others = set(finder.badmodules) - set(finder.modules)
+    imports = set(finder.badmodules) - set(finder.modules)
     digests, is_pinned = {}, True
     for name, module in sorted(finder.modules.items()):
         if (path := getattr(module, "__file__", None)) is not None:
@@ -99,9 +99,9 @@ def sources_of(file: Path) -> Sources:
             digests[name] = hashlib.sha256(content).hexdigest()
             is_pinned &= path.endswith(".py") and not REACHING.search(HARMLESS.sub(b"", content))
             for package, names in FROM.findall(content.decode(errors="replace")):
-                others |= {f"{package}.{one.strip()}" for one in names.split(",")}
-    is_pinned &= not any(DISTANT.match(name) for name in others)
-    packages = sorted({name.partition(".")[0] for name in others} - sys.stdlib_module_names)
+                imports |= {f"{package}.{member.strip()}" for member in names.split(",")}
+    is_pinned &= not any(DISTANT.match(name) for name in imports)
+    packages = sorted({name.partition(".")[0] for name in imports} - sys.stdlib_module_names)
     distributions = metadata.packages_distributions() if packages else {}  # reads a file of each
     for package in packages:
         names = distributions.get(package, ())
@@ -260,8 +260,8 @@ def open_callable(
             f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION or an installed module.function"
         ) from error
     module = sys.modules.get(getattr(target, "__module__", None) or "")
-    own = Path(file or getattr(module, "__file__", None) or "").expanduser()
-    sources = sources_of(own.resolve()) if own.suffix == ".py" else None
+    script = Path(file or getattr(module, "__file__", None) or "").expanduser()
+    sources = sources_of(script.resolve()) if script.suffix == ".py" else None
     return _reward(spec, function, target, arguments, tokenizer, sources)
 
 

@@ -177,8 +177,8 @@ def load_checkpoint(
         if spec.file is None and (mapping := name_mapping(weight_shapes(folder), config)):
             options["key_mapping"] = mapping
         size = sum(file.stat().st_size for file in folder.glob(spec.file or "*.safetensors")) / 1e9
-        said = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"
-        with working(said, after=0 if size > 0.1 else 1):
+        label = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"
+        with working(label, after=0 if size > 0.1 else 1):
             network, report = make(config, **options)
     except ModelError:
         raise

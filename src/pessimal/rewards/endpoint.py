@@ -104,24 +104,24 @@ class AnswerShare:
     def take(self) -> dict[str, Any]:
         """The most that the answers may have together, as a table records it of a local judge; it
         begins anew then."""
-        totals = [(known + more, instead) for known, more, instead in self.questions]
+        totals = [(listed + more, instead) for listed, more, instead in self.questions]
         self.questions.clear()
-        mean, (least, instead) = float(np.mean([total for total, _ in totals])), min(totals)
-        return {"answers": {"mean": mean, "least": least, "instead": storable(instead)}}
+        mean, (smallest, instead) = float(np.mean([total for total, _ in totals])), min(totals)
+        return {"answers": {"mean": mean, "least": smallest, "instead": storable(instead)}}
 
     def report(self, address: str) -> None:
         """Log the mean, once; warned of below .5, or where it is unknown."""
         if not self.questions or "answers" in self.reported:
             return
         self.reported.add("answers")
-        known, more = np.mean([shares[:2] for shares in self.questions], axis=0)
-        if known + more < FEW:
-            warn_of_rare(address, known + more, min(self.questions)[2])
-        elif known < FEW:
-            share = f"an unknown probability together ({known:.2g} to {known + more:.2g})"
+        listed, more = np.mean([shares[:2] for shares in self.questions], axis=0)
+        if listed + more < FEW:
+            warn_of_rare(address, listed + more, min(self.questions)[2])
+        elif listed < FEW:
+            share = f"an unknown probability together ({listed:.2g} to {listed + more:.2g})"
             _log.warning("%s: the judge's answers have %s", address, share)
         else:
-            share = f"a probability of {known + more:.2g} together"
+            share = f"a probability of {listed + more:.2g} together"
             _log.info("%s: the judge's answers have %s", address, share)
 
     def report_missing(self, address: str, off: float) -> None:
@@ -259,16 +259,13 @@ class EndpointReward(TextReward):
     def _cause(self, *, everywhere: bool) -> str:
         """Why the server gave no number, to some conversations or to all, and what to type."""
         if self.wire.api == "chat":
-            return (
-                f"no positive, or no negative, answer of the judge is among the {TOP} likeliest "
-                "tokens. Give more spellings (model.judge.positive, model.judge.negative)"
-            )
+            options = "model.judge.positive, model.judge.negative"
+            return f"answers are not among the {TOP} likeliest tokens: more spellings in {options}"
         served = self.spec.endpoint.served or "NAME"
         if self.wire.nulls and everywhere:
             return (
-                "it wrote null each time, as a language model without a score head would. Serve a "
-                f"classifier (vLLM: vllm serve {served} --convert classify), or ask for a "
-                f"judgement: model.endpoint.api=chat model.endpoint.served={served}"
+                f"it wrote null each time: serve a classifier (vllm serve {served} --convert "
+                f"classify), or ask for a judgement: endpoint.api=chat endpoint.served={served}"
             )
         word = "null, as servers write NaN" if self.wire.nulls else "NaN or infinite"
         return f"its answer was {word}: serve it in float32 (vLLM: --dtype float32)"

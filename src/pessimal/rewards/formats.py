@@ -293,7 +293,7 @@ class Continued:
                 ids = token_ids(self.tokenizer, text)
                 apart.append(answer)
             if not ids:
-                raise FrameError(f"the tokenizer makes no token of {answer!r}: take it out")
+                raise FrameError(f"the tokenizer makes no token of the item {answer!r}")
             self._check_rows(ids, f"the item {answer!r}")
             answer_ids.append(list(ids))
         return answer_ids, apart
@@ -304,8 +304,8 @@ class Continued:
         if (worst := max(ids)) >= self.rows:
             token = self.tokenizer.convert_ids_to_tokens(worst)
             raise ModelError(
-                f"{what} holds the token {token!r} (id {worst}), and the model embeds {self.rows}: "
-                "tokenizer and model do not belong together"
+                f"{what} holds the token {token!r} (id {worst}), and the model {self.rows} rows "
+                "in its embedding: the two do not belong together"
             )
 
 

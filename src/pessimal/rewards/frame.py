@@ -128,8 +128,8 @@ def slot_frame(
         return conversations.frame(asked, double_bos=double_bos)
     make = functools.partial(slot_ids, conversations, asked)
     whole, [untouched] = conversations.frame(asked.prompt), make([""])
-    last = asked.turn == len(asked.turns) - 1
-    if whole.typed and not last:
+    in_answer = asked.turn == len(asked.turns) - 1
+    if whole.typed and not in_answer:
         raise FrameError("the slot is before the answer's turn: put it into the answer")
     if asked.slot == "before":
         if whole.inside(untouched) is None:
@@ -147,7 +147,7 @@ def slot_frame(
         if not str(tokenizer.decode(list(frame.prefix[-1:]))).strip():
             before = asked.turns[asked.turn].content[-40:]
             raise FrameError(f"the tokenizer ties the slot to {before!r}: end it otherwise")
-    length = max(0, len(frame.prefix) - begins) if last else 0
+    length = max(0, len(frame.prefix) - begins) if in_answer else 0
     return replace(frame, answer=length, context=asked)
 
 

@@ -127,14 +127,14 @@ def open_implicit(spec: ImplicitSpec, folder: Path) -> Implicit:
     if options.closing and not closing:
         raise ModelError(f"no token closes {spec.name!r}'s responses: model.implicit.closing=false")
     conversations = replace(policy.conversations, rows=rows, closing=closing)
-    both = sha256(f"{policy.weights_digest} {reference.weights_digest}".encode()).hexdigest()
+    weights = sha256(f"{policy.weights_digest} {reference.weights_digest}".encode()).hexdigest()
     digests = f"{policy.config_digest} {reference.config_digest} {options.beta!r} {closing}"
     shared = ("tokenizer", "tokenizer_digest", "template_digest", "description", "folder")
     return Implicit(
         spec=spec,
         embedding_rows=rows,
         parts=(Part(options.beta, conversations), Part(-options.beta, conversations, network=1)),
-        weights_digest=both,
+        weights_digest=weights,
         config_digest=sha256(digests.encode()).hexdigest(),
         policy=policy,
         reference=reference,

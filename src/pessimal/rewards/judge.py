@@ -177,7 +177,7 @@ def read_answers(
             raise ModelError(f"two of the ratings {list(options.ratings)} are one token")
         return AnswerReading(rated, values=tuple(options.ratings.values()))
     reading = AnswerReading(ids(options.positive), ids(options.negative))
-    if both := set(reading.positive) & set(reading.negative):
-        token = tokenizer.convert_ids_to_tokens(both.pop())
+    if ambiguous := set(reading.positive) & set(reading.negative):
+        token = tokenizer.convert_ids_to_tokens(ambiguous.pop())
         raise ModelError(f"the token {token!r} is a positive and a negative answer of the judge")
     return reading

@@ -55,9 +55,7 @@ def check_is_language_model(spec: CheckpointSpec, config: PreTrainedConfig, shap
     model, an encoder."""
     message = f"model.kind={spec.kind} was asked of {spec.name!r}, "
     if has_reward_head(shapes):
-        raise ModelError(
-            f"{message}which has a reward head in place of a language model's. Leave out model.kind"
-        )
+        raise ModelError(f"{message}which has a reward head: leave out model.kind")
     if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
         kind = type(config).__name__.removesuffix("Config")
         raise ModelError(f"{message}which is {kind} and has no next token: {DECODER}")
@@ -86,10 +84,7 @@ def load_language_network(
         loaded: Any = kind
         return loaded.from_pretrained(folder, config=config, **options)
 
-    advice = (
-        ", and so would its probabilities. Give a causal language model, as `save_pretrained` of "
-        "an AutoModelForCausalLM wrote it."
-    )
+    advice = ". Give a causal language model that `save_pretrained` wrote."
     network = load_checkpoint(spec, folder, make, dtype=dtype, what="language model", advice=advice)
     return cast(PreTrainedModel, network)
 
@@ -289,8 +284,8 @@ class JudgeNetwork(LanguageNetwork):
         if not (self.reading.negative or self.reading.values):
             return None
         device = next(self.parameters()).device
-        asked = (torch.tensor([ids], device=device) for ids in inputs)
-        logs = torch.cat([self._next(ids).log_softmax(dim=-1) for ids in asked])
+        batches = (torch.tensor([ids], device=device) for ids in inputs)
+        logs = torch.cat([self._next(ids).log_softmax(dim=-1) for ids in batches])
         ids = list(self.reading.ids)
         sums = logs[:, ids].exp().sum(dim=-1)
         logs[:, ids] = float("-inf")
@@ -337,10 +332,10 @@ class AnswersHead(Head):
             bias = (bias[:positive, None] - bias[None, positive:]).flatten()
         # Each answer's odds are at most those against every other answer at once.
         low, high = states.linear(weight, bias)
-        above, below = (self.scaling.gap(one).view(positive, -1) for one in (high, -low))
-        most = -(-above).logsumexp(dim=1)
-        least = -(-below).logsumexp(dim=0)
-        return -least.logsumexp(dim=0)[None], most.logsumexp(dim=0)[None]
+        above, below = (self.scaling.gap(side).view(positive, -1) for side in (high, -low))
+        highest = -(-above).logsumexp(dim=1)
+        lowest = -(-below).logsumexp(dim=0)
+        return -lowest.logsumexp(dim=0)[None], highest.logsumexp(dim=0)[None]
 
 
 class LastState(Head):

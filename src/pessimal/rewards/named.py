@@ -71,11 +71,11 @@ def name_of(model: str) -> str:
 def answering_to(asked: Sequence[str], there: Iterable[str]) -> list[str]:
     """Models `asked` for under any of their names, or as they were typed to be scanned, as the
     models that are `there` are called; what none answers to stays as it is."""
-    known, found = set(there), []
-    for name in answering(asked, known):
-        scanned = name if name in known else name_of(name)
-        found.append(scanned if scanned in known else name)
-    return found
+    names, models = set(there), []
+    for name in answering(asked, names):
+        scanned = name if name in names else name_of(name)
+        models.append(scanned if scanned in names else name)
+    return models
 
 
 def describe_alien(option: str, schema: type[ModelSpec]) -> str | None:
@@ -118,7 +118,7 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
     names = _field_names(schema)
     for change in changes:
         if change not in names:
-            unknown = unknown_option(f"model.{change}", change, sorted(names))
+            unknown = unknown_option(change, change, sorted(names))
             raise ConfigError(describe_alien(change, schema) or unknown)
     if alien := [key for key, value in entry.items() if key not in names and value is not None]:
         option = f"model.{alien[0]}={entry[alien[0]]} of {model!r}"

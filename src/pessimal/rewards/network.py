@@ -64,7 +64,7 @@ class RewardNetwork(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Precision of its weights."""
-        return next(one.dtype for one in self.parameters() if one.is_floating_point())
+        return next(weight.dtype for weight in self.parameters() if weight.is_floating_point())
 
 
 def backbone_in(network: nn.Module) -> Any:

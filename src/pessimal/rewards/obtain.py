@@ -326,8 +326,8 @@ def check_counts(folder: Path, *, name: str) -> None:
     tensors = [shape for shapes in headers for shape in shapes.values()]
     rows = max((size for shape in tensors for size in shape), default=0)
     for setting, count in _counts(config):
-        held, what = (rows, "rows") if setting.endswith("labels") else (len(tensors), "tensors")
-        check_count(f"config.json of {name!r}", setting, count, held, what=what)
+        held, noun = (rows, "rows") if setting.endswith("labels") else (len(tensors), "tensors")
+        check_count(f"config.json of {name!r}", setting, count, held, what=noun)
 
 
 def _counts(config: object) -> Iterator[tuple[str, int | float]]:

@@ -187,6 +187,6 @@ def _check_installed(method: str, name: str) -> None:
     modules = {package: package.replace("-", "_") for package in PACKAGES.get(method, ())}
     missing = [package for package in modules if not importlib.util.find_spec(modules[package])]
     if missing:
-        what = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
+        packages = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
         needed = " and ".join(missing)
-        raise ModelError(f"{name!r} has {method} weights: {needed} missing, pip install {what}")
+        raise ModelError(f"{name!r} has {method} weights: {needed} missing, pip install {packages}")

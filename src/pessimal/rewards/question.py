@@ -85,8 +85,8 @@ class QuestionOptions(Options):
                 "model.judge needs one way to read the answer: 'model.judge.positive=[Yes]' and "
                 "'model.judge.negative=[No]', or ratings, or logit; model=judge has such ones"
             )
-        if both := set(self.positive) & set(self.negative):
-            raise ConfigError(f"model.judge: {sorted(both)[0]!r} is both positive and negative")
+        if ambiguous := set(self.positive) & set(self.negative):
+            raise ConfigError(f"model.judge: {sorted(ambiguous)[0]!r} is positive and negative")
         if self.template is None:
             return
         slots = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
@@ -102,8 +102,8 @@ def judge_question(
 ) -> list[dict[str, str]]:
     """The turns that ask a judge about a response; `swapped` has it change places with the
     opponent."""
-    both = (response, judge.opponent or "")
-    first, second = both[::-1] if swapped else both
+    pair = (response, judge.opponent or "")
+    first, second = pair[::-1] if swapped else pair
     slots = {"prompt": plain_text(prompt), "response": first, "opponent": second}
     # In one go: a response may hold "{prompt}".
     question = _SLOT.sub(lambda match: slots[match[1]], judge.template or "")
@@ -200,6 +200,6 @@ def sum_answers(top: list[tuple[str, float]], answers: Sequence[str]) -> tuple[f
     probabilities: dict[str, float] = {}
     for token, log_probability in top:
         probabilities[token] = probabilities.get(token, 0.0) + math.exp(log_probability)
-    least = min(probabilities.values(), default=0.0)
+    smallest = min(probabilities.values(), default=0.0)
     listed = [probabilities[answer] for answer in answers if answer in probabilities]
-    return sum(listed), least * (len(answers) - len(listed))
+    return sum(listed), smallest * (len(answers) - len(listed))

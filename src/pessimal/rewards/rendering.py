@@ -62,9 +62,9 @@ def rendered(
             )
     except Exception as error:
         raise FrameError(f"the chat template fails on turns {', '.join(roles)}: {error}") from error
-    own = sum(len(message["content"]) for message in messages)
-    if len(text) > LENGTH + 10 * own:
-        raise FrameError(f"the chat template writes {len(text):,} characters for turns of {own:,}")
+    size = sum(len(message["content"]) for message in messages)
+    if len(text) > LENGTH + 10 * size:
+        raise FrameError(f"the chat template writes {len(text):,} characters for turns of {size:,}")
     return ids_of(tokenizer, [text])[0] if tokenize else text
 
 

@@ -156,10 +156,10 @@ def _settings(spec: HeadSpec, conversations: Templated) -> str | None:
 
 def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) -> bool:
     """Whether transformers' own sequence classifier reads these weights; Granite has none."""
-    known = AutoModelForSequenceClassification._model_mapping
-    if head is None or type(config) not in known or not head.stock(shapes):
+    classes = AutoModelForSequenceClassification._model_mapping
+    if head is None or type(config) not in classes or not head.stock(shapes):
         return head is None
-    backbone = getattr(known[type(config)], "base_model_prefix", BACKBONE)
+    backbone = getattr(classes[type(config)], "base_model_prefix", BACKBONE)
     return any(name.startswith(f"{backbone}.") for name in shapes)
 
 
@@ -259,7 +259,7 @@ def wrap(
     """
     config, kind = getattr(network, "config", None), type(network).__name__
     if config is None:
-        raise ModelError(f"a {kind} has no `config`: give a model of transformers")
+        raise ModelError(f"a {kind} has no `config`: give a transformers model")
     precision = str(next(network.parameters()).dtype).removeprefix("torch.")
     if precision not in {dtype.value for dtype in Dtype}:
         raise ModelError(f"{name!r} is in {precision}: give it in float32, network.float()")
@@ -398,8 +398,8 @@ def named_outputs(
     """What is scanned with model.output=all, in the order of the columns: name and number of each
     output; a gated head's mixture, which has neither, is first."""
     labels = {i: label for label, i in _labels(spec, config).items()}
-    named = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))
-    return (("", None), *named) if head is not None and head.gated else named
+    numbered = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))
+    return (("", None), *numbered) if head is not None and head.gated else numbered
 
 
 def _labels(spec: HeadSpec, config: PreTrainedConfig) -> dict[str, int]:

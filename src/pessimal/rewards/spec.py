@@ -414,5 +414,5 @@ def _architecture(folder: Path) -> str:
         kind = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
     except (OSError, ValueError, KeyError, TypeError):
         kind = "checkpoint"
-    own = folder.parent.name if _CHECKPOINT.fullmatch(folder.name) else folder.name
-    return f"{kind}-{own}" if own else kind
+    place = folder.parent.name if _CHECKPOINT.fullmatch(folder.name) else folder.name
+    return f"{kind}-{place}" if place else kind

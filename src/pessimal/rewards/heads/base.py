@@ -25,9 +25,6 @@ class Head(ABC):
     ties; in float32 it costs nothing, since it runs on one position only.
     """
 
-    place = 0
-    """Heads are asked whether they fit in the order of their places; those of one place fit
-    different weights."""
     gated = False
     """Whether part of it reads the end of the prompt (`context`)."""
     sequence = False
@@ -184,9 +181,9 @@ def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
     InternLM2's names the token in its configuration. Athene's is the tokenizer's `cls_token`, by
     its published class alone. ModelError where that is missing.
     """
-    named = getattr(config, "reward_token_id", None)
-    if named is not None:
-        return (named,)
+    token = getattr(config, "reward_token_id", None)
+    if token is not None:
+        return (token,)
     if "AtheneForSequenceClassification" not in (getattr(config, "architectures", None) or []):
         return ()
     if tokenizer.cls_token_id is None:

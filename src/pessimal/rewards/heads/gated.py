@@ -54,7 +54,6 @@ class Gate(nn.Module):
 class GatedHead(Head):
     """`regression_layer`, `reward_transform_matrix` and `gating`."""
 
-    place = -1
     gated = True
 
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):

@@ -51,8 +51,8 @@ class LinearHead(Head):
     @classmethod
     def outputs(cls, shapes: Shapes) -> int:
         name = cls.name(shapes)
-        last = max(layer_numbers(name, shapes), default=None)
-        return shapes[f"{name}.weight" if last is None else f"{name}.{last}.weight"][0]
+        number = max(layer_numbers(name, shapes), default=None)
+        return shapes[f"{name}.weight" if number is None else f"{name}.{number}.weight"][0]
 
     @classmethod
     def stock(cls, shapes: Shapes) -> bool:
