@@ -133,7 +133,7 @@ def read_checkpoint(spec: CheckpointSpec, folder: Path) -> Checkpoint:
         message = f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
         raise ModelError(message) from error
     if missing:
-        raise ModelError(f"{folder} lacks {', '.join(missing[:5])} of its index: copy it again")
+        raise ModelError(f"{spec.name!r} in {folder} lacks {', '.join(missing[:5])}: copy it again")
     if (adapter := adapter_of(spec)) is not None:
         shapes = {**shapes, **adapter.full}
         if adapter.rows:

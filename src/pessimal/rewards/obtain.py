@@ -219,7 +219,7 @@ def _snapshot(
     except Exception as error:
         reason = str(error).strip().splitlines()
         raise ModelError(
-            f"the Hub repository {repository!r} (revision {revision or 'default'}) cannot be had: "
+            f"the repository {repository!r} (revision {revision or 'default'}) cannot be fetched: "
             f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the name "
             f"and `hf auth login`; or give a local folder: {local}"
         ) from error

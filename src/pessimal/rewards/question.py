@@ -121,7 +121,7 @@ def hardly_answers(measured: Mapping[str, Any]) -> bool:
 def warn_of_rare(judge: str, share: float, instead: str) -> None:
     """Log that the answers of a judge have a small probability together, and the likeliest other
     token."""
-    advice = "Give the spellings that it uses, or what its answer begins with (model.judge.begin)"
+    advice = "Give its spellings, or what its answer begins with: model.judge.begin=TEXT"
     message = "%s: its answers have a probability of %.2g together; it says others, such as %r. %s"
     log.warning(message, judge, share, instead, advice)
 
