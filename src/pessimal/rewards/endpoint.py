@@ -292,13 +292,10 @@ def open_endpoint(
     if is_judge:
         size, inputs = 1, _questions(spec)
     else:
-        inputs, messages = _shown(wire.api, tokenizer)
+        inputs, messages = _make_inputs(wire.api, tokenizer)
         size = 1 if messages else options.batch_size
-    reading = {
-        "api": options.api,
-        "output": spec.output,
-        "judge": asdict(judge) if is_judge else None,
-    }
+    asking = asdict(judge) if is_judge else None
+    reading = {"api": options.api, "output": spec.output, "judge": asking}
     return EndpointReward(
         spec=spec,
         # A server does not say more about its weights.
@@ -311,7 +308,7 @@ def open_endpoint(
     )
 
 
-def _shown(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
+def _make_inputs(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
     """How conversations are sent to a classifier, and whether as messages."""
     forms = APIS[api].forms
     pairs = tokenizer is None or takes_pairs(tokenizer)

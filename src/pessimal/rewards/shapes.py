@@ -111,19 +111,13 @@ def _verl(batch: Batch) -> list[Call]:
     columns = batch.columns
     model = columns.get("reward_model")
     truths = model if isinstance(model, Mapping) else columns
-    return [
-        (
-            (),
-            {
-                "data_source": columns.get("data_source", ABSENT),
-                "solution_str": response,
-                "ground_truth": truths.get("ground_truth", ABSENT),
-                "extra_info": copy.deepcopy(columns.get("extra_info") or {})
-                | {"num_turns": None, "rollout_reward_scores": {}},
-            },
-        )
-        for response in batch.responses
-    ]
+    info = (columns.get("extra_info") or {}) | {"num_turns": None, "rollout_reward_scores": {}}
+    row = {
+        "data_source": columns.get("data_source", ABSENT),
+        "ground_truth": truths.get("ground_truth", ABSENT),
+    }
+    calls = [row | {"solution_str": r, "extra_info": copy.deepcopy(info)} for r in batch.responses]
+    return [((), arguments) for arguments in calls]
 
 
 def _verl_batch(batch: Batch) -> list[Call]:
