@@ -14,7 +14,7 @@ import torch
 import pessimal
 from pessimal.analyses.nulls import random_head_share
 from pessimal.rewards.frame import slot_frame
-from pessimal.rewards.language_networks import StatesNetwork
+from pessimal.rewards.language import StatesNetwork
 from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.states import added_states
 from pessimal.tables.comparisons import EMBEDDED

@@ -71,7 +71,7 @@ class Checkpoint:
     def folder(self) -> Path:
         """The files, fetched from the Hub where they are not here; ModelError where they cannot be
         had."""
-        from pessimal.rewards.hub import local_folder
+        from pessimal.rewards.obtain import local_folder
 
         return local_folder(self.model, self.revision, local="perturber.model=DIR")
 

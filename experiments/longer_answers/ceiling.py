@@ -20,7 +20,7 @@ import torch
 import pessimal
 from pessimal.catalogue import named_prompts
 from pessimal.rewards.ceiling import NormalisedStates
-from pessimal.rewards.language_networks import StatesNetwork
+from pessimal.rewards.language import StatesNetwork
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.engine import Decoder
 from pessimal.scoring.scorer import FrameScorer

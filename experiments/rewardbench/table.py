@@ -6,7 +6,7 @@ what, and by which command.
 models.csv was made by hand from the registry's names and kinds (allenai/reward-bench at commit
 5822f16, scripts/configs/eval_configs.yaml and rewardbench/models/__init__.py). Its columns: the
 model; what RewardBench registers it as; `model.kind` here; the head (a file of
-src/pessimal/rewards/heads, or encoder, pairrm, own code); the reference of an implicit reward;
+src/pessimal/rewards/heads, or encoder, own code); the reference of an implicit reward;
 `model.output` of several; a file of conf/model; what has to be prepared; whether it loads; why not.
 """
 
@@ -21,6 +21,7 @@ NEEDS = {
     "weights": "[safetensors](#weights-as-safetensors)",
     "template": "[a chat template](#a-chat-template)",
     "tokenizer": "[a tokenizer](#a-tokenizer-from-elsewhere)",
+    "package": "[a package of its own](../experiments/pairrm/README.md)",
     "hf": "its `-hf` repository, for transformers",
 }
 INTRODUCTION = """# RewardBench's models
@@ -94,13 +95,14 @@ def rows() -> list[dict[str, str]]:
 def command(row: dict[str, str]) -> str:
     """What to type for a model."""
     if row["preset"]:
-        other = " model.opponent=TEXT" * (row["head"] == "pairrm")
-        other += " model.judge.opponent=TEXT" * row["preset"].startswith("pair-")
+        other = " model.judge.opponent=TEXT" * row["preset"].startswith("pair-")
         return f"model={row['preset']}{other}"
     path = row["model"] + ("-hf" if "hf" in row["needs"].split() else "")
     if row["kind"] == "implicit":
         return f"model=implicit model.path={path} model.implicit.reference={row['reference']}"
     typed = f"model=auto model.path={path}"
+    if row["kind"] == "pairrm":
+        typed += " model.kind=pairrm model.opponent=TEXT"
     if row["output"]:
         typed += f" model.output={row['output']}"
     if row["head"] == "own code":

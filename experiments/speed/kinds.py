@@ -14,7 +14,7 @@ import torch
 from scan import PREFIX, Setting, machine, median_rates, shared_prefix
 from transformers import LlamaForCausalLM
 
-from pessimal.rewards.language_networks import JudgeNetwork, SequenceNetwork
+from pessimal.rewards.language import JudgeNetwork, SequenceNetwork
 from pessimal.rewards.question import AnswerReading
 from pessimal.scoring.engine import Decoder
 from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers

@@ -59,7 +59,6 @@ OPEN = {
     "adapter": ["model.adapter=a/b"],
     "callable": ["mode=text", "model.tokenizer=a/b", "model.callable._target_=builtins.len"],
     "endpoint": ["mode=text", "model.tokenizer=a/b", "model.endpoint.url=http://localhost:1"],
-    "PairRM-hf": ["model.opponent=B"],
     "pair-preference-model-LLaMA3-8B": ["model.judge.opponent=B"],
 }
 """What has to be typed with models whose file leaves something open."""

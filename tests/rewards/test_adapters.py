@@ -18,12 +18,10 @@ from pessimal.rewards.adapters import (
     adapted_digest,
     base_of,
     check_head,
-    is_untrained,
     load_adapter,
     read_adapter,
     shapes_in,
     warn_if_untrained,
-    with_adapter,
 )
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
@@ -166,12 +164,10 @@ def test_a_head_that_is_lost_is_refused_with_its_cause(
 ):
     names = shapes_in(base / "model.safetensors")
     lost = without(reward_adapter, tmp_path / "lost", lambda name: "score" in name)
-    with pytest.raises(ModelError, match=r"modules_to_save names .*score.*ZeRO-3"):
+    with pytest.raises(ModelError, match=r"modules_to_save=.*score"):
         check_head("m", read_adapter(lost, name="m"), names)
     configured(lost, modules_to_save=None)
-    with pytest.raises(
-        ModelError, match=r"modules_to_save is not set.*LoraConfig\(task_type='SEQ_CLS'"
-    ):
+    with pytest.raises(ModelError, match=r"modules_to_save=None.*LoraConfig\(task_type='SEQ_CLS'"):
         check_head("m", read_adapter(lost, name="m"), names)
     with pytest.raises(ModelError, match=r"CAUSAL_LM.*model\.kind=implicit"):
         check_head("m", read_adapter(language_adapter, name="m"), names)
@@ -179,8 +175,17 @@ def test_a_head_that_is_lost_is_refused_with_its_cause(
 
 def test_a_lora_on_the_head_is_no_head(base, tmp_path):
     folder = trained(scored_by(base), tmp_path / "a", target_modules=["q_proj", "score"])
-    with pytest.raises(ModelError, match="no reward head"):
+    with pytest.raises(ModelError, match="reward head"):
         check_head("m", read_adapter(folder, name="m"), shapes_in(base / "model.safetensors"))
+
+
+def test_a_head_that_the_adapter_holds_is_not_reported_as_missing(
+    base, reward_adapter, tiny_checkpoint, caplog
+):
+    options = {"adapter": str(reward_adapter), "tokenizer": str(tiny_checkpoint)}
+    model = pessimal.load(str(base), **options)
+    model.network()
+    assert "score.weight" not in caplog.text
 
 
 def test_the_base_may_hold_the_head(tiny_checkpoint, reward_adapter, tmp_path):
@@ -200,7 +205,7 @@ def test_a_head_in_the_file_counts_whatever_the_configuration_says(base, reward_
 
 
 def test_zero_lora_b_is_warned_of(base, reward_adapter, tmp_path, caplog):
-    assert not is_untrained(read_adapter(reward_adapter, name="m"))
+    assert not warn_if_untrained("m", read_adapter(reward_adapter, name="m"))
     fresh = get_peft_model(
         scored_by(base), LoraConfig(r=4, task_type="SEQ_CLS", target_modules=TARGETS)
     )
@@ -211,9 +216,8 @@ def test_zero_lora_b_is_warned_of(base, reward_adapter, tmp_path, caplog):
 
 
 def test_shapes_are_those_of_the_merged_network(base, reward_adapter):
-    shapes = with_adapter(
-        shapes_in(base / "model.safetensors"), read_adapter(reward_adapter, name="m")
-    )
+    adapter = read_adapter(reward_adapter, name="m")
+    shapes = shapes_in(base / "model.safetensors") | adapter.full
     merged = by_hand(scored_by(base), reward_adapter, scale=3).state_dict()
     assert {name: list(weight.shape) for name, weight in merged.items()} == {
         name: shape for name, shape in shapes.items() if name != "lm_head.weight"
@@ -297,7 +301,7 @@ def test_an_adapter_that_names_its_base_is_scanned_with_the_bases_states(
 
 def test_biases_of_the_changes_are_refused_before_work(base, tmp_path):
     folder = trained(scored_by(base), tmp_path / "a", target_modules=TARGETS, lora_bias=True)
-    with pytest.raises(ModelError, match=r"lora_bias=true.*merge it in code of your own"):
+    with pytest.raises(ModelError, match="lora_bias=True"):
         read_adapter(folder, name="m")
 
 

@@ -143,18 +143,6 @@ def test_a_reranker_is_asked_once_a_prompt_and_its_answers_are_put_in_order(serv
     assert len(server.asked) == scorer.cost(conversations).requests == 2
 
 
-def test_what_was_timed_is_not_asked_again(server):
-    scorer = reward(server, "vllm-classify", words=server.tokenizer)
-    announced = scorer.cost(PAIRS, again=PAIRS[:3], timed=True)
-    assert len(server.asked) == 1
-    reported: dict[int, float] = {}
-    got = scorer.rewards(PAIRS, report=lambda batch, of: reported.update(batch))
-    scorer.rewards(PAIRS[:3], again=True)
-    assert len(server.asked) == announced.requests == 4
-    close(got, [own(server, one) for one in PAIRS])
-    assert reported == dict(enumerate(got))
-
-
 @pytest.fixture
 def interruptible():
     """Ctrl-C raises KeyboardInterrupt, in a job of the background too, which begins without."""
@@ -335,7 +323,7 @@ def test_how_likely_a_judges_answers_are_is_reported_once(
     for _ in range(2):
         with suppress(ModelError):  # where an answer is missing there is no reward
             opened.rewards(PAIRS[:2])
-    assert np.allclose(opened.answers.questions[0], (known, more))
+    assert np.allclose(opened.answers.questions[0][:2], (known, more))
     said = [record.getMessage() for record in caplog.records if "together" in record.getMessage()]
     assert len(said) == 1
     assert word in said[0]
@@ -579,16 +567,9 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
     scorer = reward(server, "vllm-classify", words=server.tokenizer, price=2.0)
     cost = scorer.cost(PAIRS)
     tokens = sum(len(given) for conversation in PAIRS for given in scorer.inputs(conversation))
-    assert (cost.requests, cost.tokens, cost.dollars, cost.seconds) == (
-        3,
-        tokens,
-        2e-6 * tokens,
-        None,
-    )
+    assert (cost.requests, cost.tokens, cost.dollars) == (3, tokens, 2e-6 * tokens)
+    assert scorer.cost(PAIRS, again=PAIRS[:3]).requests == 4
     assert not server.asked
-    timed = scorer.cost(PAIRS, timed=True)
-    assert timed.seconds > 0
-    assert len(server.asked) == 1
     asked = QuestionOptions(
         template=QUESTION + "{opponent}", positive=["kind"], negative=["cruel"], opponent="x"
     )

@@ -66,7 +66,7 @@ def test_conversation_that_does_not_fit_has_no_inside(tokenizer):
         (
             "{% for m in messages %}{{ m['content'] | length }}:{{ m['content'] }}<|end|>{% endfor "
             "%}",
-            "does not equal",
+            "ties",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_prompt_ends_where_the_assistants_turn_opens_for_the_last_time(ids, wher
 
 
 def test_prompt_that_never_ends_is_refused():
-    with pytest.raises(ModelError, match=r"\[1, 2\], do not occur in \[2, 1\]"):
+    with pytest.raises(ModelError, match=r"\[2, 1\] do not hold \[1, 2\]"):
         gated.prompt_end([2, 1], [1, 2])
 
 

@@ -120,7 +120,7 @@ def test_conversation_that_is_explained_is_asked_as_one_that_is_scanned(chat):
         Turn("assistant", "love"),
     ]
     if not chat:
-        with pytest.raises(FrameError, match="several turns"):
+        with pytest.raises(FrameError, match="turns user"):
             asking.encode(turns)
         return
     messages = [{"role": turn.role, "content": turn.content} for turn in turns[:-1]]
@@ -160,7 +160,7 @@ def test_network_comes_in_the_precision_asked_for(base):
 
 
 def test_reward_model_has_no_log_probabilities(tiny_checkpoint):
-    with pytest.raises(ModelError, match=r"is a reward model.*Leave out model\.kind"):
+    with pytest.raises(ModelError, match=r"reward head.*model\.kind"):
         asked(tiny_checkpoint)
 
 
@@ -177,7 +177,7 @@ def test_encoder_has_no_next_token(tmp_path):
         )
     ).save_pretrained(folder)
     words.save_pretrained(folder)
-    with pytest.raises(ModelError, match="Bert, no causal language model"):
+    with pytest.raises(ModelError, match="Bert"):
         asked(folder)
 
 
@@ -221,5 +221,5 @@ def test_checkpoint_that_lost_a_shard_is_refused_before_its_network_is_loaded(co
     assert len(shards) > 1
     assert asked(copy)
     shards[0].unlink()
-    with pytest.raises(ModelError, match=rf"{copy} lacks {shards[0].name}.*'copy'"):
+    with pytest.raises(ModelError, match=rf"{copy} lacks {shards[0].name}"):
         asked(copy)

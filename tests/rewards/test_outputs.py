@@ -131,13 +131,13 @@ def test_one_output_needs_no_number_and_its_bias_is_added(with_head, kind):
 )
 def test_a_weight_that_is_not_read_is_an_error(with_head, head):
     folder = with_head(head)
-    with pytest.raises(ModelError, match="does not read: "):
+    with pytest.raises(ModelError, match=r"does not read \d"):
         open_model(HeadSpec(path=str(folder)), folder).network()
 
 
 def test_a_layer_that_the_configuration_leaves_out_is_an_error(with_head):
     folder = with_head(linear("score", 1, bias=False), num_hidden_layers=1)
-    with pytest.raises(ModelError, match=r"does not read: model\.layers\.1"):
+    with pytest.raises(ModelError, match=r"does not read 9.*model\.layers\.1"):
         open_model(HeadSpec(path=str(folder)), folder).network()
 
 
@@ -171,7 +171,7 @@ def test_an_own_forward_that_fails_is_named(tiny_checkpoint):
 
 def test_a_norm_among_a_heads_layers_is_named(with_head):
     folder = with_head(layers("score", 1) | {"score.1.weight": torch.ones(24)})
-    with pytest.raises(ModelError, match=r"score\.1\.weight has the shape \[24\]"):
+    with pytest.raises(ModelError, match=r"score\.1\.weight of shape \[24\]"):
         open_model(HeadSpec(path=str(folder)), folder)
 
 
@@ -229,14 +229,14 @@ def test_what_has_no_steps_is_refused(with_head):
         open_model(HeadSpec(path=str(folder), step_token="no such", output=1), folder)
     with pytest.raises(ConfigError, match=r"without model\.read"):
         HeadSpec(path=str(folder), step_token=STEP, read=Reading.own)
-    with pytest.raises(ConfigError, match=r"model\.step_token='TOKEN'"):
+    with pytest.raises(ConfigError, match=r"model\.step_token=TOKEN"):
         HeadSpec(path=str(folder), reduce=Reduce.last)
     with pytest.raises(ConfigError, match="min, last, product"):
         HeadSpec(path=str(folder), step_token=STEP, reduce="mean")
     assert HeadSpec(path=str(folder), step_token=STEP, reduce="last").reduce is Reduce.last
     with pytest.raises(ConfigError, match=r"not of model\.kind=log_probability"):
         named_spec(str(folder), kind="log_probability", step_token=STEP)
-    with pytest.raises(ConfigError, match="one a step"):
+    with pytest.raises(ConfigError, match=r"model\.step_token"):
         HeadSpec(path=str(folder), step_token=STEP).require("search", "ids", "gradient")
 
 
@@ -280,9 +280,9 @@ def test_every_output_is_scanned_in_one_pass(with_head, monkeypatch):
         alone = pessimal.scan(one, PROMPT, candidates=texts, states=False, progress=False)
         assert close(table.rows["reward"], alone.rows["reward"])
         assert table.provenance.output == alone.provenance.output == number
-    with pytest.raises(ConfigError, match=r"model\.output=all scans every output"):
+    with pytest.raises(ConfigError, match=r"model\.output=NUMBER"):
         pessimal.check(every)
-    with pytest.raises(ConfigError, match=r"model\.output=all scans every output"):
+    with pytest.raises(ConfigError, match=r"model\.output=NUMBER"):
         pessimal.explain(every, PROMPT, "love", "war")
 
 
@@ -333,7 +333,7 @@ def test_a_gated_heads_objectives_are_those_of_the_published_class(published):
         truth = [float(theirs.score), *theirs.rewards[0].tolist()]
         for name, found in rewards.items():
             assert close(found[row], np.array(truth)), name
-    with pytest.raises(ModelError, match=r"Leave out model\.trust_remote_code"):
+    with pytest.raises(ModelError, match=r"leave out model\.trust_remote_code"):
         open_model(spec_of(checkpoint, trust_remote_code=True), checkpoint.folder)
     third = open_model(HeadSpec(path=str(checkpoint.folder), output=2), checkpoint.folder)
     assert close(scored(third)[1]["shared-prefix"], rewards["shared-prefix"][:, 3])
@@ -415,7 +415,7 @@ def test_steps_of_a_network_in_memory_are_those_of_its_folder(with_head):
     )
     for name, truth in scored(there)[1].items():
         assert close(scored(held)[1][name], truth), name
-    with pytest.raises(ConfigError, match="'min', 'last' or 'product'"):
+    with pytest.raises(ConfigError, match=r"min\|last\|product"):
         pessimal.reward(network, there.tokenizer, step_token=STEP, output=1, reduce="mean")
 
 

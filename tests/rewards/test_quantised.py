@@ -171,7 +171,7 @@ def test_the_digest_says_how_it_was_quantised():
 
 def test_weights_that_are_quantised_already_are_not_quantised_again():
     config = SimpleNamespace(quantization_config={"quant_method": "awq", "bits": 4})
-    with pytest.raises(ModelError, match=r"model\.quantize=nf4.*already \(awq\)"):
+    with pytest.raises(ModelError, match=r"model\.quantize.*awq"):
         loading_options(HeadSpec(path="org/name", quantize=Quantize.nf4), config, Dtype.float32)
     assert method_of(LlamaConfig()) is None
 
@@ -338,5 +338,5 @@ def test_gguf_files_that_cannot_be_asked_are_refused(tmp_path, language_model):
     with pytest.raises(ModelError, match=r"model\.kind=log_probability"):
         check_gguf(HeadSpec(path=folder, file="there.gguf"), tmp_path / "m")
     both = LogProbabilitySpec(path=folder, file="there.gguf", quantize=Quantize.int8)
-    with pytest.raises(ModelError, match=r"is quantised: leave"):
+    with pytest.raises(ModelError, match=r"model\.quantize"):
         check_gguf(both, tmp_path / "m")

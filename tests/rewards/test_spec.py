@@ -4,7 +4,7 @@ import pytest
 
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.hub import files_of
+from pessimal.rewards.obtain import files_of
 from pessimal.rewards.spec import PackageSpec
 
 
@@ -18,10 +18,10 @@ def test_hub_name_and_local_folder_are_distinguished(tiny_checkpoint):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, ConfigError, "model.path or model.package, got neither"),
+        ({}, ConfigError, "model.package, got neither"),
         ({"path": "a/b", "package": PackageSpec()}, ConfigError, "got path and package"),
-        ({"path": "no such thing"}, ModelError, "neither a folder"),
-        ({"path": "/nowhere/at/all"}, ModelError, "neither a folder"),
+        ({"path": "no such thing"}, ModelError, "no folder"),
+        ({"path": "/nowhere/at/all"}, ModelError, "no folder"),
         ({"path": "a/b", "trust_remote_code": True}, ConfigError, "pin it"),
         ({"path": "a/b", "trust_remote_code": True, "revision": "main"}, ConfigError, "pin it"),
     ],

@@ -17,8 +17,6 @@ from safetensors.torch import save_file
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     AutoModel,
-    DebertaV2Config,
-    DebertaV2Model,
     GPTNeoXConfig,
     LlamaConfig,
     LlamaForCausalLM,
@@ -32,11 +30,10 @@ from transformers import (
 
 from pessimal import extensions
 from pessimal.catalogue import CONF
-from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.heads import Head, head_for, heads, renamed
-from pessimal.rewards.heads.base import in_float32
+from pessimal.rewards.heads import head_for, heads
+from pessimal.rewards.heads.base import Head, in_float32, renamed
 from pessimal.rewards.judge import JudgeSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions
@@ -396,82 +393,6 @@ def test_steamshps_reward_is_the_log_odds_of_a_over_b_in_both_orders(tmp_path):
     assert same(rewards_of(open_model(spec, tmp_path)), published)
 
 
-def pairrm(folder: Path):
-    """PairRM in miniature, and what its published class gives for two responses."""
-    tokenizer = vocabularies.deberta()
-    markers = ["<|source|>", "<|candidate1|>", "<|candidate2|>"]
-    tokenizer.add_special_tokens({"additional_special_tokens": markers})
-    source, first, second = tokenizer.convert_tokens_to_ids(markers)
-    marked = {
-        "source_prefix_id": source,
-        "cand1_prefix_id": first,
-        "cand2_prefix_id": second,
-        "n_tasks": 2,
-    }
-    config = DebertaV2Config(
-        **ENCODER,
-        type_vocab_size=0,
-        relative_attention=True,
-        pos_att_type=["p2c", "c2p"],
-        position_biased_input=False,
-        max_relative_positions=32,
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        **marked,
-    )
-    encoder = spread(DebertaV2Model(config), scale=1.0)
-    shapes = {
-        "1.weight": (HIDDEN, 2 * HIDDEN),
-        "1.bias": (HIDDEN,),
-        "4.weight": (2, HIDDEN),
-        "4.bias": (2,),
-    }
-    head = {key: random(*shape, seed=seed) for seed, (key, shape) in enumerate(shapes.items())}
-    weights = {f"pretrained_model.{key}": value for key, value in encoder.state_dict().items()}
-    written(
-        folder,
-        weights | {f"head_layer.{key}": value for key, value in head.items()},
-        config.to_dict(),
-        tokenizer,
-    )
-
-    @torch.no_grad()
-    def published(one: str, other: str) -> float:
-        ids = []
-        for text in (f"<|source|>{PROMPT}", f"<|candidate1|>{one}", f"<|candidate2|>{other}"):
-            ids += tokenizer.encode(text)
-        states = encoder(torch.tensor([ids])).last_hidden_state[0]
-        scores = []
-        for marker in (first, second):
-            both = torch.cat([states[ids.index(source)], states[ids.index(marker)]])
-            inner = torch.tanh(head["1.weight"] @ both + head["1.bias"])
-            scores.append(head["4.weight"] @ inner + head["4.bias"])
-        return float((scores[0] - scores[1]).mean())
-
-    return published
-
-
-def test_pairrms_reward_is_its_difference_to_the_opponent_in_both_orders(tmp_path):
-    published = pairrm(tmp_path)
-    spec = HeadSpec(path=str(tmp_path), opponent="I do not know")
-    reward = open_model(spec, tmp_path)
-    other = spec.opponent
-    assert same(
-        rewards_of(reward), [(published(r, other) - published(other, r)) / 2 for r in RESPONSES]
-    )
-    for part in reward.parts:
-        frame = part.conversations.frame(PROMPT)
-        encoded = part.conversations.encode((Turn("user", PROMPT), Turn("assistant", "peace")))
-        assert list(encoded.ids) == part.conversations.ids(PROMPT, ["peace"])[0]
-        assert frame.inside(encoded.ids) is not None
-
-
-def test_pairrm_without_an_opponent_is_refused(tmp_path):
-    pairrm(tmp_path)
-    with pytest.raises(ModelError, match=r"model\.opponent=TEXT"):
-        open_model(HeadSpec(path=str(tmp_path)), tmp_path)
-
-
 # presets
 
 
@@ -517,7 +438,7 @@ def test_seventeen_revisions_are_one_sweep():
 def test_questions_to_judges_are_whole(name):
     filled = {key: "x" if value == "???" else value for key, value in preset(name)["judge"].items()}
     QuestionOptions(**filled).check_answers()
-    with pytest.raises(ConfigError, match="response} 0 times"):
+    with pytest.raises(ConfigError, match=r"\{response\}"):
         QuestionOptions(
             **filled | {"template": filled["template"].replace("{response}", "it")}
         ).check_answers()
@@ -558,8 +479,8 @@ def test_every_kind_head_and_preset_in_the_data_exists(table):
     for row in rows:
         if row["loads"] == "no":
             continue
-        assert row["kind"] in KINDS
-        if row["kind"] == "head" and row["head"] not in ("encoder", "pairrm", "own code"):
+        assert row["kind"] in (*KINDS, "pairrm")
+        if row["kind"] == "head" and row["head"] not in ("encoder", "own code"):
             assert row["head"] in files & known
         if row.get("preset"):
             assert (CONF / "model" / f"{row['preset']}.yaml").is_file()

@@ -32,7 +32,7 @@ from pessimal.rewards.ceiling import (
     weighted_sum,
 )
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.language_networks import JudgeNetwork, SequenceNetwork
+from pessimal.rewards.language import JudgeNetwork, SequenceNetwork
 from pessimal.rewards.network import with_output
 from pessimal.rewards.question import AnswerReading
 from pessimal.rewards.spec import Dtype

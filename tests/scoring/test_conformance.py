@@ -197,7 +197,7 @@ def test_wrong_head_is_found(pad_apart, frame, monkeypatch):
     )
     rows, _ = suite(pad_apart, frame)
     assert failed(rows) == ["shared_prefix", "full_forward", "head"]
-    assert "rewards/heads/README.md" in rows["head"].note
+    assert "docs/extend/head.md" in rows["head"].note
 
 
 def test_wrong_engine_leaves_the_head_in_the_right(pad_apart, frame, monkeypatch):

@@ -178,14 +178,14 @@ def test_an_encoder_and_decoder_judges_by_its_first_token(tmp_path):
 def test_answers_that_split_or_mean_two_things_are_refused(folder):
     with pytest.raises(ModelError, match=r"'wonderful' is \d tokens"):
         judge(folder, positive=["wonderful"], negative=["cruel"])
-    with pytest.raises(ConfigError, match="positive and"):
+    with pytest.raises(ConfigError, match="love"):
         JudgeSpec(
             path=str(folder),
             judge=QuestionOptions(ASKED, positive=["love"], negative=["love"]),
         )
     with pytest.raises(ConfigError, match="one way to read"):
         JudgeSpec(path=str(folder))
-    with pytest.raises(ConfigError, match=r"\{response\} 0 times"):
+    with pytest.raises(ConfigError, match=r"\{response\}"):
         JudgeSpec(path=str(folder), judge=QuestionOptions("{prompt}", logit=3))
 
 

@@ -76,7 +76,7 @@ def test_base_with_fewer_tokens_than_the_reward_is_refused(tiny_checkpoint, tmp_
     base.resize_token_embeddings(100)
     base.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_checkpoint).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="it has 100 tokens"):
+    with pytest.raises(ModelError, match="has 100 tokens"):
         pessimal.scan(pessimal.load(str(tiny_checkpoint), base_path=str(tmp_path)), PROMPT)
 
 

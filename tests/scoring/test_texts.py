@@ -171,7 +171,7 @@ def test_a_reward_of_texts_is_asked_twice_for_a_sample_and_never_again(tmp_path,
     calls = []
 
     class Paid(CallableReward):
-        def cost(self, conversations, *, again=(), timed=False):
+        def cost(self, conversations, *, again=()):
             return f"{len(conversations)} and {len(again)} requests"
 
     def length(response):

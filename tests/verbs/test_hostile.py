@@ -16,8 +16,8 @@ from pessimal.api.tune import database
 from pessimal.errors import ConfigError, InputError, ModelError, bounded, did_you_mean
 from pessimal.options import existing_file, matching
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.hub import files_of
 from pessimal.rewards.log_probability import LogProbabilitySpec
+from pessimal.rewards.obtain import files_of
 from pessimal.rewards.spec import ModelSpec
 from pessimal.scoring.candidates import items
 from pessimal.tracking.registry import Manifest, Registry, parse_manifest

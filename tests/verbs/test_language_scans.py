@@ -153,7 +153,7 @@ def test_item_without_tokens_is_reported_before_the_network_is_loaded(
 def test_wrong_kind_of_model_is_reported_what_to_type(command, base, tiny_checkpoint):
     code, _, err = scan(command, tiny_checkpoint)
     assert code == 2
-    assert "is a reward model" in err
+    assert "reward head" in err
     code, _, err = command("scan", "model=auto", f"model.path={base}", "tracking=off")
     assert code == 2
     assert "model.kind=log_probability" in err

@@ -67,7 +67,7 @@ from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.frame import slot_frame
-from pessimal.rewards.language_networks import StatesNetwork, load_base
+from pessimal.rewards.language import StatesNetwork, load_base
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import fetch_base, fetch_files
 from pessimal.rewards.server import ServerOptions

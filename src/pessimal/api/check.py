@@ -21,9 +21,8 @@ from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.checkpoint_files import load_tokenizer
-from pessimal.rewards.hub import local_folder
 from pessimal.rewards.named import spec_of
-from pessimal.rewards.obtain import fetch_files
+from pessimal.rewards.obtain import fetch_files, local_folder
 from pessimal.rewards.rendering import messages_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.wires import Wire, forms_of, recognised

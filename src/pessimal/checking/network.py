@@ -15,8 +15,8 @@ import torch
 from pessimal.checking.checks import WHAT, Check, at_most
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads import Head
-from pessimal.rewards.language_networks import LanguageNetwork, SequenceNetwork
+from pessimal.rewards.heads.base import Head
+from pessimal.rewards.language import LanguageNetwork, SequenceNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed
@@ -234,7 +234,7 @@ def head(checked: CheckedNetwork) -> Check:
     note = (
         f"{type(reader).__name__} is not how this model reads its reward, or model.output names "
         "another output. Scans notice and take the model's own forward, which is slower. To add "
-        "its head: src/pessimal/rewards/heads/README.md"
+        "its head: docs/extend/head.md"
     )
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
     difference = largest_difference(np.array(read), checked.own_rewards)

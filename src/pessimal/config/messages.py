@@ -32,6 +32,9 @@ REMOVED = {
     "Key 'model' not in 'TrainConfig'": "train takes base=NAME data=FILE, and no option model. "
     f"{DEMO_FAMILY}",
     "Key 'recipe' not in 'HeadSpec'": f"a model has no option recipe. {DEMO_FAMILY}",
+    "Could not find 'model/PairRM-hf'": "PairRM is a package of its own. Type at the top of a "
+    "checkout: pip install ./experiments/pairrm, and then: model=auto model.kind=pairrm "
+    "model.path=llm-blender/PairRM-hf model.opponent=TEXT",
 }
 """Hydra's and OmegaConf's words on options that earlier releases had, and what to type instead."""
 OF_GROUPS = {

@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,13 +92,10 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     require("peft", why="an adapter")
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        raise ModelError(
-            f"model.adapter: {folder} has no {CONFIG}; give the folder that PEFT's "
-            "`save_pretrained` wrote; of a merged model the folder alone: model.path=DIR"
-        )
+        raise ModelError(f"model.adapter={folder} has no {CONFIG}; if merged: model.path=DIR")
     if not (folder / WEIGHTS).is_file():
         raise ModelError(
-            f"{folder} holds no {WEIGHTS}; weights are read from nothing else. To convert: "
+            f"{folder} holds no {WEIGHTS}. To convert: "
             "PeftModel.from_pretrained(base, DIR).save_pretrained(NEW_DIR)"
         )
     try:
@@ -108,25 +105,14 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
         shapes = {_plain(weight): shape for weight, shape in saved if ORIGINAL not in weight}
         method = config["peft_type"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise ModelError(
-            f"the adapter of {name!r} in {folder} cannot be read: {error!r}"
-        ) from error
+        raise ModelError(f"the adapter of {name!r} cannot be read: {error!r}") from error
     if _NOT_WEIGHTS.fullmatch(str(method)):
-        raise ModelError(
-            f"the adapter of {name!r} is of type {method}, which puts something into the input and "
-            "changes no weights; those that can be merged are read: LoRA, DoRA, OFT, IA3, …"
-        )
-    if config.get("lora_bias"):
-        raise ModelError(
-            f"the adapter of {name!r} in {folder} has lora_bias=true: its changes have biases, "
-            "which cannot be merged into layers that have none: merge it in code of your own"
-        )
-    if config.get("layer_replication"):
-        raise ModelError(
-            f"the adapter of {name!r} in {folder} has layer_replication="
-            f"{config['layer_replication']}: copies of a layer share its weights, so that no "
-            "adapter can be merged into one of them. Merge it in code of your own"
-        )
+        raise ModelError(f"the adapter of {name!r} is of type {method}, which changes no weights")
+    # Biases have no place in layers without; copies of a layer share the weights that would change.
+    for option in ("lora_bias", "layer_replication"):
+        if value := config.get(option):
+            cannot = f"{option}={value}, which cannot be merged: merge it in code of your own"
+            raise ModelError(f"the adapter of {name!r} in {folder} has {cannot}")
     return Adapter(folder, config, shapes)
 
 
@@ -137,10 +123,7 @@ def base_of(spec: CheckpointSpec, adapter: Adapter) -> tuple[str, str | None]:
         return spec.path, spec.revision
     base = adapter.base
     if base is None or (not is_folder(base) and base.count("/") != 1):
-        raise ModelError(
-            f"the adapter of {spec.name!r} names as its base {base!r}, which is neither a folder "
-            "on this machine nor a Hub repository. Say where the base is: model.path=DIR_OR_ID"
-        )
+        raise ModelError(f"the base {base!r} of {spec.name!r} is not here: model.path=DIR_OR_ID")
     return base, spec.revision or adapter.config.get("revision")
 
 
@@ -155,55 +138,25 @@ def check_head(name: str, adapter: Adapter, base: Iterable[str]) -> None:
     if adapter.head or holds_head(base):
         return
     task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
-    if task == "CAUSAL_LM":
-        reason = "Its task_type is CAUSAL_LM, under which PEFT saves no head"
-    elif saved and adapter.full:
-        reason = (
-            f"It holds {', '.join(list(adapter.full)[:5])}, which is no head that pessimal knows"
-        )
-    elif saved:
-        reason = (
-            f"Its modules_to_save names {', '.join(saved)}, but the file holds none of them, as "
-            "where DeepSpeed ZeRO-3 or an older trainer saved it"
-        )
-    else:
-        reason = (
-            f"Its task_type is {task} and modules_to_save is not set: PEFT did not save the head"
-        )
     raise ModelError(
-        f"the adapter of {name!r} in {adapter.folder} has no reward head that is known "
-        "(score.weight), and nor has its base: another than it was trained with would be random. "
-        f"{reason}. Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']); or "
-        "give the base that holds the head, model.path=DIR_OR_ID. For the log-probabilities of a "
-        "language model's adapter type model.kind=log_probability, for its implicit reward "
-        "model.kind=implicit"
+        f"neither the adapter of {name!r} in {adapter.folder} nor its base has a reward head: "
+        f"task_type={task}, modules_to_save={saved}, whole weights "
+        f"{', '.join(list(adapter.full)[:5]) or 'none'}. Train it with LoraConfig(task_type="
+        "'SEQ_CLS', modules_to_save=['score']), or give the base with it, model.path=DIR_OR_ID; of "
+        "a language model type model.kind=log_probability or model.kind=implicit"
     )
 
 
-def is_untrained(adapter: Adapter) -> bool:
-    """Whether every lora_B is zero, as it is before training: the network then computes what its
-    base does."""
+def warn_if_untrained(name: str, adapter: Adapter) -> bool:
+    """Whether every lora_B is zero, as it is before training, which is logged: the network then
+    computes what its base does."""
     with safe_open(adapter.folder / WEIGHTS, framework="pt") as tensors:
         names = [name for name in tensors.keys() if "lora_B" in name or "lora_embedding_B" in name]  # noqa: SIM118
-        return bool(names) and not any(tensors.get_tensor(name).any() for name in names)
-
-
-def warn_if_untrained(name: str, adapter: Adapter) -> bool:
-    """Log it where an adapter changes nothing; gives `is_untrained`."""
-    untrained = is_untrained(adapter)
+        untrained = bool(names) and not any(tensors.get_tensor(name).any() for name in names)
     if untrained:
-        log.warning(
-            "%s: every lora_B of the adapter in %s is zero. It was never trained, or not saved "
-            "after training: all but the head is the base's",
-            name,
-            adapter.folder,
-        )
+        message = "%s: every lora_B of the adapter in %s is zero: all but the head is the base's"
+        log.warning(message, name, adapter.folder)
     return untrained
-
-
-def with_adapter(shapes: Mapping[str, Sequence[int]], adapter: Adapter) -> dict[str, Sequence[int]]:
-    """Shapes of the base's weights (by name) once the adapter is merged."""
-    return {**shapes, **adapter.full}
 
 
 def adapted_digest(base: str, adapter: Adapter) -> str:
@@ -235,7 +188,9 @@ def load_adapter(network: "PreTrainedModel", adapter: Adapter, *, name: str) -> 
     from peft.utils import ModulesToSaveWrapper
 
     try:
-        _resize(network, adapter)
+        rows, embedding = adapter.rows, network.get_input_embeddings()
+        if rows is not None and rows != len(next(embedding.parameters())):
+            network.resize_token_embeddings(rows, mean_resizing=False)
         config: Any = PeftConfig.from_pretrained(str(adapter.folder))  # a class for each method
         config.task_type = None  # only says what else PEFT does to the model's inputs and outputs
         config.inference_mode = True
@@ -245,22 +200,20 @@ def load_adapter(network: "PreTrainedModel", adapter: Adapter, *, name: str) -> 
         bases = {_plain(key): weights.pop(key) for key in list(weights) if BASE in key}
         network.load_state_dict(bases, strict=False)
         if config.modules_to_save:
-            saved = [module for module in config.modules_to_save if _saves(adapter, module)]
             changed = {name.rpartition(".")[0] for name in bases}
-            config.modules_to_save = [module for module in saved if module not in changed] or None
+            modules = [module for module in config.modules_to_save if module not in changed]
+            whole = [m for m in modules if any(f".{m}." in f".{name}" for name in adapter.full)]
+            config.modules_to_save = whole or None
         model = PeftModel(network, config)
         report: Any = set_peft_model_state_dict(model, weights)
     except Exception as error:
-        raise ModelError(
-            f"the adapter of {name!r} in {adapter.folder} does not fit its base: {error}"
-        ) from error
+        raise ModelError(f"the adapter of {name!r} does not fit its base: {error}") from error
     # PEFT's own, under the adapter's name; VeRA's layers share two that are stored once.
     lacking = [key for key in report.missing_keys if re.search(r"(?<!\.vera_[AB])\.default", key)]
     if astray := sorted([*report.unexpected_keys, *lacking]):
         raise ModelError(
-            f"the adapter of {name!r} in {adapter.folder} does not fit its base: "
-            f"{', '.join(astray[:5])} ({len(astray)} weights) without a counterpart. It was "
-            f"trained on {adapter.base!r}: give that, model.path=DIR_OR_ID"
+            f"the adapter of {name!r} does not fit its base: {len(astray)} weights without a "
+            f"counterpart, {', '.join(astray[:5])}. Give {adapter.base!r}: model.path=DIR_OR_ID"
         )
     merged: nn.Module = network
     if getattr(network, "hf_quantizer", None) is None:
@@ -283,18 +236,6 @@ def load_value_head(network: "nn.Module", folder: Path) -> set[str]:
     weights = load_file(file)
     network.load_state_dict(weights, strict=False)
     return set(weights)
-
-
-def _resize(network: "PreTrainedModel", adapter: Adapter) -> None:
-    """Make room for tokens that were added in training; the adapter then holds the whole
-    embedding."""
-    rows, embedding = adapter.rows, network.get_input_embeddings()
-    if rows is not None and rows != len(next(embedding.parameters())):
-        network.resize_token_embeddings(rows, mean_resizing=False)
-
-
-def _saves(adapter: Adapter, module: str) -> bool:
-    return any(f".{module}." in f".{name}" for name in adapter.full)
 
 
 def _is_full(name: str) -> bool:

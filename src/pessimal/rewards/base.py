@@ -37,7 +37,6 @@ class Part:
     weight: float
     conversations: Format
     network: int = 0
-    """Which of the reward's networks reads it (`NetworkReward.network`)."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +164,10 @@ class NetworkReward(Reward):
     spec: CheckpointSpec
     tokenizer: "PreTrainedTokenizerBase"
     folder: Path
-    """Where its files are."""
     embedding_rows: int
     """Rows of the input embedding (of a language model, of the output embedding too): ids from here
     on cannot be scored."""
     parts: tuple[Part, ...]
-    """Its terms; mostly one, of weight 1."""
 
     @property
     def as_network(self) -> "NetworkReward":
@@ -254,14 +251,10 @@ class TextReward(Reward):
         return self
 
     def cost(
-        self,
-        conversations: Sequence[Conversation],
-        *,
-        again: Sequence[Conversation] = (),
-        timed: bool = False,
+        self, conversations: Sequence[Conversation], *, again: Sequence[Conversation] = ()
     ) -> object | None:
         """What asking for these, and some `again`, will take, to be printed; None where it costs
-        nothing. `timed` asks for a few, to tell how long."""
+        nothing."""
         return None
 
     def describe_answers(self, conversations: Sequence[Conversation]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from modulefinder import ModuleFinder
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -32,8 +33,8 @@ from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.digests import template_digest, tokenizer_digest
 from pessimal.rewards.rendering import messages_of, plain_prompt
 from pessimal.rewards.shapes import (
-    HOW,
-    Asked,
+    STYLES,
+    Batch,
     Function,
     Shape,
     import_types,
@@ -82,15 +83,15 @@ def sources_of(file: Path) -> Sources:
     """
     standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     folders = [str(file.parent), *filter(None, sys.path)]
-    own = [
+    roots = [
         folder
         for folder in dict.fromkeys(folders)
         if not {"site-packages", "dist-packages"} & set(Path(folder).parts)
         and not any(Path(folder).is_relative_to(place) for place in standard)
     ]
-    finder = ModuleFinder(path=own, excludes=["pessimal"])
+    finder = ModuleFinder(path=roots, excludes=["pessimal"])
     finder.run_script(str(file))
-    others = set(finder.badmodules) - set(finder.modules)
+    imports = set(finder.badmodules) - set(finder.modules)
     digests, is_pinned = {}, True
     for name, module in sorted(finder.modules.items()):
         if (path := getattr(module, "__file__", None)) is not None:
@@ -98,9 +99,9 @@ def sources_of(file: Path) -> Sources:
             digests[name] = hashlib.sha256(content).hexdigest()
             is_pinned &= path.endswith(".py") and not REACHING.search(HARMLESS.sub(b"", content))
             for package, names in FROM.findall(content.decode(errors="replace")):
-                others |= {f"{package}.{one.strip()}" for one in names.split(",")}
-    is_pinned &= not any(DISTANT.match(name) for name in others)
-    packages = sorted({name.partition(".")[0] for name in others} - sys.stdlib_module_names)
+                imports |= {f"{package}.{member.strip()}" for member in names.split(",")}
+    is_pinned &= not any(DISTANT.match(name) for name in imports)
+    packages = sorted({name.partition(".")[0] for name in imports} - sys.stdlib_module_names)
     distributions = metadata.packages_distributions() if packages else {}  # reads a file of each
     for package in packages:
         names = distributions.get(package, ())
@@ -112,7 +113,6 @@ def sources_of(file: Path) -> Sources:
 log = logging.getLogger(__name__)
 
 BATCH = 256
-"""Most responses of one call."""
 NOTHING = hashlib.sha256(b"null").hexdigest()
 """Digest of a tokenizer or template that there is not."""
 _PLAIN = (str, int, float, bool, type(None), tuple, list, dict)
@@ -163,9 +163,7 @@ class CallableReward(TextReward):
     function: Function
     shape: Shape
     tasks: Mapping[Conversation, Task]
-    """By what they ask."""
     pinned: bool
-    """Whether the digest covers the user's code (`sources_of`)."""
 
     @property
     def functions(self) -> "tuple[CallableReward]":
@@ -213,25 +211,22 @@ class CallableReward(TextReward):
         for turns, indices in groups.items():
             for start in range(0, len(indices), BATCH):
                 batch = indices[start : start + BATCH]
-                some = [conversations[index] for index in batch]
-                rewards[batch] = self._asked(turns, some)
+                responses = self._batch(turns, [conversations[index] for index in batch])
+                rewards[batch] = rewards_of(self.function, self.shape, responses, name=self.name)
                 if report:
                     report({index: float(rewards[index]) for index in batch}, len(conversations))
         return rewards
 
     def import_types(self, conversation: Conversation) -> None:
         """Import what a call is made of, ahead of a fork."""
-        import_types(self.shape, self._asked_of(conversation[:-1], [conversation]))
+        import_types(self.shape, self._batch(conversation[:-1], [conversation]))
 
-    def _asked(self, turns: Conversation, some: Sequence[Conversation]) -> np.ndarray:
-        return rewards_of(self.function, self.shape, self._asked_of(turns, some), name=self.name)
-
-    def _asked_of(self, turns: Conversation, some: Sequence[Conversation]) -> Asked:
+    def _batch(self, turns: Conversation, conversations: Sequence[Conversation]) -> Batch:
         task, spec = self.tasks.get(turns), self.spec
-        return Asked(
+        return Batch(
             turns=messages_of(turns),
-            prompt=plain_prompt(some[0]),
-            responses=[messages_of(one)[-1]["content"] for one in some],
+            prompt=plain_prompt(conversations[0]),
+            responses=[messages_of(each)[-1]["content"] for each in conversations],
             columns={} if task is None else task.columns,
             messages=True if spec.messages is None and task and task.messages else spec.messages,
             tokenizer=self.tokenizer,
@@ -252,8 +247,8 @@ def open_callable(
     path = str(spec.callable["_target_"])
     file, _, name = path.rpartition(":")
     try:
-        module = _module(Path(file).expanduser().resolve()) if file else None
-        target = _within(module, name) if module else pkgutil.resolve_name(path)
+        module = _module(Path(file).expanduser().resolve(strict=True)) if file else None
+        target = attrgetter(name)(module) if module else pkgutil.resolve_name(path)
         function = target
         if inspect.isclass(target) and not hasattr(target, "data_type"):  # a Task of verifiers
             function = target(**arguments)
@@ -261,13 +256,12 @@ def open_callable(
             function = partial(target, **arguments)
     except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"model.callable._target_={path!r} cannot be had: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION, or module.function of an "
-            "installed module; arguments are +model.callable.NAME=VALUE"
+            f"model.callable._target_={path!r}: {type(error).__name__}: "
+            f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION or an installed module.function"
         ) from error
     module = sys.modules.get(getattr(target, "__module__", None) or "")
-    own = Path(file or getattr(module, "__file__", None) or "").expanduser()
-    sources = sources_of(own.resolve()) if own.suffix == ".py" else None
+    script = Path(file or getattr(module, "__file__", None) or "").expanduser()
+    sources = sources_of(script.resolve()) if script.suffix == ".py" else None
     return _reward(spec, function, target, arguments, tokenizer, sources)
 
 
@@ -303,22 +297,22 @@ def wrap_callable(
         arguments |= {str(i): value for i, value in enumerate(inner.args)} | inner.keywords
         inner = inner.func
     inside = getattr(inner, "__qualname__", type(inner).__name__)
-    if shape is not None and not isinstance(shape, Shape):
-        known = [one.value for one in Shape]
-        if shape not in known:
-            raise ConfigError(f"shape={shape!r}: give one of {', '.join(known)}")
-        shape = Shape(shape)
+    folder = str(tokenizer) if isinstance(tokenizer, str | Path) else None
+    try:
+        shape = None if shape is None else Shape(shape)
+    except ValueError as error:
+        shapes = ", ".join(each.value for each in Shape)
+        raise ConfigError(f"shape={shape!r}: give one of {shapes}") from error
     spec = CallableSpec(
         name=name or inside.rpartition(".")[2].strip("<>"),
         callable={"_target_": f"{getattr(inner, '__module__', '')}.{inside}"},
         shape=shape,
         messages=messages,
         tasks=None if tasks is None else str(tasks),
-        tokenizer=str(tokenizer) if isinstance(tokenizer, str | Path) else None,
+        tokenizer=folder,
     )
-    if isinstance(tokenizer, str | Path):
-        tokenizer = read_tokenizer(spec)
-    return _reward(spec, function, inner, arguments, tokenizer)
+    words: Any = tokenizer if folder is None else read_tokenizer(spec)
+    return _reward(spec, function, inner, arguments, words)
 
 
 def is_rubric(rubric: Any) -> bool:
@@ -333,11 +327,10 @@ def of_rubric(
     such as the judge. ConfigError where one ranks several rollouts."""
     terms = []
     for weight, function in zip(rubric.weights, rubric.funcs, strict=True):
-        names = parameters_of(function)
-        held = {name: one for name, one in rubric.class_objects.items() if name in names}
-        given = partial(function, **held)
-        of = wrap_callable(given, shape=Shape.verifiers_rubric, tasks=tasks)
-        terms.append((float(weight), of))
+        names = rubric.class_objects.keys() & parameters_of(function)
+        function = partial(function, **{name: rubric.class_objects[name] for name in names})
+        reward = wrap_callable(function, shape=Shape.verifiers_rubric, tasks=tasks)
+        terms.append((float(weight), reward))
     return terms
 
 
@@ -351,15 +344,11 @@ def read_tokenizer(spec: ModelSpec) -> "PreTrainedTokenizerBase | None":
 
 def about_texts(spec: ModelSpec, tokenizer: "PreTrainedTokenizerBase | None") -> dict[str, Any]:
     """Tokenizer, its digests and the description, as fields of a `TextReward`."""
-    from pessimal.tables import ModelDescription  # pandas
-
-    names = ("base", "developer", "parameters", "rank", "about")
-    factors = {name: getattr(spec, name) for name in names}
     return {
         "tokenizer": tokenizer,
         "tokenizer_digest": tokenizer_digest(tokenizer) if tokenizer else NOTHING,
         "template_digest": template_digest(tokenizer) if tokenizer else NOTHING,
-        "description": ModelDescription(**factors),
+        "description": spec.describe(),
     }
 
 
@@ -374,28 +363,20 @@ def _reward(
     if not callable(function) and callable(getattr(function, "score", None)):
         function = function.score
     if is_rubric(function):
-        raise ConfigError(
-            f"{spec.name} is a Rubric of verifiers, a sum of functions. In Python type "
-            "pessimal.reward(rubric); on the command line model=sum "
-            "'model.parts=[{model: FILE.py:FUNCTION, weight: 1}]'"
-        )
+        raise ConfigError(f"{spec.name} is a Rubric, a sum of functions: pessimal.reward(rubric)")
     if not callable(function):
-        raise ConfigError(
-            f"{spec.name}: a reward is a function, an object that can be called or one with a "
-            f"method score, and a {type(function).__name__} is none"
-        )
+        kind = type(function).__name__
+        raise ConfigError(f"{spec.name}: a {kind} is no function, and has no method score")
     if hasattr(target, "__registry_info__") and "state" not in parameters_of(target):
         function = function()  # a scorer of inspect_ai is made before it is called
     is_task = inspect.isclass(function)
     shape = spec.shape or (Shape.verifiers if is_task else shape_of(function, name=spec.name))
-    log.info("%s is called as model.shape=%s: %s", spec.name, shape.value, HOW[shape])
+    log.info("%s is called as model.shape=%s: %s", spec.name, shape.value, STYLES[shape].how)
     tasks = () if spec.tasks is None else read_tasks(spec.tasks)
     tools = [task.key for task in tasks if any(turn.role == "tool" for turn in task.turns)]
     if tools and shape in (Shape.verifiers, Shape.inspect):
-        raise ConfigError(
-            f"task {tools[0]!r} has a turn of the role tool, which model.shape={shape.value} takes "
-            "together with its call alone: write both into the other turns, or leave the task out"
-        )
+        refused = f"model.shape={shape.value} takes no turn of the role tool"
+        raise ConfigError(f"task {tools[0]!r}: {refused}. Leave the task out")
     decides = [arguments, shape.value, spec.messages, spec.chat, [task.digest for task in tasks]]
     settings = _text_of(decides)
     source = f"{_source(target)}\n{settings}\n{sources and sources.digest}".encode()
@@ -415,8 +396,6 @@ def _reward(
 def _module(file: Path) -> ModuleType:
     """A file, whose path is absolute, as a module; what lies beside it can be imported there, as
     where Python runs it."""
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None  # of a name that ends in .py
@@ -427,13 +406,6 @@ def _module(file: Path) -> ModuleType:
         sys.path.insert(0, str(file.parent))
     spec.loader.exec_module(module)
     return module
-
-
-def _within(module: ModuleType, path: str) -> Any:
-    found: Any = module
-    for name in path.split("."):
-        found = getattr(found, name)
-    return found
 
 
 def _source(target: Any) -> str:
@@ -456,8 +428,8 @@ def _text_of(value: Any) -> str:
     """A value as text: the same for equal plain values, and without the addresses in memory of
     others, which differ from run to run."""
     if isinstance(value, dict):
-        pairs = sorted((_text_of(key), _text_of(one)) for key, one in value.items())
-        return f"{{{', '.join(map(': '.join, pairs))}}}"
+        pairs = sorted(f"{_text_of(key)}: {_text_of(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_text_of, value))}]"
     if isinstance(value, _PLAIN):

@@ -42,7 +42,6 @@ class Bounds:
     low: float
     high: float
     how: str
-    """What the bounds rest on, or why there are none."""
 
     @property
     def finite(self) -> bool:
@@ -96,11 +95,11 @@ def read_bounds(stored: Mapping[str, Any] | None) -> Bounds:
 def weighted_sum(terms: Iterable[tuple[float, Bounds]]) -> Bounds:
     """Of Σ weight · reward. Where a side is unbounded, the reasons are those of the terms without
     it."""
-    kept = [(weight, one) for weight, one in terms if weight]
-    ends = [sorted((weight * one.low, weight * one.high)) for weight, one in kept]
+    weighted = [(weight, bounds) for weight, bounds in terms if weight]
+    ends = [sorted((weight * bounds.low, weight * bounds.high)) for weight, bounds in weighted]
     low, high = (math.fsum(side) for side in zip(*ends, strict=True))
-    open_ended = [one.how for _, one in kept if not one.finite]
-    return Bounds(low, high, "; ".join(dict.fromkeys(open_ended or [o.how for _, o in kept])))
+    open_ended = [bounds.how for _, bounds in weighted if not bounds.finite]
+    return Bounds(low, high, "; ".join(dict.fromkeys(open_ended or [o.how for _, o in weighted])))
 
 
 @dataclass(frozen=True)
@@ -122,26 +121,26 @@ class NormalisedStates:
         states[0, 0] = 30.0  # an outlier, as real states have
         device = next((p.device for p in norm.parameters()), torch.device("cpu"))
 
-        def asked(x: Tensor) -> Tensor:
+        def apply(x: Tensor) -> Tensor:
             return norm(x.to(device)).double().cpu()
 
         with torch.no_grad():
             try:
-                shift = asked(torch.zeros(1, width))[0]
+                shift = apply(torch.zeros(1, width))[0]
                 large = torch.cat([size * states for size in _LARGE])
-                given, near_0 = asked(large) - shift, asked(_SMALL * states) - shift
+                outputs, near_0 = apply(large) - shift, apply(_SMALL * states) - shift
             except (RuntimeError, TypeError, ValueError, IndexError):
                 return None
-        if given.shape != large.shape or not (given.isfinite().all() and shift.isfinite().all()):
+        if outputs.shape != large.shape or not torch.cat([outputs, shift[None]]).isfinite().all():
             return None
         for centred in (False, True):
             z = large.double()
             z = z - z.mean(dim=-1, keepdim=True) if centred else z
             z = z / z.pow(2).mean(dim=-1, keepdim=True).sqrt()
-            scale = (given * z).sum(dim=0) / (z * z).sum(dim=0)
+            scale = (outputs * z).sum(dim=0) / (z * z).sum(dim=0)
             tolerance = 1e-4 * (scale * z).abs() + 1e-5 * scale.abs().max() + 1e-6 * shift.abs()
             less = near_0.abs() <= (scale * z[:_PROBES]).abs() + tolerance[:_PROBES]
-            if bool(((given - scale * z).abs() <= tolerance).all()) and bool(less.all()):
+            if bool(((outputs - scale * z).abs() <= tolerance).all()) and bool(less.all()):
                 return cls(scale, shift, centred)
         return None
 
@@ -161,15 +160,15 @@ class NormalisedStates:
     def layers(self, module: nn.Module) -> Interval | None:
         """What linear layers with ReLU between them can make of them; None for other layers. Behind
         a hidden layer the better of two bounds: each unit by itself, and all by their length."""
-        first, *others = module if isinstance(module, nn.Sequential) else [module]
+        first, *rest = module if isinstance(module, nn.Sequential) else [module]
         if not isinstance(first, nn.Linear):
             return None
         low, high = self.linear(first.weight, first.bias)
         length = math.nan
-        if others:
+        if rest:
             stretch = _stretch(self._directions(first.weight))
             length = math.sqrt(len(self.scale)) * stretch + float(((low + high) / 2).norm())
-        for layer in others:
+        for layer in rest:
             if isinstance(layer, nn.ReLU):
                 low, high = low.clamp(min=0), high.clamp(min=0)
             elif isinstance(layer, nn.Linear):
@@ -183,7 +182,7 @@ class NormalisedStates:
                 )
                 room = 2 * (weight.shape[1] + 16) * _UNIT * torch.maximum(low.abs(), high.abs())
                 low, high = low - room, high + room
-                if layer is not others[-1]:
+                if layer is not rest[-1]:
                     length = _stretch(weight) * length + float(bias.norm())
             elif not isinstance(layer, nn.Identity | nn.Dropout):
                 return None

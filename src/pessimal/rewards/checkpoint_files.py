@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from pessimal.errors import ModelError
 from pessimal.progress import working
@@ -29,7 +30,6 @@ from pessimal.rewards.adapters import (
     load_adapter,
     load_value_head,
     warn_if_untrained,
-    with_adapter,
 )
 from pessimal.rewards.base import Reward
 from pessimal.rewards.digests import (
@@ -42,8 +42,9 @@ from pessimal.rewards.digests import (
     weight_shapes,
     weights_digest,
 )
-from pessimal.rewards.heads import Shapes, head_for
-from pessimal.rewards.hub import adapter_of, check_weights, local_folder
+from pessimal.rewards.heads import head_for
+from pessimal.rewards.heads.base import Shapes
+from pessimal.rewards.obtain import adapter_of, check_weights, local_folder
 from pessimal.rewards.quantised import (
     attention_options,
     gguf_shapes,
@@ -53,7 +54,6 @@ from pessimal.rewards.quantised import (
 )
 from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import CheckpointSpec, Dtype, ModelSpec
-from pessimal.tables import ModelDescription
 from pessimal.tables.files import sha256_of
 from pessimal.version import __version__
 
@@ -61,10 +61,6 @@ from pessimal.version import __version__
 def _read_config(spec: CheckpointSpec, folder: Path) -> PreTrainedConfig:
     file = {} if spec.file is None else {"gguf_file": spec.file}
     return AutoConfig.from_pretrained(folder, trust_remote_code=spec.trust_remote_code, **file)
-
-
-def _weights(spec: CheckpointSpec, folder: Path) -> list[Path]:
-    return [folder / spec.file] if spec.file else list(folder.glob("*.safetensors"))
 
 
 @dataclass(frozen=True)
@@ -101,13 +97,7 @@ class Checkpoint:
             "weights_digest": weights,
             "config_digest": config,
             "tokenizer_digest": tokenizer_digest(self.tokenizer),
-            "description": ModelDescription(
-                base=spec.base,
-                developer=spec.developer,
-                parameters=spec.parameters or float(parameter_count(self.shapes)),
-                rank=spec.rank,
-                about=spec.about,
-            ),
+            "description": spec.describe(float(parameter_count(self.shapes))),
         }
 
 
@@ -129,10 +119,8 @@ def read_checkpoint(spec: CheckpointSpec, folder: Path) -> Checkpoint:
     try:
         config = _read_config(spec, folder)
     except Exception as error:
-        raise ModelError(
-            f"the configuration of {spec.name!r} cannot be read from {folder}: "
-            f"{error}{remote_hint(spec, folder)}"
-        ) from error
+        reason = f"{error}{remote_hint(spec, folder)}"
+        raise ModelError(f"{folder}: the configuration cannot be read: {reason}") from error
     check_weights(spec, folder)
     if spec.file is not None:
         return Checkpoint(spec, folder, config, gguf_shapes(config))
@@ -145,11 +133,9 @@ def read_checkpoint(spec: CheckpointSpec, folder: Path) -> Checkpoint:
         message = f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
         raise ModelError(message) from error
     if missing:
-        raise ModelError(
-            f"{folder} lacks {', '.join(missing[:5])} of its index: copy {spec.name!r} again"
-        )
+        raise ModelError(f"{spec.name!r} in {folder} lacks {', '.join(missing[:5])}: copy it again")
     if (adapter := adapter_of(spec)) is not None:
-        shapes = with_adapter(shapes, adapter)
+        shapes = {**shapes, **adapter.full}
         if adapter.rows:
             config.get_text_config().vocab_size = adapter.rows
     return Checkpoint(spec, folder, config, shapes)
@@ -182,22 +168,25 @@ def load_checkpoint(
         "use_safetensors": True,
         "output_loading_info": True,
     }
+    verbosity = logging.get_verbosity()
+    if adapter is not None and adapter.full:
+        logging.set_verbosity_error()  # weights that its base lacks are read afterwards
     try:
         config = _read_config(spec, folder)
         options |= loading_options(spec, config, dtype) | attention_options(config)
         if spec.file is None and (mapping := name_mapping(weight_shapes(folder), config)):
             options["key_mapping"] = mapping
-        size = sum(file.stat().st_size for file in _weights(spec, folder)) / 1e9
-        said = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"
-        with working(said, after=0 if size > 0.1 else 1):
+        size = sum(file.stat().st_size for file in folder.glob(spec.file or "*.safetensors")) / 1e9
+        label = f"loading {spec.name} in {dtype.value}, {size:.2f} GB on disk"
+        with working(label, after=0 if size > 0.1 else 1):
             network, report = make(config, **options)
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(
-            f"the {what} {spec.name!r} cannot be loaded from {folder}: "
-            f"{error}{remote_hint(spec, folder)}"
-        ) from error
+        reason = f"{error}{remote_hint(spec, folder)}"
+        raise ModelError(f"the {what} in {folder} cannot be loaded: {reason}") from error
+    finally:
+        logging.set_verbosity(verbosity)
     elsewhere = load_value_head(network, folder) | set(adapter.full if adapter else ())
     if missing := sorted(set(report["missing_keys"]) - elsewhere):
         raise ModelError(
@@ -239,8 +228,8 @@ def remote_hint(spec: CheckpointSpec, folder: Path) -> str:
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
     return (
-        " The folder brings Python code of its own, which is not run unless asked for: "
-        "model.trust_remote_code=true (for a Hub repository with model.revision=<full commit>)"
+        " The folder brings Python code of its own, which is run with model.trust_remote_code=true "
+        "(of a repository with model.revision=<full commit>)"
     )
 
 

@@ -75,8 +75,8 @@ def missing_shards(folder: Path) -> list[str]:
     index = Path(folder) / "model.safetensors.index.json"
     if not index.is_file() or (index.parent / "model.safetensors").is_file():  # loaded instead
         return []
-    named = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    return [name for name in named if not (Path(folder) / name).is_file()]
+    shards = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    return [name for name in shards if not (Path(folder) / name).is_file()]
 
 
 WRAPPERS = r"^(?:(?:module|_orig_mod|base_model\.model)\.)+"

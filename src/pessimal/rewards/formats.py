@@ -57,8 +57,9 @@ class Templated:
     closing: tuple[int, ...] = ()
     """Ids that the model wants after the conversation."""
     end: str = ""
-    """Token that its text ends in, line ends cut off, as OpenRLHF's trainer wrote it; empty where
-    the template says how it ends."""
+    """Token that its text ends in, line ends cut off, as OpenRLHF's trainer wrote it."""
+    pad: int | None = None
+    """Id that is cut off the end: a class that reads the last token but pads never sees it."""
 
     def text(self, messages: Messages) -> str:
         """A conversation as the chat template writes it, with the end token."""
@@ -71,18 +72,13 @@ class Templated:
     def describe(self) -> str:
         """The input of a model, and the token at which its reward is, in words for people."""
         tokenizer = self.tokenizer
+        if takes_pairs(tokenizer):
+            return "a prompt and a response as a pair of texts (model.one_text=true: as one text)"
         first, second = (ids[-1] for ids in self.ids("Why?", ["love", "9 z"]))
         place = repr(str(tokenizer.decode([first]))) if first == second else "the response's last"
-        if takes_pairs(tokenizer):
-            return (
-                "a prompt and a response as a pair of texts, with the tokenizer's special tokens. "
-                "A classifier that was trained on one text is read with model.one_text=true"
-            )
-        if tokenizer.chat_template == ONE_TEXT:
-            return f"prompt and response as one text, up to the token {place}"
         around = " and the tokenizer's special tokens" * self.adds_special
-        end = "up to" if tokenizer.cls_token and tokenizer.sep_token else "its reward at"
-        return f"a conversation in the chat template{around}, {end} the token {place}"
+        form = "one text" if tokenizer.chat_template == ONE_TEXT else f"the chat template{around}"
+        return f"a conversation as {form}, up to the token {place}"
 
     @functools.cached_property
     def adds_special(self) -> bool:
@@ -100,17 +96,13 @@ class Templated:
         published code of Christian et al. (2025) does.
         """
         tokenizer: Any = self.tokenizer  # what it gives depends on the options
-        conversations = [with_response(prompt, response) for response in responses]
         if takes_pairs(tokenizer):
             prompts = [one_text(prompt)] * len(responses)
             inputs = tokenizer(prompts, list(responses), return_attention_mask=False)["input_ids"]
         else:
-            texts = [self.text(conversation) for conversation in conversations]
-            if double_bos:
-                inputs = tokenizer(texts, return_attention_mask=False)["input_ids"]
-            else:
-                inputs = ids_of(tokenizer, texts)
-        return [[*ids, *self.closing] for ids in inputs] if self.closing else inputs
+            texts = [self.text(with_response(prompt, response)) for response in responses]
+            inputs = tokenizer(texts)["input_ids"] if double_bos else ids_of(tokenizer, texts)
+        return [self._close(ids) for ids in inputs]
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response (see `find_frame`)."""
@@ -118,9 +110,7 @@ class Templated:
         if pairs and double_bos:
             raise doubled_pair()
         if not pairs:
-            check_written_once(
-                lambda response: rendered(self.tokenizer, with_response(prompt, response))
-            )
+            check_written_once(lambda r: rendered(self.tokenizer, with_response(prompt, r)))
         typed = pairs and "token_type_ids" in self.tokenizer.model_input_names
         make = functools.partial(self.ids, prompt, double_bos=double_bos)
         return find_frame(make, self.tokenizer, prompt, typed=typed)
@@ -133,35 +123,19 @@ class Templated:
         """
         if not takes_pairs(self.tokenizer):
             [ids] = ids_of(self.tokenizer, [self.text(messages_of(conversation))])
-            return Encoded((*ids, *self.closing), None)
+            return Encoded(tuple(self._close(ids)), None)
         pair: Any = self.tokenizer(*prompt_and_response(conversation), return_token_type_ids=True)
         typed = "token_type_ids" in self.tokenizer.model_input_names
         types = tuple(pair["token_type_ids"]) if typed else None
         return Encoded((*pair["input_ids"], *self.closing), types)
 
-
-@dataclass(frozen=True)
-class Unpadded(Templated):
-    """Conversations without the pad tokens that the template ends in: a class that reads the last
-    token but these never sees them."""
-
-    pad: int | None = None
-
-    def ids(
-        self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
-    ) -> list[list[int]]:
-        """The whole input for each response."""
-        inputs = super().ids(prompt, responses, double_bos=double_bos)
-        return [self._cut(ids) for ids in inputs]
-
-    def encode(self, conversation: Conversation) -> Encoded:
-        """The ids of a conversation of several turns."""
-        encoded = super().encode(conversation)
-        return replace(encoded, ids=tuple(self._cut(list(encoded.ids))))
-
-    def _cut(self, ids: list[int]) -> list[int]:
-        end = next((end for end in range(len(ids), 0, -1) if ids[end - 1] != self.pad), len(ids))
-        return ids[:end]
+    def _close(self, ids: list[int]) -> list[int]:
+        ids = [*ids, *self.closing]
+        if self.pad is None or {*ids} == {self.pad}:
+            return ids
+        while ids[-1] == self.pad:
+            ids.pop()
+        return ids
 
 
 @dataclass(frozen=True)
@@ -169,7 +143,6 @@ class Stepped(Templated):
     """Conversations whose response is written in steps, up to the token that closes the last."""
 
     closes: str = ""
-    """That token, as text."""
 
     @functools.cached_property
     def step(self) -> int:
@@ -214,8 +187,8 @@ class Stepped(Templated):
         ends = [place for place, token in enumerate(ids) if token == self.step]
         if len(ends) != others + written.count(self.closes):
             raise FrameError(
-                f"the tokenizer ties the token {self.closes!r} that closes a step to what stands "
-                f"before it, in {written[-40:]!r}: give an added token, model.step_token=TOKEN"
+                f"the tokenizer ties {self.closes!r} to what stands before it, in "
+                f"{written[-40:]!r}: give an added token, model.step_token=TOKEN"
             )
         return ids[: ends[-1 - self._behind] + 1]
 
@@ -244,9 +217,7 @@ class Continued:
 
     tokenizer: "PreTrainedTokenizerBase"
     chat: bool
-    """Whether it is asked in its chat template."""
     rows: int
-    """Rows of its embeddings."""
     closing: tuple[int, ...] = ()
     """Ids behind the response whose probability counts too: the token that closes the assistant's
     turn, or none."""
@@ -322,9 +293,7 @@ class Continued:
                 ids = token_ids(self.tokenizer, text)
                 apart.append(answer)
             if not ids:
-                raise FrameError(
-                    f"the tokenizer makes no token of the item {answer!r}: take it out of the list"
-                )
+                raise FrameError(f"the tokenizer makes no token of the item {answer!r}")
             self._check_rows(ids, f"the item {answer!r}")
             answer_ids.append(list(ids))
         return answer_ids, apart
@@ -335,8 +304,8 @@ class Continued:
         if (worst := max(ids)) >= self.rows:
             token = self.tokenizer.convert_ids_to_tokens(worst)
             raise ModelError(
-                f"{what} holds the token {token!r} (id {worst}), and the model has {self.rows} "
-                "rows in its embedding, so none for it. Tokenizer and model do not belong together"
+                f"{what} holds the token {token!r} (id {worst}), and the model {self.rows} rows "
+                "in its embedding: the two do not belong together"
             )
 
 
@@ -357,9 +326,7 @@ class Graded:
 
     def text(self, prompt: Prompt, response: str) -> str:
         """Everything that the judge reads."""
-        if self.options.template is not None:
-            return self._written(self._question(prompt, response))
-        return self._written(with_response(prompt, response))
+        return self._text(with_response(prompt, response), prompt, response)
 
     def ids(
         self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
@@ -368,11 +335,8 @@ class Graded:
         return self._ids(texts)
 
     def encode(self, conversation: Conversation) -> Encoded:
-        *before, response = messages_of(conversation)
-        if self.options.template is None:
-            text = self._written([*before, response])
-        else:
-            text = self._written(self._question(plain_prompt(conversation), response["content"]))
+        messages = messages_of(conversation)
+        text = self._text(messages, plain_prompt(conversation), messages[-1]["content"])
         return Encoded(tuple(self._ids([text])[0]), None)
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
@@ -391,10 +355,9 @@ class Graded:
                 return answered[len(before) :]
         return token_ids(self.tokenizer, answer)
 
-    def _question(self, prompt: Prompt, response: str) -> list[dict[str, str]]:
-        return judge_question(self.options, prompt, response, swapped=self.swapped)
-
-    def _written(self, messages: list[dict[str, str]]) -> str:
+    def _text(self, messages: Messages, prompt: Prompt, response: str) -> str:
+        if self.options.template is not None:
+            messages = judge_question(self.options, prompt, response, swapped=self.swapped)
         if self.chat:
             opened = rendered(self.tokenizer, messages, add_generation_prompt=True)
         else:
@@ -416,10 +379,7 @@ def takes_pairs(tokenizer: "PreTrainedTokenizerBase") -> bool:
 
 def doubled_pair() -> FrameError:
     """The refusal of mode=paper for a model that reads a pair of texts."""
-    return FrameError(
-        "mode=paper doubles the token that begins a chat template; this model takes a pair of "
-        "texts and has none. Type mode=text"
-    )
+    return FrameError("mode=paper is of chat templates, and this model takes pairs: mode=text")
 
 
 def token_ids(
@@ -446,9 +406,8 @@ def step_id(tokenizer: "PreTrainedTokenizerBase", token: str) -> int:
     ids = token_ids(tokenizer, token)
     if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
         raise ModelError(
-            f"model.step_token={token!r} is {len(ids)} tokens of this tokenizer ({ids}), and one "
-            "is read. Qwen's process reward models have <extra_0>; added tokens here: "
-            f"{', '.join(list(tokenizer.get_added_vocab())[:8]) or 'none'}"
+            f"model.step_token={token!r} is {len(ids)} tokens ({ids}): give one, of "
+            f"{', '.join(list(tokenizer.get_added_vocab())[:8]) or 'none that were added'}"
         )
     return ids[0]
 
@@ -457,10 +416,7 @@ def is_chat(tokenizer: "PreTrainedTokenizerBase", *, chat: bool | None, name: st
     """Whether model `name` is to be asked in its chat template; None asks so where there is one.
     ModelError where it is asked for and there is none."""
     if chat and not tokenizer.chat_template:
-        raise ModelError(
-            f"model.chat=true, but the tokenizer of {name!r} has no chat template: leave it out, "
-            "and the model is asked for the next token after the prompt's plain text"
-        )
+        raise ModelError(f"model.chat=true: {name!r} has no chat template; leave it out")
     return bool(tokenizer.chat_template) if chat is None else chat
 
 
@@ -486,9 +442,8 @@ def _opened_chat(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt) -> str:
     # would be the header.
     if Templated(tokenizer).frame(prompt).prefix != tuple(token_ids(tokenizer, opened)):
         raise FrameError(
-            "the chat template writes nothing with add_generation_prompt=True, though its answers "
-            "have an opening of their own. Mend it, or type model.chat=false (of a judge: "
-            f"model.judge.chat=false) to ask after the plain text. Rendered: {opened!r}"
+            "the chat template does not open the assistant's turn (add_generation_prompt): "
+            f"type model.chat=false or model.judge.chat=false. Rendered: {opened!r}"
         )
     return opened
 

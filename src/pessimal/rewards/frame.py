@@ -40,7 +40,6 @@ class Frame:
     """
 
     prompt: Prompt
-    """The user turn, or the turns before the response."""
     prefix: tuple[int, ...]
     """Ids before the response, BOS included where the template writes one."""
     suffix: tuple[int, ...]
@@ -51,7 +50,6 @@ class Frame:
     answer: int = 0
     """How many of the prefix's last ids are of the answer that the slot is behind."""
     context: Context | None = None
-    """What has the slot, where that is not the whole response."""
 
     @property
     def asked(self) -> Asked:
@@ -105,11 +103,7 @@ class Format(Protocol):
 
 
 def slot_ids(
-    conversations: Format,
-    asked: Asked,
-    texts: Sequence[str],
-    *,
-    double_bos: bool = False,
+    conversations: Format, asked: Asked, texts: Sequence[str], *, double_bos: bool = False
 ) -> list[list[int]]:
     """The whole input for each text as the answer, or in the slot."""
     if isinstance(asked, Context):
@@ -132,45 +126,29 @@ def slot_frame(
     """
     if not isinstance(asked, Context):
         return conversations.frame(asked, double_bos=double_bos)
-    whole, make = conversations.frame(asked.prompt), functools.partial(slot_ids, conversations)
-    [untouched] = make(asked, [""])
-    last = asked.turn == len(asked.turns) - 1
-    if whole.typed and not last:
-        raise FrameError(
-            "the slot is before the answer's turn, and this model marks prompt and answer by token "
-            "types: put it behind, before or into the answer"
-        )
+    make = functools.partial(slot_ids, conversations, asked)
+    whole, [untouched] = conversations.frame(asked.prompt), make([""])
+    in_answer = asked.turn == len(asked.turns) - 1
+    if whole.typed and not in_answer:
+        raise FrameError("the slot is before the answer's turn: put it into the answer")
     if asked.slot == "before":
         if whole.inside(untouched) is None:
-            raise FrameError(
-                "the tokenizer ties the answer's beginning to what stands before it: no token can "
-                f"stand between them, in {asked.turns[-1].content[:40]!r}"
-            )
+            start = asked.turns[-1].content[:40]
+            raise FrameError(f"the tokenizer ties what stands before it to the answer {start!r}")
         return replace(whole, context=asked, suffix=tuple(untouched[len(whole.prefix) :]))
-    words = [word for some in _SPACED for word in some]
-    samples = make(asked, words)
+    words = [word for group in _SPACED for word in group]
+    samples = make(words)
     begins = len(shared_start([whole.prefix, untouched]))
     end = len(shared_start([untouched, *samples]))
     frame = replace(whole, prefix=tuple(untouched[:end]), suffix=tuple(untouched[end:]))
-    insides = [frame.inside(ids) for ids in samples]
-    if not all(
-        inside is not None and _plain(str(tokenizer.decode(inside))) == _plain(word)
-        for inside, word in zip(insides, words, strict=True)
-    ):
-        frame = find_frame(
-            functools.partial(make, asked),
-            tokenizer,
-            whole.prompt,
-            typed=whole.typed,
-            words=_SPACED,
-        )
+    insides = map(frame.inside, samples)
+    if not all(_reads(tokenizer, *pair) for pair in zip(insides, words, strict=True)):
+        frame = find_frame(make, tokenizer, whole.prompt, typed=whole.typed, words=_SPACED)
         if not str(tokenizer.decode(list(frame.prefix[-1:]))).strip():
-            raise FrameError(
-                "the tokenizer ties what stands around the slot to what stands in it, in "
-                f"{asked.turns[asked.turn].content[-40:]!r}: give a context that ends otherwise"
-            )
-    answer = max(0, len(frame.prefix) - begins) if last else 0
-    return replace(frame, answer=answer, context=asked)
+            before = asked.turns[asked.turn].content[-40:]
+            raise FrameError(f"the tokenizer ties the slot to {before!r}: end it otherwise")
+    length = max(0, len(frame.prefix) - begins) if in_answer else 0
+    return replace(frame, answer=length, context=asked)
 
 
 def find_frame(
@@ -199,15 +177,12 @@ def find_frame(
     for response, ids in zip(checking, make(checking), strict=True):
         inside = frame.inside(ids)
         if inside is not None and tokenizer.unk_token_id in inside:
+            reading = tokenizer.decode(inside)
+            raise FrameError(f"the tokenizer does not know {response!r}: it reads {reading!r}")
+        if not _reads(tokenizer, inside, response):
             raise FrameError(
-                f"the tokenizer does not know the response {response!r}: it reads "
-                f"{tokenizer.decode(inside)!r}. Is it the tokenizer of this model?"
-            )
-        if inside is None or _plain(str(tokenizer.decode(inside))) != _plain(response):
-            raise FrameError(
-                "prefix + response + suffix does not equal the template's own ids for the response "
-                f"{response!r}: the template gives {ids}, the frame has prefix {prefix} and suffix "
-                f"{suffix}. This template cannot be scanned by token id."
+                f"the chat template ties what stands around the response {response!r} to it: it "
+                f"gives {ids}, the frame has prefix {prefix} and suffix {suffix}"
             )
     return frame
 
@@ -217,10 +192,8 @@ def check_written_once(render: Callable[[str], str]) -> None:
     response."""
     text = render(SENTINEL)
     if text.count(SENTINEL) != 1:
-        raise FrameError(
-            f"the chat template writes the response {text.count(SENTINEL)} times instead of once; "
-            f"rendered: {text!r}"
-        )
+        times = text.count(SENTINEL)
+        raise FrameError(f"the chat template writes the response {times} times, not once: {text!r}")
 
 
 def shared_start(sequences: Sequence[Sequence[int]]) -> list[int]:
@@ -232,6 +205,9 @@ def shared_start(sequences: Sequence[Sequence[int]]) -> list[int]:
     return start
 
 
-def _plain(text: str) -> str:
-    """Tokenizers change case and spaces; the letters must be the response's."""
-    return "".join(text.split()).casefold()
+def _reads(tokenizer: "PreTrainedTokenizerBase", ids: list[int] | None, text: str) -> bool:
+    """Whether ids are those of a text: tokenizers change case and spaces, and no letters."""
+    if ids is None:
+        return False
+    decoded, letters = ("".join(each.split()) for each in (str(tokenizer.decode(ids)), text))
+    return decoded.casefold() == letters.casefold()

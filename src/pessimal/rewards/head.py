@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic.dataclasses import dataclass
 
 from pessimal.errors import ConfigError
-from pessimal.rewards.spec import ALL, CheckpointSpec, Reduce, check_steps
+from pessimal.rewards.spec import ALL, StepSpec
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
@@ -28,7 +28,7 @@ class Reading(Enum):
 
 
 @dataclass
-class HeadSpec(CheckpointSpec):
+class HeadSpec(StepSpec):
     """A reward model: a number that is read off a network's last hidden state, or given by its own
     forward."""
 
@@ -43,24 +43,11 @@ class HeadSpec(CheckpointSpec):
     read: Reading | None = None
     """Where the reward is read if a conversation ends in the pad token: end, or own (where the
     model's own class reads it); null reads the end, and says by how much the two differ."""
-    step_token: str | None = None
-    """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
-    response's paragraphs, and a number is read at each; of one that is a language model, under
-    kind=judge, the probability of judge.positive against judge.negative."""
-    reduce: Reduce = Reduce.min
-    """How the numbers of the steps become one reward: min, last or product."""
-    one_text: bool = False
-    """true shows prompt and response as one text, a space between them, with the special tokens
-    that the tokenizer puts around a text, in place of a chat template or a pair: for classifiers
-    that were trained on one text."""
     negate: bool = False
     """For a model that gives costs, of which less is better: the reward is their negative."""
-    opponent: str | None = None
-    """Of a model that compares two responses (PairRM): the other one, in both orders."""
 
     def check(self) -> None:
         super().check()
-        check_steps(self, self.reduce)
         if self.step_token is not None and (self.read is not None or self.output == ALL):
             raise ConfigError(
                 "model.step_token goes without model.read and model.output=all: leave them out"

@@ -17,18 +17,18 @@ from pessimal.options import Options
 from pessimal.rewards.adapters import base_of
 from pessimal.rewards.base import NetworkReward, Part, StatesOf
 from pessimal.rewards.formats import closing_of
-from pessimal.rewards.hub import adapter_of, files_of
 from pessimal.rewards.log_probability import (
     ContinuedSpec,
     LogProbability,
     LogProbabilitySpec,
     open_log_probability,
 )
+from pessimal.rewards.obtain import adapter_of, files_of
 from pessimal.rewards.spec import Dtype
 
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
-    from pessimal.rewards.language_networks import SequenceNetwork
+    from pessimal.rewards.language import SequenceNetwork
 
 
 @options_dataclass
@@ -59,9 +59,7 @@ class ImplicitSpec(ContinuedSpec):
     def check(self) -> None:
         super().check()
         if self.implicit.reference is None and self.adapter is None:
-            raise ConfigError(
-                "model.kind=implicit needs model.implicit.reference=DIR_OR_ID or model.adapter="
-            )
+            raise ConfigError("give model.implicit.reference=DIR_OR_ID or model.adapter=DIR_OR_ID")
 
     def open(self, folder: Path | None, *, cache: str) -> "Reward":
         """The implicit reward of the policy in a folder and its reference."""
@@ -110,24 +108,16 @@ def open_implicit(spec: ImplicitSpec, folder: Path) -> Implicit:
     path, revision = spec.path, spec.revision
     if spec.package is None and (adapter := adapter_of(spec)) is not None:
         path, revision = base_of(spec, adapter)
-    # It is asked in the policy's conversations, so it needs no template of its own: chat=False.
     names = {field.name for field in fields(LogProbabilitySpec)} - {"kind"}
-    other = LogProbabilitySpec(
-        **{name: getattr(spec, name) for name in names}
-        | {
-            "path": path,
-            "revision": revision,
-            "name": f"{spec.name} reference",
-            "adapter": None,
-            "adapter_revision": None,
-            "chat": False,
-            "template_options": None,
-        }
-    )
+    settings = {name: getattr(spec, name) for name in names} | {"path": path, "revision": revision}
+    settings |= {"name": f"{spec.name} reference", "adapter": None, "adapter_revision": None}
+    # It is asked in the policy's conversations, so it needs no template of its own.
+    settings |= {"chat": False, "template_options": None}
     if options.reference is not None:
-        other = replace(
-            other, path=options.reference, revision=options.revision, file=None, package=None
-        )
+        settings |= {"path": options.reference, "revision": options.revision}
+        settings |= {"file": None, "package": None}
+    other = LogProbabilitySpec(**settings)
+    if options.reference is not None:
         folder = files_of(other) or folder
     reference = open_log_probability(other, read_checkpoint(other, folder))
     _check_same_tokens(policy, reference)
@@ -135,20 +125,17 @@ def open_implicit(spec: ImplicitSpec, folder: Path) -> Implicit:
     chat = policy.conversations.chat
     closing = closing_of(policy.tokenizer, chat=chat) if options.closing else ()
     if options.closing and not closing:
-        raise ModelError(
-            f"the tokenizer of {spec.name!r} has no token that closes a response. Type "
-            "model.implicit.closing=false"
-        )
+        raise ModelError(f"no token closes {spec.name!r}'s responses: model.implicit.closing=false")
     conversations = replace(policy.conversations, rows=rows, closing=closing)
-    both = sha256(f"{policy.weights_digest} {reference.weights_digest}".encode()).hexdigest()
-    settings = f"{policy.config_digest} {reference.config_digest} {options.beta!r} {closing}"
+    weights = sha256(f"{policy.weights_digest} {reference.weights_digest}".encode()).hexdigest()
+    digests = f"{policy.config_digest} {reference.config_digest} {options.beta!r} {closing}"
     shared = ("tokenizer", "tokenizer_digest", "template_digest", "description", "folder")
     return Implicit(
         spec=spec,
         embedding_rows=rows,
         parts=(Part(options.beta, conversations), Part(-options.beta, conversations, network=1)),
-        weights_digest=both,
-        config_digest=sha256(settings.encode()).hexdigest(),
+        weights_digest=weights,
+        config_digest=sha256(digests.encode()).hexdigest(),
         policy=policy,
         reference=reference,
         **{name: getattr(policy, name) for name in shared},
@@ -164,8 +151,7 @@ def _check_same_tokens(policy: LogProbability, reference: LogProbability) -> Non
     if differing or len(missing) > len(ours) // 100:
         example = (differing or missing)[0]
         raise ModelError(
-            f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens "
-            f"({len(ours)} and {len(theirs)}; {example!r} has the ids {ours.get(example)} and "
-            f"{theirs.get(example)}), so their log-probabilities are of different things. Give the "
-            "model that training began from: model.implicit.reference=DIR_OR_ID"
+            f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens: "
+            f"{example!r} has the ids {ours.get(example)} and {theirs.get(example)}. Give what "
+            "training began from: model.implicit.reference=DIR_OR_ID"
         )

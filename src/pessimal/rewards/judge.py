@@ -17,18 +17,18 @@ from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.formats import Continued, Graded, GradedSteps, is_chat, step_id
 from pessimal.rewards.question import AnswerReading, QuestionOptions
-from pessimal.rewards.spec import CheckpointSpec, Dtype, Reduce, check_steps
+from pessimal.rewards.spec import Dtype, StepSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from pessimal.rewards.base import Reward
     from pessimal.rewards.checkpoint_files import Checkpoint
-    from pessimal.rewards.language_networks import JudgeNetwork
+    from pessimal.rewards.language import JudgeNetwork
 
 
 @options_dataclass
-class JudgeSpec(CheckpointSpec):
+class JudgeSpec(StepSpec):
     """A causal language model that is asked to judge: log-odds of its positive against its negative
     answers."""
 
@@ -36,28 +36,15 @@ class JudgeSpec(CheckpointSpec):
 
     kind: str = "judge"
     judge: QuestionOptions = field(default_factory=QuestionOptions)
-    step_token: str | None = None
-    """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
-    response's paragraphs, and the probability of judge.positive against judge.negative is read at
-    each."""
-    reduce: Reduce = Reduce.min
-    """How the numbers of the steps become one reward: min, last or product."""
-    one_text: bool = False
-    """Of steps: true shows prompt and response as one text, a space between them, in place of a
-    chat template."""
 
     def check(self) -> None:
         super().check()
-        check_steps(self, self.reduce)
         self.judge.check_answers()
         if self.step_token is None:
             if self.one_text:
                 raise ConfigError("model.one_text of a judge goes with model.step_token: omit it")
         elif replace(self.judge, positive=[], negative=[]) != QuestionOptions():
-            raise ConfigError(
-                "model.step_token reads what a judge says next at each step of the conversation: "
-                "of model.judge give positive and negative alone"
-            )
+            raise ConfigError("model.step_token: of model.judge give positive and negative alone")
 
     def open(self, folder: Path | None, *, cache: str) -> "Reward":
         """The judge in a folder.
@@ -85,7 +72,6 @@ class Judge(NetworkReward):
     spec: JudgeSpec
     reading: AnswerReading
     encoder: bool
-    """Whether an encoder reads the question, and a decoder answers."""
 
     @property
     def says_yes_above(self) -> float | None:
@@ -106,8 +92,7 @@ class Judge(NetworkReward):
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM  # torch
 
-        from pessimal.rewards.language import load_language_network
-        from pessimal.rewards.language_networks import JudgeNetwork
+        from pessimal.rewards.language import JudgeNetwork, load_language_network
         from pessimal.rewards.network import Steps
 
         spec, kind = self.spec, AutoModelForSeq2SeqLM if self.encoder else AutoModelForCausalLM
@@ -131,10 +116,7 @@ def _open_question(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
     if chat and options.template is not None:
         Continued(tokenizer, chat, rows).context("Why?")
     if options.template is None and not chat:
-        raise ModelError(
-            f"the tokenizer of {spec.name!r} has no chat template, and model.judge.template is "
-            "null: give a template with {prompt} and {response}"
-        )
+        raise ModelError(f"{spec.name!r} has no chat template: give model.judge.template")
     graded = Graded(tokenizer, options, chat, encoder=encoder)
     orders = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
     return Judge(
@@ -156,11 +138,8 @@ def _open_steps(spec: JudgeSpec, checkpoint: "Checkpoint", token: str) -> Judge:
 
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
     if config.is_encoder_decoder or not tokenizer.chat_template:
-        raise ModelError(
-            f"model.step_token of {spec.name!r}: steps are graded by a decoder, in a chat template "
-            "or, where it was trained on a problem and its solution as one text, with "
-            "model.one_text=true"
-        )
+        needs = "a decoder, and a chat template or model.one_text=true"
+        raise ModelError(f"model.step_token of {spec.name!r} needs {needs}")
     step_id(tokenizer, token)
     graded = GradedSteps(tokenizer, closes=token)
     return Judge(
@@ -183,26 +162,22 @@ def read_answers(
 
     def ids(answers: Sequence[str]) -> tuple[int, ...]:
         spelled = [graded.answer_ids(answer) for answer in answers]
-        for answer, tokens in zip(
-            answers, map(tokenizer.convert_ids_to_tokens, spelled), strict=True
-        ):
+        for answer, tokens in zip(answers, spelled, strict=True):
             if len(tokens) != 1:
+                pieces = tokenizer.convert_ids_to_tokens(tokens)
                 raise ModelError(
-                    f"the judge's answer {answer!r} is {len(tokens)} tokens of its tokenizer "
-                    f"({tokens}), and one is read. Give answers of one token each, or what the "
-                    "answer begins with: model.judge.begin=TEXT"
+                    f"the judge's answer {answer!r} is {len(tokens)} tokens ({pieces}), and one is "
+                    "read: give others, or what the answer begins with, model.judge.begin=TEXT"
                 )
         return tuple(dict.fromkeys(token for [token] in spelled))
 
     if options.ratings:
         rated = ids(list(options.ratings))
         if len(rated) != len(options.ratings):
-            raise ModelError(
-                f"two of the ratings {list(options.ratings)} are one token of this tokenizer"
-            )
+            raise ModelError(f"two of the ratings {list(options.ratings)} are one token")
         return AnswerReading(rated, values=tuple(options.ratings.values()))
     reading = AnswerReading(ids(options.positive), ids(options.negative))
-    if both := set(reading.positive) & set(reading.negative):
-        token = tokenizer.convert_ids_to_tokens(both.pop())
+    if ambiguous := set(reading.positive) & set(reading.negative):
+        token = tokenizer.convert_ids_to_tokens(ambiguous.pop())
         raise ModelError(f"the token {token!r} is a positive and a negative answer of the judge")
     return reading

@@ -18,7 +18,7 @@ from pessimal.rewards.spec import CheckpointSpec, Dtype, Mode
 if TYPE_CHECKING:
     from pessimal.rewards.base import Reward
     from pessimal.rewards.checkpoint_files import Checkpoint
-    from pessimal.rewards.language_networks import SequenceNetwork
+    from pessimal.rewards.language import SequenceNetwork
 
 
 @options_dataclass
@@ -38,17 +38,12 @@ class ContinuedSpec(CheckpointSpec):
         super().check_scan(mode, of_vocabulary=of_vocabulary)
         wanted = Mode.ids if of_vocabulary else Mode.text
         if mode is not wanted:
-            raise ConfigError(
-                f"model.kind={self.kind} is asked for ids of a vocabulary and for texts of items: "
-                f"type mode={wanted.value}"
-            )
+            raise ConfigError(f"mode={mode.value}: of model.kind={self.kind} mode={wanted.value}")
 
     def check_text_search(self) -> None:
         """ConfigError where no text gives exactly the ids of a response that is searched."""
         if self.chat is False:
-            raise ConfigError(
-                "model.chat=false: no text gives exactly the ids that are searched: mode=ids"
-            )
+            raise ConfigError("model.chat=false: no text gives exactly the ids: type mode=ids")
 
 
 @options_dataclass
@@ -95,17 +90,18 @@ class LogProbability(NetworkReward):
         return "a log-probability is the answer's, and no reward of a conversation"
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "SequenceNetwork":
-        from pessimal.rewards.language import load_language_network  # torch
-        from pessimal.rewards.language_networks import SequenceNetwork, output_embedding
+        from pessimal.rewards.language import (
+            SequenceNetwork,
+            load_language_network,  # torch
+            output_embedding,
+        )
 
         causal = load_language_network(self.spec, self.folder, dtype=dtype or self.spec.dtype)
         rows = len(output_embedding(causal).weight)
         # A model with code of its own may name it so that its files do not show this.
         if rows < self.embedding_rows:
-            raise ModelError(
-                f"{type(causal).__name__} gives {rows} next-token probabilities, and its tokenizer "
-                f"has ids up to {self.embedding_rows - 1}: the two do not belong together"
-            )
+            ids = f"its tokenizer has ids up to {self.embedding_rows - 1}"
+            raise ModelError(f"{type(causal).__name__} has {rows} outputs, and {ids}")
         return SequenceNetwork(causal)
 
 

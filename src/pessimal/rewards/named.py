@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.catalogue import answering, is_folder, is_named, known_model, model_entry
-from pessimal.errors import ConfigError, did_you_mean
+from pessimal.errors import ConfigError, did_you_mean, unknown_option
 from pessimal.extensions import installed
 from pessimal.rewards.spec import KINDS, CheckpointSpec, ModelSpec
 
@@ -71,33 +71,30 @@ def name_of(model: str) -> str:
 def answering_to(asked: Sequence[str], there: Iterable[str]) -> list[str]:
     """Models `asked` for under any of their names, or as they were typed to be scanned, as the
     models that are `there` are called; what none answers to stays as it is."""
-    known, found = set(there), []
-    for name in answering(asked, known):
-        scanned = name if name in known else name_of(name)
-        found.append(scanned if scanned in known else name)
-    return found
+    names, models = set(there), []
+    for name in answering(asked, names):
+        scanned = name if name in names else name_of(name)
+        models.append(scanned if scanned in names else name)
+    return models
 
 
 def describe_alien(option: str, schema: type[ModelSpec]) -> str | None:
     """What to type in place of an option that a kind of model has not, and another has; None where
     none has."""
-    own = [
-        f"{field.name}.{option}"
-        for field in fields(schema)
-        if is_dataclass(field.type) and option in {inner.name for inner in fields(field.type)}
-    ]
-    kinds = [
-        kind for kind, other in load_kinds().items() if option in {f.name for f in fields(other)}
-    ]
-    if own:
-        return f"of model.kind={schema.kind} the option {option!r} is called: model.{own[0]}"
+    for field in fields(schema):
+        if is_dataclass(field.type) and option in _field_names(field.type):
+            return f"of model.kind={schema.kind} it is model.{field.name}.{option}"
+    kinds = [kind for kind, other in load_kinds().items() if option in _field_names(other)]
     if not kinds:
         return None
     return (
-        f"model.{option} is of model.kind={' or '.join(kinds)}, not of "
-        f"model.kind={schema.kind}: leave it out, or type the kind. In a model's file of your "
-        f"own the kind stands as defaults: [_self_, override /kind@_here_: {kinds[0]}]"
+        f"model.{option} is of model.kind={' or '.join(kinds)}, not of model.kind={schema.kind} "
+        f"(in a file of your own: defaults: [_self_, override /kind@_here_: {kinds[0]}])"
     )
+
+
+def _field_names(schema: Any) -> set[str]:
+    return {field.name for field in fields(schema)}
 
 
 def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
@@ -116,30 +113,23 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
         assert model is not None
         entry = model_entry(model)
     elif "kind" in entry and changes.get("kind", entry["kind"]) != entry["kind"]:
-        raise ConfigError(
-            f"{model} is a {entry['kind']}, and cannot be asked as kind={changes['kind']}"
-        )
+        raise ConfigError(f"{model} is a {entry['kind']}, and no kind={changes['kind']}")
     schema = kind_class(str(changes.get("kind") or entry.get("kind", "head")))
-    names = {field.name for field in fields(schema)}
+    names = _field_names(schema)
     for change in changes:
         if change not in names:
-            guess = did_you_mean(change, names)
-            raise ConfigError(
-                describe_alien(change, schema)
-                or f"a model of kind {schema.kind} has no option {change!r}.{guess}".rstrip(".")
-            )
+            unknown = unknown_option(change, change, sorted(names))
+            raise ConfigError(describe_alien(change, schema) or unknown)
     if alien := [key for key, value in entry.items() if key not in names and value is not None]:
-        raise ConfigError(
-            f"model.{alien[0]}={entry[alien[0]]} of {model!r} says nothing of "
-            f"model.kind={schema.kind}: give another model, or its own folder or repository"
-        )
+        option = f"model.{alien[0]}={entry[alien[0]]} of {model!r}"
+        raise ConfigError(f"{option} is of no model.kind={schema.kind}: give its own folder")
     entry["kind"] = schema.kind
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), entry, changes)
         spec = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
-        said = str(error).strip().splitlines()[0]
-        raise ConfigError(f"the options of the model {model!r}: {said}") from error
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"the options of the model {model!r}: {reason}") from error
     assert isinstance(spec, ModelSpec)
     return spec
 

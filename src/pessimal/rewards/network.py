@@ -17,9 +17,7 @@ class Steps:
     one number."""
 
     token: int
-    """Id of the token that closes a step."""
     output: int
-    """Which output is the probability that a step is right."""
     reduce: Reduce
 
     def reduced(self, values: Tensor, ids: Tensor) -> Tensor:
@@ -61,14 +59,12 @@ class RewardNetwork(nn.Module):
     """For heads that read the prompt: the ids between the user's turn and the response."""
 
     get_input_embeddings: Callable[[], nn.Module]
-    """Gives the module that looks tokens up."""
     whole_parts: Any
-    """Its parts as they were before it was sharded, where it was."""
 
     @property
     def dtype(self) -> torch.dtype:
         """Precision of its weights."""
-        return next(one.dtype for one in self.parameters() if one.is_floating_point())
+        return next(weight.dtype for weight in self.parameters() if weight.is_floating_point())
 
 
 def backbone_in(network: nn.Module) -> Any:

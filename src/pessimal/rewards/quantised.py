@@ -65,10 +65,7 @@ def loading_options(
     method = method_of(config)
     if method is not None:
         if spec.quantize is not None:
-            raise ModelError(
-                f"model.quantize={spec.quantize.value}, but the weights of {spec.name!r} are "
-                f"quantised already ({method}): leave it out"
-            )
+            raise ModelError(f"model.quantize: {spec.name!r} is quantised ({method}): leave it out")
         _check_installed(method, spec.name)
     if spec.quantize is None:
         return {}
@@ -76,11 +73,11 @@ def loading_options(
     import torch
     from transformers import BitsAndBytesConfig
 
-    how: dict[str, Any] = {"load_in_8bit": True}
+    bits: dict[str, Any] = {"load_in_8bit": True}
     if spec.quantize is not Quantize.int8:
-        how = {"load_in_4bit": True, "bnb_4bit_quant_type": spec.quantize.value}
-        how["bnb_4bit_compute_dtype"] = getattr(torch, dtype.value)
-    return {"quantization_config": BitsAndBytesConfig(**how, llm_int8_skip_modules=list(IN_FULL))}
+        bits = {"load_in_4bit": True, "bnb_4bit_quant_type": spec.quantize.value}
+        bits["bnb_4bit_compute_dtype"] = getattr(torch, dtype.value)
+    return {"quantization_config": BitsAndBytesConfig(**bits, llm_int8_skip_modules=[*IN_FULL])}
 
 
 def attention_options(config) -> dict:
@@ -133,9 +130,8 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
             packed = weight is None and hasattr(module, "qweight")
             if packed or (weight is not None and not weight.is_floating_point()):
                 raise ModelError(
-                    f"the reward head of {name!r}, {head}, is quantised. Quantise the checkpoint "
-                    "again without it (modules_to_not_convert); or give the model in full "
-                    "precision and type model.quantize=int8, nf4 or fp4, which leave the head alone"
+                    f"the reward head of {name!r}, {head}, is quantised. Give the model in full "
+                    "precision with model.quantize=int8, nf4 or fp4, which leave the head alone"
                 )
     layers: list[Any] = list(network.modules()) if dtype is Dtype.float32 else []
     for layer in layers:
@@ -151,23 +147,17 @@ def check_gguf(spec: CheckpointSpec, folder: Path) -> None:
         raise ModelError(f"{folder} has no file {spec.file!r}: model.file=NAME.gguf, of {names}")
     if spec.has_head:
         raise ModelError(
-            f"model.file={spec.file}: GGUF files hold language models, without a reward head. "
-            "Type model.kind=log_probability for its log-probabilities, or model=judge "
-            "model.path=DIR model.file=NAME.gguf to ask it for a judgement"
+            f"model.file={spec.file}: GGUF files hold no reward head: type "
+            "model.kind=log_probability for its log-probabilities, model=judge for a judgement"
         )
     if spec.quantize is not None:
-        raise ModelError(
-            f"model.quantize={spec.quantize.value}, but {spec.file} is quantised: leave it out"
-        )
+        raise ModelError(f"model.quantize: {spec.file} is quantised already: leave it out")
     _check_installed("gguf", spec.name)
     gguf = importlib.import_module("gguf")
     try:
         reader = gguf.GGUFReader(folder / str(spec.file))
-        counts = {
-            name: int(field.contents())
-            for name, field in reader.fields.items()
-            if name.endswith(("block_count", "expert_count"))
-        }
+        settings = [key for key in reader.fields if key.endswith(("block_count", "expert_count"))]
+        counts = {key: int(reader.fields[key].contents()) for key in settings}
     except Exception:
         return  # whoever loads it says what is wrong
     for setting, count in counts.items():
@@ -178,10 +168,8 @@ def check_count(said_by: str, setting: str, count: float, held: int, *, what: st
     """ModelError where a configuration says of more than `MANY` modules than weights are held: a
     network of them would fill the memory."""
     if count > max(MANY, held):
-        raise ModelError(
-            f"{said_by} says {setting}={count:,}, and its weights hold {held:,} {what}: the two do "
-            "not belong together, and no network is built. Copy or download the model again"
-        )
+        says = f"{said_by} says {setting}={count:,}, and its weights hold {held:,} {what}"
+        raise ModelError(f"{says}: no network is built. Copy or download the model again")
 
 
 def gguf_shapes(config: "PreTrainedConfig") -> dict[str, list[int]]:
@@ -199,7 +187,6 @@ def _check_installed(method: str, name: str) -> None:
     modules = {package: package.replace("-", "_") for package in PACKAGES.get(method, ())}
     missing = [package for package in modules if not importlib.util.find_spec(modules[package])]
     if missing:
-        what = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
-        raise ModelError(
-            f"{name!r} has {method} weights, which need {' and '.join(missing)}: pip install {what}"
-        )
+        packages = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
+        needed = " and ".join(missing)
+        raise ModelError(f"{name!r} has {method} weights: {needed} missing, pip install {packages}")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASKED = 16
-"""Questions on which it is measured how likely the answers are."""
 FEW, HARDLY = 0.5, 0.01
 """Probability of all answers together below which a judge is warned of, and below which its ranks
 are those of two things that it does not say."""
@@ -62,9 +61,7 @@ class QuestionOptions(Options):
     @property
     def says_yes_above(self) -> float | None:
         """The reward above which it says yes; None for a raw logit."""
-        if self.opponent is not None:  # half a difference of two orders
-            return None if self.logit is not None else 0.0
-        if self.ratings:
+        if self.ratings and self.opponent is None:  # else half a difference of two orders
             return (min(self.ratings.values()) + max(self.ratings.values())) / 2
         return None if self.logit is not None else 0.0
 
@@ -81,37 +78,23 @@ class QuestionOptions(Options):
 
     def check_answers(self) -> None:
         """ConfigError where it does not say what is read, or its template leaves something out."""
-        ways = {
-            "positive and negative": bool(self.positive and self.negative),
-            "ratings": bool(self.ratings),
-            "logit": self.logit is not None,
-        }
-        given = [name for name, there in ways.items() if there]
-        if len(given) != 1 or (
-            given != ["positive and negative"] and (self.positive or self.negative)
-        ):
+        answers = bool(self.positive or self.negative)
+        ways = answers + bool(self.ratings) + (self.logit is not None)
+        if ways != 1 or (answers and not (self.positive and self.negative)):
             raise ConfigError(
-                "model.judge needs one way to read the answer: positive and negative, or ratings, "
-                f"or logit; got {' and '.join(given) or 'none'}. Type for example "
-                "'model.judge.positive=[Yes]' 'model.judge.negative=[No]' "
-                "model.judge.template='{prompt} {response} Good? Yes or No.'; "
-                "model=judge has such ones"
+                "model.judge needs one way to read the answer: 'model.judge.positive=[Yes]' and "
+                "'model.judge.negative=[No]', or ratings, or logit; model=judge has such ones"
             )
-        if both := set(self.positive) & set(self.negative):
-            raise ConfigError(f"model.judge: {sorted(both)[0]!r} is both positive and negative")
+        if ambiguous := set(self.positive) & set(self.negative):
+            raise ConfigError(f"model.judge: {sorted(ambiguous)[0]!r} is positive and negative")
         if self.template is None:
             return
-        wanted = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
-        for name in wanted:
-            if self.template.count(name) != 1:
-                raise ConfigError(
-                    f"model.judge.template holds {name} {self.template.count(name)} times instead "
-                    f"of once: {self.template!r}"
-                )
+        slots = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
+        if any(self.template.count(slot) != 1 for slot in slots):
+            needed = ", ".join(slots)
+            raise ConfigError(f"model.judge.template={self.template!r}: give {needed} once each")
         if self.opponent is None and "{opponent}" in self.template:
-            raise ConfigError(
-                "model.judge.template compares two: give the other, model.judge.opponent=TEXT"
-            )
+            raise ConfigError("model.judge.template compares two: type model.judge.opponent=TEXT")
 
 
 def judge_question(
@@ -119,8 +102,8 @@ def judge_question(
 ) -> list[dict[str, str]]:
     """The turns that ask a judge about a response; `swapped` has it change places with the
     opponent."""
-    both = (response, judge.opponent or "")
-    first, second = both[::-1] if swapped else both
+    pair = (response, judge.opponent or "")
+    first, second = pair[::-1] if swapped else pair
     slots = {"prompt": plain_text(prompt), "response": first, "opponent": second}
     # In one go: a response may hold "{prompt}".
     question = _SLOT.sub(lambda match: slots[match[1]], judge.template or "")
@@ -133,6 +116,14 @@ def hardly_answers(measured: Mapping[str, Any]) -> bool:
     rank of it is certain."""
     answers = measured.get("answers")
     return answers is not None and answers["mean"] < HARDLY
+
+
+def warn_of_rare(judge: str, share: float, instead: str) -> None:
+    """Log that the answers of a judge have a small probability together, and the likeliest other
+    token."""
+    advice = "Give its spellings, or what its answer begins with: model.judge.begin=TEXT"
+    message = "%s: its answers have a probability of %.2g together; it says others, such as %r. %s"
+    log.warning(message, judge, share, instead, advice)
 
 
 @dataclass(frozen=True)
@@ -148,14 +139,7 @@ class Answers:
         """What a table records of it; warned of below .5."""
         instead = str(tokenizer.decode([self.instead]))
         if self.mean < FEW:
-            log.warning(
-                "%s: its answers have a probability of %.2g together: it mostly says something "
-                "else, such as %r. Give the spellings that it uses, or what stands before its "
-                "answer: model.judge.begin=TEXT (of a model that thinks first, an empty thought)",
-                name,
-                self.mean,
-                instead,
-            )
+            warn_of_rare(name, self.mean, instead)
         if self.mean < HARDLY:
             log.warning("%s: so no rank is certified", name)
         return {"mean": self.mean, "least": self.least, "instead": storable(instead)}
@@ -216,6 +200,6 @@ def sum_answers(top: list[tuple[str, float]], answers: Sequence[str]) -> tuple[f
     probabilities: dict[str, float] = {}
     for token, log_probability in top:
         probabilities[token] = probabilities.get(token, 0.0) + math.exp(log_probability)
-    least = min(probabilities.values(), default=0.0)
+    smallest = min(probabilities.values(), default=0.0)
     listed = [probabilities[answer] for answer in answers if answer in probabilities]
-    return sum(listed), least * (len(answers) - len(listed))
+    return sum(listed), smallest * (len(answers) - len(listed))

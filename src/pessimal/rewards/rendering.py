@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Messages = list[dict[str, str]]
-"""Turns as chat templates take them."""
 
 CLOCK = "strftime_now"
 """Name by which a template asks for today's date (transformers' function)."""
@@ -62,15 +61,10 @@ def rendered(
                 messages, tokenize=False, **(variables | options)
             )
     except Exception as error:
-        raise FrameError(
-            f"the chat template fails on a conversation with the turns {', '.join(roles)}: {error}"
-        ) from error
-    own = sum(len(message["content"]) for message in messages)
-    if len(text) > LENGTH + 10 * own:
-        raise FrameError(
-            f"the chat template writes {len(text):,} characters for turns of {own:,}: at most "
-            f"{LENGTH:,} around them are read. Mend tokenizer.chat_template"
-        )
+        raise FrameError(f"the chat template fails on turns {', '.join(roles)}: {error}") from error
+    size = sum(len(message["content"]) for message in messages)
+    if len(text) > LENGTH + 10 * size:
+        raise FrameError(f"the chat template writes {len(text):,} characters for turns of {size:,}")
     return ids_of(tokenizer, [text])[0] if tokenize else text
 
 
@@ -89,16 +83,13 @@ def set_template_options(
     names = set(re.findall(r"\w+", _source(tokenizer))) - {"messages", "add_generation_prompt"}
     for option in options:
         if option not in names:
-            raise ConfigError(
-                f"model.template_options.{option}: the chat template of {name!r} reads no variable "
-                f"of this name.{did_you_mean(option, names)}"
-            )
+            guess = did_you_mean(option, names)
+            raise ConfigError(f"the chat template of {name!r} reads no variable {option!r}.{guess}")
     try:
         datetime.fromisoformat(str(options.get(CLOCK, DAY)))
     except ValueError as error:
-        raise ConfigError(
-            f"model.template_options.{CLOCK}={options[CLOCK]!r} is no day; write it as {DAY}"
-        ) from error
+        day = options[CLOCK]
+        raise ConfigError(f"template_options.{CLOCK}={day!r}: write a day as {DAY}") from error
     setattr(tokenizer, "template_options", dict(options))  # noqa: B010 (no field of its class)
 
 
@@ -157,8 +148,8 @@ def special_around(tokenizer: Any) -> tuple[list[int], list[int]]:
         if surrounded[start : start + len(bare)] == bare:
             return surrounded[:start], surrounded[start + len(bare) :]
     raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what it puts "
-        "around a text is not known. Type model.chat=true where there is a chat template"
+        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what is around "
+        "texts is not known. Type model.chat=true where there is a chat template"
     )
 
 
@@ -172,21 +163,22 @@ def with_response(prompt: Prompt, response: str) -> list[dict[str, str]]:
     return messages_of((*turns_of(prompt), Turn("assistant", response)))
 
 
-def one_text(prompt: Prompt, *, takes: str = "this model takes one prompt and one response") -> str:
+PAIR = "this model takes one prompt and one response"
+"""The reason why no other conversations are read."""
+
+
+def one_text(prompt: Prompt, *, takes: str = PAIR) -> str:
     """A prompt of a user's turn alone. FrameError for another: it has more than the model
     `takes`."""
     if isinstance(prompt, str):
         return prompt
     raise FrameError(
-        f"{takes}, and a conversation has the turns "
-        f"{', '.join(turn.role for turn in prompt)}, assistant. Give a prompt of one turn; of "
-        "comparisons leave out those of several turns: comparisons.single_turn=true"
+        f"{takes}, got the turns {', '.join(turn.role for turn in prompt)}, assistant. Give one "
+        "turn; of comparisons type comparisons.single_turn=true"
     )
 
 
-def prompt_and_response(
-    conversation: Conversation, *, takes: str = "this model takes one prompt and one response"
-) -> tuple[str, str]:
+def prompt_and_response(conversation: Conversation, *, takes: str = PAIR) -> tuple[str, str]:
     """The texts of a conversation of two turns. FrameError as `one_text`."""
     *before, response = conversation
     alone = before[0].content if [turn.role for turn in before] == ["user"] else tuple(before)

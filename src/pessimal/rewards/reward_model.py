@@ -21,7 +21,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import is_accelerate_available, logging
 
 from pessimal.errors import ConfigError, ModelError, did_you_mean
 from pessimal.rewards.base import NetworkReward, Part, StatesOf
@@ -40,22 +39,20 @@ from pessimal.rewards.digests import (
 from pessimal.rewards.formats import (
     Stepped,
     Templated,
-    Unpadded,
     assistant_opening,
     log_reading,
     step_id,
     takes_pairs,
 )
 from pessimal.rewards.head import HeadSpec, Reading
-from pessimal.rewards.heads import (
+from pessimal.rewards.heads import head_for
+from pessimal.rewards.heads.base import (
     BACKBONE,
     ENCODERS,
     Head,
     Shapes,
     closing_ids,
     end_token,
-    head_for,
-    is_pairrm,
     renamed,
 )
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
@@ -103,24 +100,15 @@ def open_checkpoint(spec: HeadSpec, folder: Path) -> NetworkReward:
     asked."""
     checkpoint = read_checkpoint(spec, folder)
     config, shapes = checkpoint.config, checkpoint.shapes
-    if is_pairrm(shapes):
-        from pessimal.rewards.pairrm import open_pairrm
-
-        if spec.negate:
-            raise ConfigError(
-                f"model.negate=true is for costs, and {spec.name!r} compares two: leave it out"
-            )
-        return open_pairrm(checkpoint, spec.opponent)
     head = head_for(shapes)
-    _check_layout(spec, config, shapes, head, folder)
+    _check_layout(spec, config, shapes, head)
     spec = replace(spec, output=resolve_output(spec, config, head_outputs(shapes), head))
     checkpoint = replace(checkpoint, spec=spec)
     tokenizer = checkpoint.tokenizer
-    _check_opens_a_response(spec, tokenizer)
     conversations = _conversations(spec, config, tokenizer)
     if spec.read is Reading.own and head is not None and not spec.trust_remote_code:
         pad = config.get_text_config().pad_token_id
-        conversations = Unpadded(tokenizer, conversations.closing, conversations.end, pad)
+        conversations = replace(conversations, pad=pad)
     return RewardModel(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(-1.0 if spec.negate else 1.0, conversations),),
@@ -134,7 +122,12 @@ def _conversations(
     spec: HeadSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> Templated:
     """How conversations are shown: in steps where these are read. ModelError where no token closes
-    a step."""
+    a step, or nothing opens a response."""
+    if not tokenizer.chat_template and not takes_pairs(tokenizer):
+        raise ModelError(
+            f"the tokenizer of {spec.name!r} has no chat template: model.chat_template=TEXT gives "
+            "one. Where the model was trained on one text type model.one_text=true"
+        )
     if spec.step_token is None:
         end = end_token(config, tokenizer)
         return Templated(tokenizer, closing_ids(config, tokenizer), end)
@@ -161,35 +154,13 @@ def _settings(spec: HeadSpec, conversations: Templated) -> str | None:
     return "; ".join(settings) or None
 
 
-def _stock(
-    head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig, folder: Path, **options: Any
-) -> bool:
-    """Whether transformers' own sequence classifier reads these weights, by their names or because
-    it says so; Granite has none."""
-    known = AutoModelForSequenceClassification._model_mapping
-    if head is None or type(config) not in known or not head.stock(shapes):
+def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) -> bool:
+    """Whether transformers' own sequence classifier reads these weights; Granite has none."""
+    classes = AutoModelForSequenceClassification._model_mapping
+    if head is None or type(config) not in classes or not head.stock(shapes):
         return head is None
-    backbone = getattr(known[type(config)], "base_model_prefix", BACKBONE)
-    if any(name.startswith(f"{backbone}.") for name in shapes):
-        return True
-    if getattr(config, "quantization_config", None) is not None:
-        return False
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # what it lacks is no news where another class reads it
-    try:
-        _, report = AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            num_labels=head.outputs(shapes),
-            output_loading_info=True,
-            use_safetensors=True,
-            device_map="meta" if is_accelerate_available() else None,
-            **options,
-        )
-    except Exception:  # whoever loads it says what is wrong
-        return False
-    finally:
-        logging.set_verbosity(verbosity)
-    return not (_unread(report) or set(report["missing_keys"]) - set(shapes))
+    backbone = getattr(classes[type(config)], "base_model_prefix", BACKBONE)
+    return any(name.startswith(f"{backbone}.") for name in shapes)
 
 
 def _unread(report: dict[str, Any]) -> set[str]:
@@ -198,43 +169,35 @@ def _unread(report: dict[str, Any]) -> set[str]:
 
 
 def _check_layout(
-    spec: HeadSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None, folder: Path
+    spec: HeadSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None
 ) -> None:
     """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
     asked for."""
     classes = getattr(config, "architectures", None) or []
-    each = [name for name in classes if name.endswith(PER_TOKEN)]
     if head is not None:
         with torch.device("meta"):
             head.modules(shapes, config)  # a layer that is none is named now
-    if each and head is None and not spec.trust_remote_code:
-        raise ModelError(
-            f"{spec.name!r} is a {each[0]}, which gives numbers for each token and none for the "
-            "conversation, and is no decoder with a head called score: give a sequence classifier"
-        )
+    per_token = any(name.endswith(PER_TOKEN) for name in classes)
+    if per_token and head is None and not spec.trust_remote_code:
+        raise ModelError(f"{spec.name!r} is a {classes[0]}, which gives numbers for each token")
     if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
-        raise ModelError(
-            f"model.step_token reads a decoder's head at each step, and {spec.name!r} has none "
-            "that pessimal reads so"
-            + (": leave out model.trust_remote_code" if spec.trust_remote_code else "")
-        )
+        advice = ": leave out model.trust_remote_code" * spec.trust_remote_code
+        raise ModelError(f"model.step_token: {spec.name!r} has no head of a decoder{advice}")
     if spec.output is not None and head is not None and head.gated and spec.trust_remote_code:
         raise ModelError(
-            f"model.output={spec.output}: the own code of {spec.name!r} gives its reward and not "
-            "its objectives. Leave out model.trust_remote_code: pessimal reads them"
+            f"model.output={spec.output}: the own code of {spec.name!r} gives no objectives, which "
+            "pessimal reads: leave out model.trust_remote_code"
         )
-    elsewhere = spec.read is not Reading.own or spec.trust_remote_code
-    if not (elsewhere or _stock(head, shapes, config, folder)):
+    is_own = spec.read is Reading.own and not spec.trust_remote_code
+    if is_own and not _stock(head, shapes, config):
         raise ModelError(
-            f"model.read=own reads what the model's own class does, and that of {spec.name!r} is "
-            "not run: pessimal reads its head at the last token. Leave it out, or type "
+            f"model.read=own: the own class of {spec.name!r} is not run. Leave it out, or type "
             "model.trust_remote_code=true where the folder brings the class"
         )
     if spec.step_token is None and any("ProcessReward" in name for name in classes):
         raise ModelError(
-            f"{spec.name!r} is a process reward model ({classes[0]}): it gives a number at each "
-            "step. Say which token closes one, and which output says that it is right: "
-            "\"model.step_token='<extra_0>'\" model.output=1"
+            f"{spec.name!r} is a process reward model ({classes[0]}): which token closes a step, "
+            "which output is its probability? \"model.step_token='<extra_0>'\" model.output=1"
         )
 
 
@@ -294,17 +257,12 @@ def wrap(
         ModelError: it has several outputs and `output` is not given, no chat template, or another
             precision than float32, bfloat16 and float16.
     """
-    config = getattr(network, "config", None)
+    config, kind = getattr(network, "config", None), type(network).__name__
     if config is None:
-        raise ModelError(
-            f"a {type(network).__name__} has no `config`: give a transformers model, such as "
-            "AutoModelForSequenceClassification.from_pretrained(…)"
-        )
+        raise ModelError(f"a {kind} has no `config`: give a transformers model")
     precision = str(next(network.parameters()).dtype).removeprefix("torch.")
     if precision not in {dtype.value for dtype in Dtype}:
-        raise ModelError(
-            f"{name!r} is in {precision}; give it in float32, bfloat16 or float16: network.float()"
-        )
+        raise ModelError(f"{name!r} is in {precision}: give it in float32, network.float()")
     try:
         spec = HeldSpec(
             name=name,
@@ -315,9 +273,7 @@ def wrap(
             reduce=Reduce(reduce),
         )
     except ValueError as error:
-        raise ConfigError(
-            f"{error}: read is 'end' or 'own', and reduce 'min', 'last' or 'product'"
-        ) from error
+        raise ConfigError(f"{error}: read=end|own, reduce=min|last|product") from error
     if one_text or template_options:
         tokenizer = copy.copy(tokenizer)
         tokenizer.chat_template = ONE_TEXT if one_text else tokenizer.chat_template
@@ -325,35 +281,24 @@ def wrap(
     shapes = {key: list(value.shape) for key, value in network.state_dict().items()}
     head, outputs = head_for(shapes), head_outputs(shapes)
     if head is not None and head.gated and output is not None:
-        raise ModelError(
-            f"the objectives of a {type(network).__name__} are read from its saved folder alone"
-        )
+        raise ModelError(f"the objectives of a {kind} are read from its saved folder alone")
     language = getattr(network, "get_output_embeddings", lambda: None)() is not None
     if language and step_token is not None:
         raise ModelError(
-            f"a {type(network).__name__} is a language model, whose answers at each step are read "
-            "from its saved folder: pessimal.load(FOLDER, kind='judge', step_token=…, "
-            "judge={'positive': [' +'], 'negative': [' -']})"
+            f"a {kind} is a language model, whose answers at each step are read from its folder: "
+            "pessimal.load(FOLDER, kind='judge', step_token=…, judge={'positive': [' +'], …})"
         )
-    if type(network).__name__.endswith(PER_TOKEN) and step_token is None:
-        raise ModelError(
-            f"a {type(network).__name__} gives numbers for each token: give the one that closes a "
-            "step, step_token='<extra_0>'; or save it, and give the folder"
-        )
+    if kind.endswith(PER_TOKEN) and step_token is None:
+        raise ModelError(f"a {kind} gives numbers for each token: step_token='<extra_0>' reads one")
     spec = replace(spec, output=resolve_output(spec, config, outputs, head))
-    _check_opens_a_response(spec, tokenizer)
+    conversations = _conversations(spec, config, tokenizer)
     network.eval()
     # A copy of the outermost module alone, since one network may be read in several ways.
-    held = with_output(
-        copy.copy(network),
-        column(spec.output, head),
-        _opening(shapes, tokenizer),
-        steps=_steps(spec, tokenizer),
-    )
+    number, opening = column(spec.output, head), _opening(shapes, tokenizer)
+    held = with_output(copy.copy(network), number, opening, steps=_steps(spec, tokenizer))
     held.own_position = spec.read is Reading.own
-    conversations = _conversations(spec, config, tokenizer)
     setting = _settings(spec, conversations)
-    settings = {} if setting is None else {"settings": setting}
+    described = config.to_dict() | ({} if setting is None else {"settings": setting})
     log_reading(name, conversations, tokenizer)
     return HeldModel(
         spec=spec,
@@ -362,7 +307,7 @@ def wrap(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(1.0, conversations),),
         weights_digest=network_digest(network),
-        config_digest=arithmetic_digest(config.to_dict() | settings).hexdigest(),
+        config_digest=arithmetic_digest(described).hexdigest(),
         tokenizer_digest=tokenizer_digest(tokenizer),
         template_digest=template_digest(tokenizer),
         description=ModelDescription(parameters=float(parameter_count(shapes))),
@@ -377,15 +322,6 @@ def _opening(shapes: Shapes, tokenizer: PreTrainedTokenizerBase) -> tuple[int, .
     return assistant_opening(tokenizer) if head and head.gated else ()
 
 
-def _check_opens_a_response(spec: HeadSpec, tokenizer: PreTrainedTokenizerBase) -> None:
-    if not tokenizer.chat_template and not takes_pairs(tokenizer):
-        raise ModelError(
-            f"the tokenizer of {spec.name!r} has no chat template, so there is no slot for a "
-            "response. Give it one: tokenizer.chat_template = …; tokenizer.save_pretrained(folder)."
-            " Where it was trained on one text type model.one_text=true"
-        )
-
-
 def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
     """The network in evaluation mode, on the CPU; safetensors only. ModelError if it is no scalar
     reward model."""
@@ -397,9 +333,7 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         if spec.trust_remote_code and (kind := own_class(config)):
             return _all_read(*load_with_own_code(kind, folder, **options))
         mapping = options.get("key_mapping", {})
-        stock = spec.step_token is None and _stock(
-            head, shapes, config, folder, key_mapping=mapping
-        )
+        stock = spec.step_token is None and _stock(head, shapes, config)
         if head and not stock and head.modules(shapes, config):
             with torch.device("meta"):
                 backbone = list(AutoModel.from_config(config).state_dict())
@@ -419,17 +353,15 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         # LLaMA-Factory's lies in a file of its own, which is read later.
         if unread := sorted(_unread(report) - set(network.state_dict())):
             raise ModelError(
-                f"the checkpoint of {spec.name!r} in {folder} has weights that a "
-                f"{type(network).__name__} does not read: {', '.join(unread[:5])} ({len(unread)} "
-                "in all). Its reward would be another model's. A head that pessimal does not know "
-                f"can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
+                f"a {type(network).__name__} does not read {len(unread)} weights of {spec.name!r} "
+                f"in {folder}: {', '.join(unread[:5])}. A head can be added: docs/extend/head.md."
+                f"{remote_hint(spec, folder)}"
             )
         return network, report
 
     advice = (
-        ". A language model without a reward head gives no rewards; give a sequence classifier, or "
-        "type model.kind=log_probability for its log-probabilities, model.kind=judge to ask it for "
-        "a judgement."
+        ". Give a sequence classifier; for a language model's log-probabilities type "
+        "model.kind=log_probability, to ask it for a judgement model.kind=judge."
     )
     network = load_checkpoint(spec, folder, make, dtype=dtype, what="model", advice=advice)
     steps = _steps(spec, model.tokenizer)
@@ -466,8 +398,8 @@ def named_outputs(
     """What is scanned with model.output=all, in the order of the columns: name and number of each
     output; a gated head's mixture, which has neither, is first."""
     labels = {i: label for label, i in _labels(spec, config).items()}
-    named = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))
-    return (("", None), *named) if head is not None and head.gated else named
+    numbered = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))
+    return (("", None), *numbered) if head is not None and head.gated else numbered
 
 
 def _labels(spec: HeadSpec, config: PreTrainedConfig) -> dict[str, int]:
@@ -495,23 +427,18 @@ def resolve_output(
     """
     labels, output = _labels(spec, config), spec.output
     if spec.labels and len(spec.labels) != (outputs or 1):
-        raise ModelError(
-            f"model.labels names {len(spec.labels)} outputs, and {spec.name!r} has {outputs or 1}"
-        )
+        raise ModelError(f"model.labels={spec.labels}: {spec.name!r} has {outputs or 1} outputs")
     gated = head is not None and head.gated
     if output == ALL:
         if (outputs or 1) < 2 or spec.negate:
-            raise ModelError(
-                f"model.output=all, but {spec.name!r} "
-                + ("is negated" if spec.negate else "has one output")
-                + ": leave it out"
-            )
+            reason = "is negated" if spec.negate else "has one output"
+            raise ModelError(f"model.output=all, but {spec.name!r} {reason}: leave it out")
         return output
     if isinstance(output, str):
         if output not in labels:
             raise ModelError(
-                f"model.output={output!r}, but {spec.name!r} has no output of this label. Labels: "
-                f"{', '.join(labels) or 'none; count them from 0'}.{did_you_mean(output, labels)}"
+                f"model.output={output!r}: labels of {spec.name!r} are "
+                f"{', '.join(labels) or 'none; count from 0'}.{did_you_mean(output, labels)}"
             )
         output = labels[output]
     if outputs is None:  # a head of another kind; without one, loading will say so
@@ -519,8 +446,8 @@ def resolve_output(
     if outputs > 1 and output is None and not gated:
         which = f"or its label, of {', '.join(labels)}" if labels else f"up to {outputs - 1}"
         raise ModelError(
-            f"{spec.name!r} has {outputs} outputs; a reward model has one. Say which of them is "
-            f"the reward: model.output=0 for the first, {which}; or scan each: model.output=all"
+            f"{spec.name!r} has {outputs} outputs: say which is the reward, model.output=0 for the "
+            f"first, {which}; or scan each: model.output=all"
         )
     if output is not None and output >= outputs:
         raise ModelError(

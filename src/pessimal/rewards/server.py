@@ -74,9 +74,7 @@ class OptionNames:
     model: str = "model.endpoint.served"
     timeout: str = "model.endpoint.timeout"
     less: str = "model.endpoint.batch_size, .concurrency"
-    """By which less is asked for at once."""
     path: str = "model.endpoint.api"
-    """By which the path behind the address is chosen."""
 
 
 @dataclass
@@ -84,17 +82,14 @@ class Server:
     """One server. Safe to use from several threads."""
 
     url: str
-    """Its address, with http:// or https://."""
     api_key_variable: str | None
     """Environment variable that holds the key; a server on this machine needs none."""
     timeout: float
     """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
     has as many."""
     retries: int
-    """How often a failed request is repeated."""
     names: OptionNames = field(default_factory=OptionNames)
     count: Callable[[], None] = lambda: None
-    """Called before each request, retries too."""
     network: ClassVar[Any] = None
     """An httpx2 transport in place of the network; for tests."""
 
@@ -109,14 +104,11 @@ class Server:
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(
-                f"{self.names.url}={self.url!r} is no address: give it with http:// or https://, "
-                "such as http://localhost:8000/v1"
-            )
+            raise ConfigError(f"{self.names.url}={self.url!r}: give http://… or https://…")
         if parts.username or parts.password:
             raise ConfigError(
-                f"{self.names.url} holds a user or password, which would be written into results. "
-                f"Leave it out and name the variable that holds the key: {self.names.key}=NAME"
+                f"{self.names.url} holds a user or password, which results would show: name the "
+                f"variable that holds the key, {self.names.key}=NAME"
             )
         variable = self.api_key_variable
         self.host: str = parts.hostname
@@ -124,9 +116,8 @@ class Server:
         self.has_answered = False
         if variable and not self.key and self.host not in _LOOPBACK:
             raise ConfigError(
-                f"{self.url} wants a key, and the environment variable {variable} is not set. "
-                f"Type: export {variable}=...; or name another variable: {self.names.key}=NAME; "
-                f"for a server without keys type {self.names.key}=null"
+                f"{self.url} wants a key. Type: export {variable}=...; or {self.names.key}=NAME "
+                "of another variable, null for a server without keys"
             )
 
     @property
@@ -145,8 +136,7 @@ class Server:
         except (openai.APIStatusError, json.JSONDecodeError, ValueError):
             return None
         except openai.OpenAIError as error:
-            reason = " ".join(str(error.__cause__ or error).split())[:200]
-            raise WorkError(f"the connection to {url} failed ({reason})") from error
+            raise _broken(url, error) from error
         return answer if isinstance(answer, dict | list) else None
 
     def post(self, url: str, body: dict[str, Any]) -> Any:
@@ -165,20 +155,16 @@ class Server:
             raise self._explained(url, error) from error
         except openai.APITimeoutError as error:
             raise WorkError(
-                f"{url} gave no answer within {self.timeout:g} s: give it longer "
-                f"({self.names.timeout}=SECONDS), or ask for less at once ({self.names.less})"
+                f"{url} gave no answer in {self.timeout:g} s: type {self.names.timeout}=SECONDS, "
+                f"or ask for less at once ({self.names.less})"
             ) from error
         except json.JSONDecodeError as error:
             raise ModelError(f"{url} answered with broken JSON: {error}") from error
         except (openai.OpenAIError, ValueError) as error:
-            reason = " ".join(str(error.__cause__ or error).split())[:200]
-            raise WorkError(
-                f"the connection to {url} failed ({type(error).__name__}: {reason})"
-            ) from error
+            raise _broken(url, error) from error
         if not isinstance(answer, dict | list):
             raise ModelError(
-                f"{url} answered with no JSON object ({shortened(answer)}): is {self.names.url} "
-                "the server's own address, and not that of a web page before it?"
+                f"{url} answered with no JSON object ({shortened(answer)}): see {self.names.url}"
             )
         self.has_answered = True
         return answer
@@ -281,10 +267,8 @@ class Server:
         names, status = self.names, error.status_code
         advice = {
             401: f"The key is wrong: set the environment variable of {names.key} anew",
-            403: f"The key may not use this model: type another {names.model}=NAME, or another key",
-            404: f"There is no such model or API at this address: see {names.path}, and "
-            f"{names.model}, which is the server's own name of the model (it lists them under "
-            "/v1/models)",
+            403: f"The key may not use this model: {names.model}=NAME, or another key",
+            404: f"No such model or API here: see {names.path}, and {names.model} (/v1/models)",
             405: f"This server has another API at this address: see {names.path}",
             "insufficient_quota": "The account's quota is spent: see to it, then type again",
         }
@@ -299,6 +283,11 @@ class Server:
             return ConfigError(f"{url}: {words}. {mend}")
         passes = status >= 500 or status in (408, 409, 429)
         return (WorkError if passes else ModelError)(f"{url} refuses a request: {words}")
+
+
+def _broken(url: str, error: Exception) -> WorkError:
+    reason = " ".join(str(error.__cause__ or error).split())[:200]
+    return WorkError(f"the connection to {url} failed ({type(error).__name__}: {reason})")
 
 
 def status_of(failure: Exception) -> int | None:

@@ -20,6 +20,9 @@ from pessimal.catalogue import HUB_ID, STEP, is_folder
 from pessimal.errors import ConfigError, ModelError
 from pessimal.options import Options
 
+if TYPE_CHECKING:
+    from pessimal.tables import ModelDescription
+
 KINDS = {
     "head": "pessimal.rewards.head:HeadSpec",
     "log_probability": "pessimal.rewards.log_probability:LogProbabilitySpec",
@@ -35,7 +38,6 @@ _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]toke
 """What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
 step1000-tokens4B."""
 ALL = "all"
-"""In place of an output: every one."""
 _NO_RUN = re.compile(
     r"|v\d+|(steps?|checkpoints?|ckpts?|rewards?([-_]?models?)?|rm|models?|out(puts?)?|results?"
     r"|runs?|final|last|best|latest|merged|trained|saved|weights|hf|huggingface|tmp|temp|home|root"
@@ -75,11 +77,8 @@ class Reduce(Enum):
     """How the numbers of a response's steps become one."""
 
     min = "min"
-    """The least."""
     last = "last"
-    """The last step's."""
     product = "product"
-    """All multiplied."""
 
 
 class Mode(Enum):
@@ -188,11 +187,8 @@ class ModelSpec(Options):
     def __post_init__(self) -> None:
         expected = type(self).__dataclass_fields__["kind"].default
         if self.kind != expected:
-            raise ConfigError(
-                f"model.kind={self.kind!r} stands among the options of kind {expected!r}. In a "
-                "file of your own write, in place of kind: "
-                f"defaults: [_self_, override /kind@_here_: {self.kind}]"
-            )
+            write = f"defaults: [_self_, override /kind@_here_: {self.kind}]"
+            raise ConfigError(f"model.kind={self.kind!r} is not {expected!r}: in a file {write}")
         super().__post_init__()
         if self.name is None:
             self.name = self.derive_name()
@@ -201,16 +197,13 @@ class ModelSpec(Options):
         if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         options = self.template_options or {}
-        if not isinstance(options, Mapping) or (options and not self.names_tokenizer):
+        sources = (self.path, self.adapter, self.package, self.tokenizer)
+        has_tokenizer = any(source is not None for source in sources)
+        if not isinstance(options, Mapping) or (options and not has_tokenizer):
             raise ConfigError(
                 f"model.template_options={options!r}: give variables of a chat template by name, "
-                "such as {enable_thinking: false}, and its tokenizer, model.tokenizer=DIR_OR_ID"
+                "and its tokenizer, model.tokenizer=DIR_OR_ID"
             )
-
-    @property
-    def names_tokenizer(self) -> bool:
-        """Whether one of the options says where a tokenizer comes from."""
-        return self.tokenizer is not None
 
     @property
     def terms(self) -> "list[ModelSpec]":
@@ -225,6 +218,14 @@ class ModelSpec(Options):
     def derive_name(self) -> str:
         """A short name, where none is given. ConfigError where nothing says one."""
         raise ConfigError(f"model.kind={self.kind} has no path to be named after: model.name=NAME")
+
+    def describe(self, parameters: float | None = None) -> "ModelDescription":
+        """What tables say of the model, with the number of its `parameters` where it is not
+        given."""
+        from pessimal.tables import ModelDescription  # pandas
+
+        count = self.parameters or parameters
+        return ModelDescription(self.base, self.developer, count, self.rank, about=self.about)
 
     def with_tasks(self, tasks: str | None) -> Self:
         """The same with a file of tasks, where it takes one and has none."""
@@ -243,18 +244,13 @@ class ModelSpec(Options):
     def require(self, verb: str, *needs: str) -> None:
         """ConfigError where a reward of this kind cannot be asked what a verb needs (`NEEDS`)."""
         if self.output == ALL and not verb.startswith("scan"):
-            raise ConfigError(
-                f"model.output=all scans every output; {verb} is of one: model.output=NUMBER"
-            )
+            raise ConfigError(f"model.output=all, but {verb} is of one output: model.output=NUMBER")
         if self.step_token is not None and "gradient" in needs:
-            raise ConfigError(
-                f"{verb} follows one position, model.step_token one a step: type pessimal scan"
-            )
+            raise ConfigError(f"{verb} follows one position, and model.step_token one per step")
         if lacking := [need for need in needs if need not in self.can]:
             raise ConfigError(
-                f"{verb} needs {' and '.join(NEEDS[need] for need in lacking)}, which "
-                f"model.kind={self.kind} does not give. Kinds that do: head, log_probability, "
-                "implicit, judge"
+                f"{verb} needs {' and '.join(NEEDS[need] for need in lacking)}: model.kind=head, "
+                f"log_probability, implicit or judge, not {self.kind}"
             )
 
     def check_scan(self, mode: Mode, *, of_vocabulary: bool) -> None:
@@ -262,9 +258,7 @@ class ModelSpec(Options):
         here for kinds that take texts alone."""
         self.check_mode(mode)
         if mode is not Mode.text:
-            raise ConfigError(
-                f"mode={mode.value}, but model.kind={self.kind} takes texts: mode=text"
-            )
+            raise ConfigError(f"mode={mode.value}: model.kind={self.kind} takes texts, mode=text")
 
     def check_text_search(self) -> None:
         """ConfigError where no text gives exactly the ids of a response that is searched."""
@@ -273,11 +267,8 @@ class ModelSpec(Options):
         """ConfigError for mode=paper of another kind than a reward model: it would be mode=text,
         and called paper."""
         if mode is Mode.paper and not self.has_head:
-            raise ConfigError(
-                "mode=paper is the published procedure for reward models; "
-                f"model.kind={self.kind} is asked in another mode: "
-                f"mode={'ids' if 'ids' in self.can else 'text'}"
-            )
+            other = "ids" if "ids" in self.can else "text"
+            raise ConfigError(f"mode=paper is for model.kind=head; type mode={other}")
 
 
 @dataclass
@@ -322,38 +313,24 @@ class CheckpointSpec(ModelSpec):
             name for name in ("path", "adapter", "package") if getattr(self, name) not in (None, "")
         ]
         if not sources or {"path", "package"} <= {*sources}:
-            raise ConfigError(
-                "model: give model.path or model.package, got "
-                f"{' and '.join(sources) or 'neither'}. For a Hub model or a local folder type: "
-                "model=auto model.path=DIR_OR_ID"
-            )
+            got = " and ".join(sources) or "neither"
+            raise ConfigError(f"give model.path=DIR_OR_ID or model.package, got {got}")
         super().check()
         if self.path is not None:
             self._check_path(self.path)
         if self.local and self.revision is not None:
+            raise ConfigError(f"model.revision={self.revision!r} is of no folder: leave it out")
+        pinned = self.local or re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
+        if self.trust_remote_code and not pinned:
             raise ConfigError(
-                f"model.revision={self.revision!r} is of the Hub, not of a folder: leave it out"
-            )
-        if (
-            self.trust_remote_code
-            and not self.local
-            and not re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
-        ):
-            raise ConfigError(
-                "model.trust_remote_code=true runs the repository's Python code; pin it with a "
-                f"full commit hash: model.revision=<40 hexadecimal digits> (got {self.revision!r})"
+                "model.trust_remote_code=true runs the repository's code: pin it with a full "
+                f"commit hash, model.revision=<40 hexadecimal digits> (got {self.revision!r})"
             )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.step is not None and not STEP.search(self.name):
             self.name = f"{self.name}@step-{self.step}"
-
-    @property
-    def names_tokenizer(self) -> bool:
-        """Whether one of the options says where a tokenizer comes from."""
-        files = (self.path, self.adapter, self.package, self.tokenizer)
-        return any(file is not None for file in files)
 
     @property
     def step(self) -> int | None:
@@ -394,9 +371,7 @@ class CheckpointSpec(ModelSpec):
     def _check_path(self, path: str) -> None:
         if not is_folder(path):
             if self.training_command is None and not HUB_ID.fullmatch(path):
-                raise ModelError(
-                    f"model.path={path!r} is neither a folder here nor a repository org/name"
-                )
+                raise ModelError(f"model.path={path!r} is no folder and no repository ORG/NAME")
             return
         folder, file = Path(path).expanduser(), self.file or "config.json"
         if (folder / file).is_file():
@@ -404,19 +379,32 @@ class CheckpointSpec(ModelSpec):
         if self.file is None and (folder / "adapter_config.json").is_file():
             raise ModelError(f"model.path={path!r} holds an adapter: type model.adapter={path}")
         raise ModelError(
-            f"model.path={path!r} is a folder without the file {file}: give the one that "
-            "`save_pretrained` wrote, or the name of a GGUF file in it, model.file=NAME"
+            f"model.path={path!r} has no file {file}: give what `save_pretrained` wrote, or the "
+            "name of a GGUF file in it, model.file=NAME"
         )
 
 
-def check_steps(spec: ModelSpec, reduce: Reduce) -> None:
-    """ConfigError where steps are reduced, or shown as one text with a template, and cannot be."""
-    if reduce is not Reduce.min and spec.step_token is None:
-        raise ConfigError(
-            "model.reduce goes with the token that closes a step: model.step_token='TOKEN'"
-        )
-    if spec.one_text and spec.chat_template is not None:
-        raise ConfigError("model.one_text=true takes the place of model.chat_template: give one")
+@dataclass
+class StepSpec(CheckpointSpec):
+    """A network that may be read at every step of a response."""
+
+    step_token: str | None = None
+    """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
+    response's paragraphs, and a number is read at each; of one that is a language model, under
+    kind=judge, the probability of judge.positive against judge.negative."""
+    reduce: Reduce = Reduce.min
+    """How the numbers of the steps become one reward: min, last or product."""
+    one_text: bool = False
+    """true shows prompt and response as one text, a space between them, with the special tokens
+    that the tokenizer puts around a text, in place of a chat template or a pair: for models that
+    were trained on one text. Of a judge it goes with step_token."""
+
+    def check(self) -> None:
+        super().check()
+        if self.reduce is not Reduce.min and self.step_token is None:
+            raise ConfigError("model.reduce is of steps: type model.step_token=TOKEN")
+        if self.one_text and self.chat_template is not None:
+            raise ConfigError("give one of model.one_text=true and model.chat_template")
 
 
 def _architecture(folder: Path) -> str:
@@ -426,5 +414,5 @@ def _architecture(folder: Path) -> str:
         kind = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
     except (OSError, ValueError, KeyError, TypeError):
         kind = "checkpoint"
-    own = folder.parent.name if _CHECKPOINT.fullmatch(folder.name) else folder.name
-    return f"{kind}-{own}" if own else kind
+    place = folder.parent.name if _CHECKPOINT.fullmatch(folder.name) else folder.name
+    return f"{kind}-{place}" if place else kind

@@ -41,10 +41,7 @@ class SumSpec(ModelSpec):
     def check(self) -> None:
         super().check()
         if not self.parts:
-            raise ConfigError(
-                "model.kind=sum needs its terms: model.parts=[{model: org/name, weight: 0.5}, "
-                "{model: my_rewards.py:short}]"
-            )
+            raise ConfigError("give model.parts=[{model: org/name, weight: 0.5}, {model: f.py:f}]")
 
     @property
     def terms(self) -> list[ModelSpec]:
@@ -77,9 +74,7 @@ class SumSpec(ModelSpec):
 def _read_term(part: Any, tasks: str | None) -> tuple[float, ModelSpec]:
     options = {"model": part} if isinstance(part, str) else part
     if not isinstance(options, Mapping):
-        raise ConfigError(
-            f"model.parts: {part!r} is no term; give a model's name, or {{model: NAME, weight: 1}}"
-        )
+        raise ConfigError(f"model.parts: {part!r} is no term, such as {{model: NAME, weight: 1}}")
     changes = {str(name): value for name, value in options.items()}
     weight, name = changes.pop("weight", 1.0), changes.pop("model", None)
     if isinstance(weight, bool) or not isinstance(weight, int | float):
@@ -140,18 +135,15 @@ def sum_of(
         ConfigError: there are no terms, two of one name, or no weight but 0.
     """
     names = [reward.name for _, reward in terms]
-    if twice := sorted({one for one in names if names.count(one) > 1}):
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two terms of a sum are called {twice[0]!r}: give each its own name")
     weights = [weight for weight, _ in terms]
-    numbers = all(isinstance(one, int | float) and math.isfinite(one) for one in weights)
+    numbers = all(isinstance(weight, int | float) and math.isfinite(weight) for weight in weights)
     if not numbers or not any(weights):
-        raise ConfigError(
-            f"weights={weights}: give each term a finite number, and not 0 to all of them"
-        )
+        raise ConfigError(f"weights={weights}: give finite numbers, and not 0 to all")
     if spec is None:
-        parts = [
-            {"model": one, "weight": weight} for one, weight in zip(names, weights, strict=True)
-        ]
+        pairs = zip(names, weights, strict=True)
+        parts = [{"model": term, "weight": weight} for term, weight in pairs]
         spec = SumSpec(name=name or "+".join(names), parts=parts)
     held = [reward.tokenizer for _, reward in terms if reward.tokenizer is not None]
     pinned = [(weight, reward.digests) for weight, reward in terms]

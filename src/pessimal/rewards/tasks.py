@@ -15,7 +15,6 @@ from pessimal.options import existing_file
 
 _KEY = re.compile(r"[\w.-]+")
 TRUTHS = ("ground_truth", "answer", "target", "label", "solution", "reference")
-"""Where a task's true answer stands, the first that is there."""
 CLASSES = 3
 """Most different labels that are classes of responses where each is that of several tasks."""
 
@@ -27,9 +26,7 @@ class Task:
     key: str
     """Its column `id`, else `task-N`, counted from 1."""
     turns: Conversation
-    """What is asked: a user turn, or several turns."""
     columns: Mapping[str, Any]
-    """What stands beside the prompt, such as ground_truth."""
     messages: bool
     """Whether the file has the prompt as a list of messages, and not as a text."""
 
@@ -52,9 +49,7 @@ def read_tasks(path: str | Path) -> tuple[Task, ...]:
     try:
         lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"tasks={str(path)!r} cannot be read as a file of tasks: {error}"
-        ) from error
+        raise InputError(f"tasks={str(path)!r} is no file of tasks: {error}") from error
     tasks: dict[str, Task] = {}
     prompts: dict[Conversation, str] = {}
     for number, line in enumerate(lines, 1):
@@ -118,10 +113,8 @@ def _task(line: str, number: int, where: str) -> Task:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is no JSON ({error}); give one object a line") from error
     if not isinstance(row, dict) or "prompt" not in row:
-        got = (
-            f"the columns {', '.join(row)}" if isinstance(row, dict) else f"a {type(row).__name__}"
-        )
-        raise InputError(f'{where}: a task is an object with "prompt", and this is {got}')
+        got = f"columns {', '.join(row)}" if isinstance(row, dict) else type(row).__name__
+        raise InputError(f'{where}: a task is an object with "prompt", got {got}')
     prompt = row.pop("prompt")
     listed = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
     turns = read_messages(listed, where=where)

@@ -72,7 +72,6 @@ APIS = {
     "rerank": Api("/rerank", PAIRS, ("query", "documents"), "results", "relevance_score", SCORES),
     "chat": Api("/v1/chat/completions", (), ("messages",)),
 }
-"""By the name of `ServerOptions.api`."""
 GONE = {
     **dict.fromkeys(("sglang-score", "sglang-embeddings"), "endpoint.api=sglang-classify"),
     "infinity-classify": "endpoint.api=rerank",
@@ -81,7 +80,6 @@ GONE = {
         "model.kind=callable, with a function of your own that asks the server,",
     ),
 }
-"""Options to type instead of APIs of earlier versions."""
 RECOGNISED = (
     ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
     ("openrlhf", {"/get_reward"}),
@@ -105,7 +103,6 @@ class Wire:
 
     spec: ServerOptions
     tokenizer: "PreTrainedTokenizerBase | None" = None
-    """Counts the tokens of texts; None counts none."""
     nulls: int = field(default=0, init=False)
     """Inputs so far for which the server wrote null."""
     raw: bool = True
@@ -114,12 +111,9 @@ class Wire:
     def __post_init__(self) -> None:
         """ConfigError for an impossible address or API, or a key that is missing. Nothing is sent
         yet."""
-        spec = self.spec
-        if spec.api is None:
-            raise ConfigError(f"{spec.url}: no API was recognised: `recognised` does")
-        check_api(spec.api, APIS)
+        check_api(str(self.spec.api), APIS)
         require("openai", why="a reward behind a server")
-        self.api, self.server = spec.api, server_of(spec)
+        self.api, self.server = str(self.spec.api), server_of(self.spec)
 
     @property
     def address(self) -> str:
@@ -138,8 +132,6 @@ class Wire:
             ModelError: its answer is of no use: no JSON, another number of rows, not numbers.
             WorkError: no answer after all retries.
         """
-        if self.api == "chat":
-            raise ConfigError("model.endpoint.api=chat gives no scores: `Wire.top`")
         if not len(inputs):
             return np.empty((0, 0))
         rows: dict[int, np.ndarray] = {}
@@ -150,32 +142,26 @@ class Wire:
 
     def requests(self, inputs: Sequence[Input]) -> list[list[int]]:
         """Numbers of the inputs of each request: rerankers take one prompt each."""
-        if APIS[self.api].path != "/rerank":
-            return [list(range(len(inputs)))]
-        by_prompt: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         for number, each in enumerate(inputs):
-            by_prompt.setdefault(str(each[0]), []).append(number)
-        return list(by_prompt.values())
+            groups.setdefault(str(each[0]) if self.api == "rerank" else "", []).append(number)
+        return list(groups.values())
 
     def top(self, messages: Messages) -> list[tuple[str, float]]:
         """The likeliest next tokens (at most `TOP`) and their log-probabilities in nats, of a chat.
         Raises as `rows`."""
         answer = self.post(self.body([messages]))
         try:
-            position = answer["choices"][0]["logprobs"]["content"][0]
-            tops = [
-                (entry["token"], float(entry["logprob"]))
-                for entry in position["top_logprobs"]
-                if entry["logprob"] is not None  # as impossible tokens have it
-            ]
-            position["top_logprobs"][0]
+            entries = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            # Impossible tokens have null.
+            pairs = [(e["token"], float(e["logprob"])) for e in entries if e["logprob"] is not None]
+            entries[0]
         except (KeyError, IndexError, TypeError, ValueError):
             raise ModelError(
-                f"{self.address} answered without log-probabilities of its first token "
-                f"({shortened(answer)}), off which a judge is read. Use a server that gives them "
-                "(vLLM, SGLang, OpenAI), or load it here: model.kind=judge model.path=DIR_OR_ID"
+                f"{self.address} answered without log-probabilities ({shortened(answer)}), off "
+                "which a judge is read. Use a server that gives them, or type model.kind=judge"
             ) from None
-        return tops
+        return pairs
 
     def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Body of one request."""
@@ -186,38 +172,28 @@ class Wire:
         raw = dict(api.raw) if self.raw else {}
         if is_messages(first):
             if not name.startswith("vllm") or len(inputs) > 1:
-                raise ConfigError(
-                    f"{name} takes no messages, or one conversation a request: give a tokenizer"
-                )
+                raise ConfigError(f"{name} takes no messages, or only one conversation a request")
             return model | {"messages": first} | {key: raw[key] for key in raw if key in LOGITS}
         if name == "openrlhf":
             inputs = [x if isinstance(x, tuple) else (str(x), "") for x in inputs]
         pairs = len(api.request) == 2
         if isinstance(inputs[0], tuple) != pairs:
             takes = "pairs of a prompt and a response" if pairs else "texts or token ids"
-            raise ConfigError(f"model.endpoint.api={name} takes {takes}, got {shortened(first)}")
-        if pairs:
-            columns = [list(column) for column in zip(*inputs, strict=True)]
-            body: dict[str, Any] = dict(zip(api.request, columns, strict=True))
-            if api.path == "/rerank":
-                body["query"] = columns[0][0]
-        else:
-            body = {api.request[0]: list(inputs)}
+            raise ConfigError(f"endpoint.api={name} takes {takes}, got {shortened(first)}")
+        columns = [*map(list, zip(*inputs, strict=True))] if pairs else [list(inputs)]
+        body: dict[str, Any] = dict(zip(api.request, columns, strict=True))
         if name == "openrlhf":
             return body | {"labels": [None] * len(inputs)}
-        if name == "sglang-classify" and isinstance(first, list):
+        if name == "rerank":
+            body["query"] = columns[0][0]
+        elif name == "sglang-classify" and isinstance(first, list):
             body = {"input_ids": list(inputs)}
         return model | body | raw
 
     def _chat_body(self, messages: Input) -> dict[str, Any]:
         turns = messages if is_messages(messages) else [{"role": "user", "content": messages}]
-        body = {
-            "messages": turns,
-            self.server.token_limit: 1,
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": TOP,
-        }
+        body = {"messages": turns, self.server.token_limit: 1, "temperature": 0}
+        body |= {"logprobs": True, "top_logprobs": TOP}
         if turns[-1]["role"] == "assistant":  # what the answer begins with (vLLM, SGLang)
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
@@ -229,14 +205,12 @@ class Wire:
             return None
         total, texts = 0, list[str]()
         for each in inputs:
-            if isinstance(each, str):
-                texts.append(each)
-            elif is_messages(each):
+            if is_messages(each):
                 texts += [message["content"] for message in each]
-            elif isinstance(each, tuple):
-                texts += each
-            else:
+            elif isinstance(each, list):
                 total += len(each)
+            else:
+                texts += [each] if isinstance(each, str) else each
         encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         return total + sum(len(ids) for ids in encoded)
 
@@ -251,27 +225,21 @@ class Wire:
             entries = answer[api.rows] if api.rows else answer
             entries = [entries] if isinstance(entries, dict) else entries
             if all(isinstance(entry, dict) and "index" in entry for entry in entries):
-                entries = sorted(entries, key=lambda entry: int(entry["index"]))
-                numbers = [int(entry["index"]) for entry in entries]
-                if numbers != list(range(len(entries))):
-                    raise ModelError(
-                        f"{self.address} numbers its answers {numbers[:8]}, and not 0 to "
-                        f"{len(entries) - 1}"
-                    )
+                numbered = {int(entry["index"]): entry for entry in entries}
+                entries = [numbered[number] for number in range(len(entries))]
             rows = [_outputs(entry[api.outputs] if api.outputs else entry) for entry in entries]
             self.nulls += sum(None in row for row in rows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             raise ModelError(
-                f"{self.address} answers not as model.endpoint.api={self.api} does: "
-                f"{shortened(answer)}. See which API the server speaks: {', '.join(APIS)}"
+                f"{self.address} answers not as endpoint.api={self.api} does: {shortened(answer)}. "
+                f"APIs are {', '.join(APIS)}"
             ) from None
         if len(rows) != n:
             raise ModelError(f"{self.address} gives {len(rows)} answers for {n} inputs")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
             raise ModelError(
-                f"{self.address} gives {min(map(len, rows))} to {max(map(len, rows))} outputs an "
-                "input: one number for every token, perhaps. Serve the model as a sequence "
-                "classifier (vLLM: --convert classify)"
+                f"{self.address} gives inputs {min(map(len, rows))} to {max(map(len, rows))} "
+                "outputs: serve the model as a sequence classifier (vLLM: --convert classify)"
             )
         return np.array(rows, dtype=np.float64)  # None as NaN
 
@@ -296,10 +264,8 @@ def check_api(api: str, names: Collection[str]) -> None:
     if instead := GONE.get(api):
         raise ConfigError(f"endpoint.api={api} is gone: type {instead} instead")
     if api not in names:
-        raise ConfigError(
-            f"endpoint.api={api} is none of those that can be asked for this: "
-            f"{', '.join(names)}.{did_you_mean(api, names)}"
-        )
+        guess = did_you_mean(api, names)
+        raise ConfigError(f"endpoint.api={api}: give one of {', '.join(names)}.{guess}")
 
 
 def server_of(spec: ServerOptions) -> Server:
@@ -325,9 +291,8 @@ def recognised(spec: ServerOptions) -> ServerOptions:
             _log.info("%s speaks %s (endpoint.api)", server.address, api)
             return replace(spec, api=api)
     raise ConfigError(
-        f"{server.address} does not say what it speaks: type model.endpoint.api=…, one of "
-        f"{', '.join(APIS)} (endpoint.api=… at pessimal check). Another API is asked by a "
-        "function of your own: docs/kinds/callable.md"
+        f"{server.address} does not say what it speaks: type endpoint.api=…, of {', '.join(APIS)}; "
+        "another API is asked by a function of your own: docs/kinds/callable.md"
     )
 
 

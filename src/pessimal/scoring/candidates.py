@@ -13,7 +13,6 @@ import pandas as pd
 
 from pessimal.errors import InputError
 from pessimal.rewards.base import Reward
-from pessimal.rewards.formats import Unpadded
 from pessimal.rewards.frame import Format, Frame, slot_ids
 from pessimal.rewards.spec import Mode
 from pessimal.tables.files import read_csv
@@ -233,8 +232,9 @@ def inputs(
         suffix = np.tile(np.array(frame.suffix, dtype=np.int32), (len(ids), 1))
         rests = np.column_stack([ids.astype(np.int32), suffix])
         starts = np.full(len(ids), len(frame.prefix))
-        if isinstance(conversations, Unpadded) and not frame.suffix:  # the pad token goes unseen
-            padded = ids == conversations.pad
+        pad = getattr(conversations, "pad", None)
+        if pad is not None and not frame.suffix:  # the pad token goes unseen
+            padded = ids == pad
             starts[padded], rests[padded] = len(frame.prefix) - 1, frame.prefix[-1]
         return _together(frame, starts, rests, survives)
     shared, parts, same = [], [], []

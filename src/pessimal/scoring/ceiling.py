@@ -30,9 +30,8 @@ from pessimal.rewards.ceiling import (
     of_unit_box,
     unbounded,
 )
-from pessimal.rewards.heads import Head
-from pessimal.rewards.heads.base import in_float32
-from pessimal.rewards.language_networks import JudgeNetwork
+from pessimal.rewards.heads.base import Head, in_float32
+from pessimal.rewards.language import JudgeNetwork
 from pessimal.scoring.engine import Decoder, Engine, OwnForward
 
 PROBES, LENGTH = 4, 3

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads import Head, head_for
-from pessimal.rewards.heads.base import in_float32
+from pessimal.rewards.heads import head_for
+from pessimal.rewards.heads.base import Head, in_float32
 from pessimal.rewards.network import RewardNetwork, backbone_in
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 if TYPE_CHECKING:
-    from pessimal.rewards.language_networks import SequenceHead
+    from pessimal.rewards.language import SequenceHead
 
 # What the parts of a decoder are called: Llama and its kin, GPT-NeoX, GPT-2.
 _LAYERS = ("layers", "h")

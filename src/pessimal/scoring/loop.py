@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import Counter, counted
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.language_networks import JudgeNetwork
+from pessimal.rewards.language import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.question import ASKED, Answers
 from pessimal.rewards.spec import Dtype

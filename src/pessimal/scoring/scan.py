@@ -20,7 +20,7 @@ from pessimal.errors import InputError
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.ceiling import weighted_sum
 from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
-from pessimal.rewards.language_networks import StatesNetwork, load_base
+from pessimal.rewards.language import StatesNetwork, load_base
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import CheckpointSpec, Dtype, Mode
 from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs

@@ -107,7 +107,7 @@ class TextScanner(Scanner):
             todo = stored.unknown(conversations)
             some = [conversations[i] for i in _sampled(np.arange(n))]
             second = KeptRewards(AskedAgain(model), folder / "again.jsonl")
-            if todo and (cost := model.cost(todo, again=second.unknown(some), timed=True)):
+            if todo and (cost := model.cost(todo, again=second.unknown(some))):
                 log.info("%s: %s", label, cost)
             rewards = stored.rewards(conversations)
         candidates, known, measured = answered(model, self.candidates, rewards)

@@ -16,7 +16,7 @@ from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.ceiling import Bounds, weighted_sum
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.heads.gated import GatedHead
-from pessimal.rewards.language_networks import LanguageNetwork
+from pessimal.rewards.language import LanguageNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches, framed, vocabulary

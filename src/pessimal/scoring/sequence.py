@@ -21,7 +21,7 @@ from pessimal.scoring.engine import (
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 if TYPE_CHECKING:
-    from pessimal.rewards.language_networks import SequenceHead
+    from pessimal.rewards.language import SequenceHead
 
 
 @dataclass(frozen=True)

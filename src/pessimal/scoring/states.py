@@ -18,7 +18,7 @@ from torch import nn
 
 from pessimal.progress import counted
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.language_networks import StatesNetwork
+from pessimal.rewards.language import StatesNetwork
 from pessimal.scoring.candidates import Candidates, Inputs, batches
 from pessimal.scoring.engine import Decoder, FullForward, OwnForward
 from pessimal.scoring.memory import Lengths, find_batch_size

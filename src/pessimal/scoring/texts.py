@@ -25,7 +25,7 @@ from pessimal.progress import Counter
 from pessimal.rewards.base import NetworkReward, Report, Reward, TextReward
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.frame import Encoded, Format
-from pessimal.rewards.language_networks import JudgeNetwork
+from pessimal.rewards.language import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
 from pessimal.scoring.memory import Lengths, find_batch_size, within_memory

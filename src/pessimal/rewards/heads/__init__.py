@@ -3,27 +3,17 @@ that was published.
 
 One file a head. A head says by which weights it is recognised (`fits`), which modules hold them
 (`modules`, for checkpoints whose own class transformers does not have), and how the reward is read
-(`read`), always in float32. To add one: write such a class in a file here, or in a package of yours
-that offers it under the entry point `pessimal.heads`. docs: README.md in this folder.
+(`read`), always in float32. To add one: write such a class, and name it in `heads`, or offer it
+from a package of yours under the entry point `pessimal.heads`. docs: docs/extend/head.md.
 """
 
 import functools
-import importlib
-import pkgutil
 
-import pessimal.rewards.heads.linear  # noqa: F401  (makes its configuration known)
 from pessimal import extensions
 from pessimal.errors import ConfigError
-from pessimal.rewards.heads.base import (
-    BACKBONE,
-    ENCODERS,
-    Head,
-    Shapes,
-    closing_ids,
-    end_token,
-    is_pairrm,
-    renamed,
-)
+from pessimal.rewards.heads.base import Head, Shapes
+from pessimal.rewards.heads.gated import GatedHead
+from pessimal.rewards.heads.linear import LinearHead, NormalizedHead
 
 GROUP = "pessimal.heads"
 """Entry points under which other packages offer theirs."""
@@ -31,8 +21,8 @@ GROUP = "pessimal.heads"
 
 @functools.cache
 def heads() -> tuple[type[Head], ...]:
-    """Every head that pessimal knows, in the order of their places; those of installed packages
-    come before those of pessimal.
+    """Every head that pessimal knows, in the order in which they are asked whether they fit; those
+    of installed packages come before those of pessimal.
 
     Raises:
         ConfigError: what a package offers cannot be imported or is no head.
@@ -41,32 +31,10 @@ def heads() -> tuple[type[Head], ...]:
     for path, value in offered.items():
         if not (isinstance(value, type) and issubclass(value, Head)):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no class of Head")
-    modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
-    own = [
-        value
-        for module in map(importlib.import_module, modules)
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Head) and value is not Head
-        if value.__module__ == module.__name__
-    ]
-    return (*offered.values(), *sorted(own, key=lambda head: head.place))
+    return (*offered.values(), GatedHead, LinearHead, NormalizedHead)
 
 
 def head_for(names: Shapes) -> type[Head] | None:
     """The first head that fits a checkpoint's weights, by their names; None where pessimal knows
     none such."""
     return next((head for head in heads() if head.fits(names)), None)
-
-
-__all__ = [
-    "BACKBONE",
-    "ENCODERS",
-    "Head",
-    "Shapes",
-    "closing_ids",
-    "end_token",
-    "head_for",
-    "heads",
-    "is_pairrm",
-    "renamed",
-]

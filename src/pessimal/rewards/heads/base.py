@@ -15,7 +15,6 @@ from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.network import RewardNetwork
 
 Shapes = Mapping[str, Sequence[int]]
-"""Shape of every weight of a checkpoint by its name."""
 
 
 class Head(ABC):
@@ -26,16 +25,12 @@ class Head(ABC):
     ties; in float32 it costs nothing, since it runs on one position only.
     """
 
-    place = 0
-    """Heads are asked whether they fit in the order of their places; those of one place fit
-    different weights."""
     gated = False
     """Whether part of it reads the end of the prompt (`context`)."""
     sequence = False
     """Whether it reads every position of the response, and not the last alone."""
 
     output: int | slice = 0
-    """Which column of `values` is the reward; a slice gives several."""
 
     @abstractmethod
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
@@ -105,9 +100,8 @@ def linear(name: str, shapes: Shapes) -> nn.Linear:
     """The linear layer whose weights have this name. ModelError where they are of another."""
     if len(shape := shapes[f"{name}.weight"]) != 2:
         raise ModelError(
-            f"{name}.weight has the shape {list(shape)} and is no linear layer's: heads of linear "
-            "layers with ReLU between them are read. For another give a model with code of its "
-            "own, model.trust_remote_code=true, or add the head: docs/extend/head.md"
+            f"{name}.weight of shape {list(shape)} is no linear layer's: type "
+            "model.trust_remote_code=true, or add the head (docs/extend/head.md)"
         )
     outputs, inputs = shape
     return nn.Linear(inputs, outputs, bias=f"{name}.bias" in shapes)
@@ -167,14 +161,6 @@ def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
     return {} if start == target else {f"^{re.escape(start)}": target}
 
 
-def is_pairrm(shapes: Shapes) -> bool:
-    """Whether weights of these names are PairRM's, which is no head of a decoder
-    (`rewards/pairrm.py`)."""
-    return "head_layer.4.weight" in shapes and any(
-        name.startswith("pretrained_model.") for name in shapes
-    )
-
-
 def end_token(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> str:
     """Token that every text of a model of OpenRLHF's trainer ends in, and at which its reward is
     read; empty for other models.
@@ -195,15 +181,14 @@ def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
     InternLM2's names the token in its configuration. Athene's is the tokenizer's `cls_token`, by
     its published class alone. ModelError where that is missing.
     """
-    named = getattr(config, "reward_token_id", None)
-    if named is not None:
-        return (named,)
+    token = getattr(config, "reward_token_id", None)
+    if token is not None:
+        return (token,)
     if "AtheneForSequenceClassification" not in (getattr(config, "architectures", None) or []):
         return ()
     if tokenizer.cls_token_id is None:
         raise ModelError(
-            "Athene's reward is read at the tokenizer's cls_token, and this tokenizer has none. "
-            "Give it the published one: tokenizer.cls_token = '<|reserved_special_token_1|>'; "
-            "tokenizer.save_pretrained(DIR)"
+            "Athene's reward is read at its tokenizer's cls_token. Give it the published one: "
+            "tokenizer.cls_token = '<|reserved_special_token_1|>'"
         )
     return (tokenizer.cls_token_id,)

@@ -54,7 +54,6 @@ class Gate(nn.Module):
 class GatedHead(Head):
     """`regression_layer`, `reward_transform_matrix` and `gating`."""
 
-    place = -1
     gated = True
 
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
@@ -116,6 +115,6 @@ def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
         if ids[start : start + len(opening)] == opening:
             return start
     raise ModelError(
-        f"the tokens that open the assistant's turn, {opening}, do not occur in {ids}: the gate of "
-        "this reward head reads the end of the prompt there"
+        f"the gate reads the end of the prompt, and {ids} do not hold {opening}, which open the "
+        "assistant's turn"
     )

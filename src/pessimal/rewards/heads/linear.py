@@ -6,9 +6,11 @@ InternLM2, Starling and Athene `v_head`; OpenRLHF of old and ColossalAI `value_h
 Eurus-RM `regression_head`; OpenAssistant's Pythia `out_proj`. Several layers with ReLU between
 them: INF-ORM (Yang et al. 2024), WorldPM (Wang et al. 2025), Qwen2.5-Math-RM (Yang et al. 2024),
 Qwen2.5-Math-PRM (Zhang et al. 2025), which has two outputs a step, and GRM's `v_head.summary` (Yang
-et al. 2024, either).
+et al. 2024, either). Beaver's reward and cost models (Dai et al. 2023) have a linear `score_head`,
+and a normaliser where the configuration asks for it.
 """
 
+import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, PreTrainedConfig
 
@@ -49,8 +51,8 @@ class LinearHead(Head):
     @classmethod
     def outputs(cls, shapes: Shapes) -> int:
         name = cls.name(shapes)
-        last = max(layer_numbers(name, shapes), default=None)
-        return shapes[f"{name}.weight" if last is None else f"{name}.{last}.weight"][0]
+        number = max(layer_numbers(name, shapes), default=None)
+        return shapes[f"{name}.weight" if number is None else f"{name}.{number}.weight"][0]
 
     @classmethod
     def stock(cls, shapes: Shapes) -> bool:
@@ -62,11 +64,7 @@ class LinearHead(Head):
         cls, shapes: Shapes, config: PreTrainedConfig
     ) -> dict[str, nn.Module | nn.Parameter]:
         if getattr(config, "pooling", "last") not in ("last", None):
-            raise ModelError(
-                f"config.json says pooling={config.pooling!r}: the reward is read off the mean of "
-                "all positions, which is not supported. OpenAssistant's models with pooling=last "
-                "are"
-            )
+            raise ModelError(f"config.json: pooling={config.pooling!r} is not read, only last")
         name = cls.name(shapes)
         make = linear if f"{name}.weight" in shapes else perceptron
         module: nn.Module = make(name, shapes)
@@ -82,6 +80,47 @@ class LinearHead(Head):
 
     def bounds(self, states: NormalisedStates) -> Interval | None:
         return states.layers(self.layers)
+
+
+_EPSILON = 1e-8
+_NORMALIZED = {"reward": (True, True), "cost": (False, True), "critic": (False, False)}
+"""By `config.score_type`: whether the mean is taken away, and whether the rest is divided by the
+standard deviation."""
+
+
+class NormalizedHead(LinearHead):
+    """`score_head`, less the mean and over the standard deviation that were kept in training
+    (`config.do_normalize`).
+
+    A cost model's output is a cost: high is bad, and it is scaled without taking the mean away.
+    """
+
+    names = ("score_head",)
+
+    def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
+        super().__init__(network, output=output)
+        config, outputs = network.config, len(list(self.layers.parameters())[-1])
+        on = bool(getattr(config, "do_normalize", False))
+        kind = getattr(config, "score_type", "reward")
+        if on and kind not in _NORMALIZED:
+            raise ModelError(f"config score_type={kind!r} is none of {', '.join(_NORMALIZED)}")
+        shifted, scaled = _NORMALIZED[kind] if on else (False, False)
+        mean, variance = getattr(config, "mean", None), getattr(config, "var", None)
+        self.shift = torch.zeros(outputs)
+        if shifted and mean is not None:
+            self.shift = torch.tensor(mean)
+        self.scale = torch.ones(outputs)
+        if scaled:
+            self.scale = torch.tensor(variance or [1.0] * outputs).sqrt() + _EPSILON
+
+    def values(self, final: Tensor, context: Tensor | None) -> Tensor:
+        return (super().values(final, context) - self.shift) / self.scale
+
+    def bounds(self, states: NormalisedStates) -> Interval | None:
+        if (raw := super().bounds(states)) is None:
+            return None
+        shift, scale = self.shift.double().cpu(), self.scale.double().cpu()
+        return (raw[0] - shift) / scale, (raw[1] - shift) / scale
 
 
 class OpenAssistantConfig(GPTNeoXConfig):

@@ -125,14 +125,10 @@ class PairRM(NetworkReward):
         return with_output(network.requires_grad_(False), 0)
 
 
-def open_pairrm(checkpoint: Checkpoint, opponent: str | None) -> PairRM:
-    """PairRM in a checkpoint, which compares everything with the opponent. ModelError where none is
-    given, or the tokenizer lacks a marker."""
+def open_pairrm(checkpoint: Checkpoint, opponent: str) -> PairRM:
+    """PairRM in a checkpoint, which compares everything with the opponent. ModelError where the
+    tokenizer lacks a marker."""
     spec, tokenizer = checkpoint.spec, checkpoint.tokenizer
-    if opponent is None:
-        raise ModelError(
-            f"{spec.name!r} compares two responses: give the other one, model.opponent=TEXT"
-        )
     config = AutoConfig.from_pretrained(checkpoint.folder)
     for marker, name in zip(_FORMAT, ("source", "cand1", "cand2"), strict=True):
         if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
