@@ -259,7 +259,7 @@ FAULTS = [
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(
-        "tracking/push.py",
+        "verbs/push.py",
         "wrong = sorted({file for file, _ in local ^ server})",
         "wrong = []",
         "an artifact with other files at the server passes for the one that was pushed",

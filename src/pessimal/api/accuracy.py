@@ -94,10 +94,7 @@ def accuracy(
     rewards = [_open(model, store, cache, options) for model in asked]
     names = [*published, *(model.name for model in rewards)]
     if not names:
-        raise ConfigError(
-            "no model is given, and the pairs have no scores in their rows: type for example "
-            "models=[plain-wordpiece-0]"
-        )
+        raise ConfigError("no model is given, and no pair has scores: type models=[NAME]")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"two models are called {twice[0]!r}: leave one out, or rename it")
     key = None

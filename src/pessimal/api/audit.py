@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,22 +22,15 @@ from pessimal.analyses import all_analyses
 from pessimal.analyses import compare as compare_sets
 from pessimal.analyses.nulls import random_head_share
 from pessimal.analyses.preferences import preference_results
-from pessimal.api.check import compare_loop, diagnose_server
+from pessimal.api.check import census, check_model, check_server, check_trainer
 from pessimal.api.compare import join_tables
 from pessimal.api.forecast import forecast
-from pessimal.api.grade import census
-from pessimal.api.load import device_of, to_reward, trainer_for
+from pessimal.api.load import check_options, device_of, to_reward, trainer_for
 from pessimal.api.scan import scan_tables
 from pessimal.api.search import scanned_rewards
 from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.auditing import changes, exports
-from pessimal.auditing.budget import (
-    NEEDS,
-    PAGE_SECONDS,
-    Scope,
-    Work,
-    fit_budget,
-)
+from pessimal.auditing.budget import NEEDS, PAGE_SECONDS, Scope, Work, fit_budget
 from pessimal.auditing.evidence import Evidence, draw_limits, one_word
 from pessimal.auditing.verdicts import (
     AUDIT,
@@ -54,10 +47,7 @@ from pessimal.auditing.verdicts import (
     verdicts,
 )
 from pessimal.catalogue import named_prompts
-from pessimal.checking import CheckPlan, check, grading
-from pessimal.checking.loop import loop_results
-from pessimal.checking.served import served_result
-from pessimal.checking.suite import conformance_results
+from pessimal.checking import CheckPlan, grading
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
 from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs
@@ -109,10 +99,17 @@ class Audit(Results):
     """Results of an audit: `audit` first, one row per check and fact, its headline the overall
     verdict; then what these rest on; none where it was published before."""
 
-    document: Mapping[str, Any]
-    """The content of `audit.json`."""
-    key: str
-    reference: str = ""
+    def __init__(
+        self,
+        results: Sequence[Result],
+        document: Mapping[str, Any],
+        key: str,
+        folder: Path | None = None,
+        reference: str = "",
+    ):
+        super().__init__(results, folder=folder)
+        self.document, self.key, self.reference = document, key, reference
+        """The content of `audit.json`; the digest of the request; the artifact."""
 
 
 def audit(
@@ -122,22 +119,11 @@ def audit(
     pairs: str | Path | Sequence[Comparison] | None = None,
     tasks: str | Path | None = None,
     budget: str | None = None,
-    reserve: float = 0.0,
-    length: int = 3,
-    evaluations: int = 10_000,
-    n_contexts: int = 8,
-    url: str | None = None,
-    endpoint: ServerOptions | None = None,
-    loop: str | None = None,
-    policy: str | None = None,
     baseline: "Baseline | None" = None,
     name: str | None = None,
     seed: int = 0,
-    trainer: TrainerSpec | None = None,
     store: Store | None = None,
-    cache: str = "runs/cache",
-    progress: bool = True,
-    announce: bool = False,
+    **options: Any,
 ) -> Audit:
     """A verdict per check (pass, fail, review, not_measured) on a reward: its reading, whether it
     prefers good answers, its words, what tokens add to real answers, how far a search pushes it; of
@@ -154,45 +140,27 @@ def audit(
         tasks: of a grader: JSONL file of prompts with their true answers.
         budget: time that it may take, as reckoned before it begins, such as 10m; what does not fit
             is left out. By default nothing is.
-        reserve: seconds of these that are for what the caller does with it, such as a page.
-        length, evaluations: of the search.
-        n_contexts: real answers that tokens are added to.
-        url: of a server that should give this model's rewards.
-        endpoint: how this server is asked.
-        loop: trl, verl or openrlhf: whether its loop has the model read what its template says;
-            with `policy`.
-        policy: a language model that optimising the reward is forecast for.
         baseline: an earlier audit: what changed since.
         name: of the artifact; the reward's own by default.
         seed: of every random choice.
-        trainer, store, cache, progress: as for `scan`.
-        announce: print what will be done, and how long it takes.
+        store: as for `scan`.
+        options: the other fields of `Auditor`, such as length=3 and policy="org/name".
     """
     if tasks is not None:
         pairs = []
     elif pairs is None or isinstance(pairs, str | Path):
         pairs = labelled_pairs(None if pairs is None else str(pairs), seed=seed)
     model = to_reward(model, tasks=tasks)
+    check_options("an audit", options, *(field.name for field in fields(Auditor)))
     auditor = Auditor(
         model,
         named_prompts(prompts) if tasks is None else {},
         pairs,
         tasks=None if tasks is None else str(tasks),
-        n_contexts=n_contexts,
-        length=length,
-        evaluations=evaluations,
         budget=math.inf if budget is None else parse_duration(budget),
-        reserve=reserve,
-        url=url,
-        endpoint=endpoint or ServerOptions(),
-        loop=loop,
-        policy=policy,
         seed=seed,
-        trainer=trainer or trainer_for(model),
         store=store,
-        cache=cache,
-        progress=progress,
-        announce=announce,
+        **options,
     )
     quiet_libraries()
     name = name or model.name
@@ -203,7 +171,7 @@ def audit(
         if known is not None:
             log.info("%s was audited already (force=true audits again)", model.name)
             document = json.loads((known[0] / exports.FILES[0]).read_text("utf-8"))
-            return _audit([], document, key, known[0], known[1].reference)
+            return Audit([], document, key, known[0], known[1].reference)
         track = functools.partial(store.track, group=f"audit {name} {key[:8]}")
         store = auditor.store = replace(store, track=track)
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
@@ -232,7 +200,7 @@ def audit(
     if since is not None and baseline is not None:
         results.append(changes.changes_result(since, baseline.reference))
     if store is None:
-        return _audit([*results, *evidence.results], document, key)
+        return Audit([*results, *evidence.results], document, key)
     results += [_prefixed(one, model.name) for one in draw_limits(evidence.results, checks)]
     inputs, source = reward_inputs(store.registry, model)
     inputs = [*inputs, *evidence.inputs]
@@ -248,21 +216,11 @@ def audit(
             files=dict(zip(exports.FILES, texts, strict=True)),
             skipped=evidence.skipped,
         )
-        folder, manifest = publish(store.registry, mirror, artifact, results, progress=progress)
+        folder, manifest = publish(
+            store.registry, mirror, artifact, results, progress=auditor.progress
+        )
         mirror.summary({"verdict": verdict} | counts_of(checks))
-    return _audit(results, document, key, folder, manifest.reference)
-
-
-def _audit(
-    results: Sequence[Result],
-    document: Mapping[str, Any],
-    key: str,
-    folder: Path | None = None,
-    reference: str = "",
-) -> Audit:
-    audit = Audit(results, folder=folder)
-    audit.document, audit.key, audit.reference = document, key, reference
-    return audit
+    return Audit(results, document, key, folder, manifest.reference)
 
 
 @dataclass
@@ -272,24 +230,33 @@ class Auditor:
     model: Reward
     prompts: Mapping[str, Prompt]
     pairs: Sequence[Comparison]
-    tasks: str | None
-    n_contexts: int
-    length: int
-    evaluations: int
-    budget: float
+    tasks: str | None = None
+    n_contexts: int = 8
+    """Real answers that tokens are added to."""
+    length: int = 3
+    """Tokens of the response that is searched for."""
+    evaluations: int = 10_000
+    """Most evaluations of the search."""
+    budget: float = math.inf
     """Seconds; infinite where there is none."""
-    reserve: float
-    url: str | None
-    endpoint: ServerOptions
-    loop: str | None
-    policy: str | None
-    seed: int
-    trainer: TrainerSpec
-    store: Store | None
-    cache: str
-    progress: bool
-    announce: bool
-    evidence: Evidence = field(default_factory=Evidence)
+    reserve: float = 0.0
+    """Seconds of these that are for what the caller does with it, such as a page."""
+    url: str | None = None
+    """A server that should give this model's rewards."""
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
+    """How this server is asked."""
+    loop: str | None = None
+    """trl, verl or openrlhf: does its loop have the model read what its template says?"""
+    policy: str | None = None
+    """A language model that optimising the reward is forecast for; the loop's."""
+    seed: int = 0
+    trainer: TrainerSpec | None = None
+    store: Store | None = None
+    cache: str = "runs/cache"
+    progress: bool = True
+    announce: bool = False
+    """Print what will be done, and how long it takes."""
+    evidence: Evidence = field(default_factory=Evidence, init=False)
 
     @cached_property
     def network(self) -> NetworkReward | None:
@@ -309,7 +276,8 @@ class Auditor:
     def device(self) -> torch.device:
         if getattr(self.model, "held", None) is not None:
             return device_of(self.model)
-        return make_trainer(self.trainer, root=self.cache).strategy.root_device
+        where = self.trainer or trainer_for(self.model)
+        return make_trainer(where, root=self.cache).strategy.root_device
 
     @cached_property
     def base(self) -> Any:
@@ -376,11 +344,8 @@ class Auditor:
         }
         for part, size in sizes.items():
             if size == 0:
-                seconds = duration(scope.seconds[part])
-                why = (
-                    f"it does not fit into the budget of {duration(self.budget)}: it takes "
-                    f"about {seconds} at least"
-                )
+                takes = f"it takes about {duration(scope.seconds[part])} at least"
+                why = f"it does not fit into the budget of {duration(self.budget)}: {takes}"
                 judged = part == "scan" and self.model.spec.is_judge
                 checks = (*NEEDS[part], *(("answers",) if judged else ()))
                 evidence.left_out |= dict.fromkeys(checks, (why, commands[part]))
@@ -409,13 +374,11 @@ class Auditor:
                 more = (changes.place(evidence.tables, others), answers(evidence.tables))
                 evidence.results += filter(None, more)
         extra: set[int] = set()
-        if self.network is not None and sizes["push"] and evidence.tables:
-            extra = self._push(sizes["push"])
-        elif self.network is not None and sizes["push"]:
-            evidence.left_out["push"] = (
-                "no prompt was scanned, to compare with",
-                commands["push"],
-            )
+        if self.network is not None and sizes["push"]:
+            if evidence.tables:
+                extra = self._push(sizes["push"])
+            else:
+                evidence.left_out["push"] = "no prompt was scanned", commands["push"]
         if sizes["additions"] != 0:
             with evidence.measure("additions"):
                 self._ask_additions(sizes["additions"], extra)
@@ -436,30 +399,30 @@ class Auditor:
     def _ask_reading(self, network: NetworkReward, sample_size: int) -> None:
         """Whether scores are computed, served and fed to it right."""
         evidence, typed = self.evidence, self.model.typed
-        first, prompt = next(iter(self.prompts.items()))
+        first = next(iter(self.prompts))
         if sample_size:
-            plan = CheckPlan(sample_size, 16, [], self.seed)
-            suite = check(network, prompt, plan, device=self.device, progress=self.progress)
-            evidence.results += conformance_results(suite, network.name)
-            longer = max(sample_size // 4, 8)
-            words = f"{sample_size} random tokens and {longer} longer responses on {first}"
-            evidence.scope["read"] = words
+            plan, bar = CheckPlan(sample_size, 16, [], self.seed), self.progress
+            evidence.results += check_model(
+                network, self.prompts, plan, device=self.device, progress=bar
+            )[1]
+            words = f"{sample_size} random tokens and {max(sample_size // 4, 8)} longer responses"
+            evidence.scope["read"] = f"{words} on {first}"
         asked: dict[str, Any] = {"seed": self.seed, "device": self.device}
         if self.url is None:
-            why = "no server is named", f"pessimal audit {typed} url=URL"
-            evidence.left_out["served"] = why
+            evidence.left_out["served"] = "no server is named", f"pessimal audit {typed} url=URL"
         else:
             endpoint = replace(self.endpoint, url=self.url)
-            found = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
+            asked["progress"] = self.progress
+            _, [result] = check_server(network, endpoint, self.prompts, **asked)
             # Under a name of its own beside the suite's.
-            evidence.results.append(replace(served_result(found, network.name), name="served"))
+            evidence.results.append(replace(result, name="served"))
         if self.loop is None or self.policy is None:
             command = f"pessimal audit {typed} loop=trl policy=POLICY"
             evidence.left_out["fed"] = "no trainer's loop is named", command
         else:
-            prompts = list(self.prompts.values())
-            loop = compare_loop(network, self.loop, self.policy, prompts, **asked, **self.cached)
-            evidence.results += loop_results(loop, loop=self.loop, model=network.name)
+            asked |= self.cached
+            results = check_trainer(network, self.loop, self.policy, self.prompts, **asked)[1]
+            evidence.results += results
 
     def _push(self, evaluations: int) -> set[int]:
         """The tokens of the best response of a short search."""
@@ -467,10 +430,9 @@ class Auditor:
         self.context.spec = replace(self.context.spec, evaluations=evaluations)
         with evidence.measure("push"):
             result = search(self.context)
-            every = push(result.results, evidence.tables[0], evaluations)
-            evidence.results += every[:1]
-            length = self.length
-            evidence.scope["push"] = f"{evaluations:,} evaluations, {length} tokens on {first}"
+            evidence.results += push(result.results, evidence.tables[0], evaluations)[:1]
+            words = f"{evaluations:,} evaluations, {self.length} tokens"
+            evidence.scope["push"] = f"{words} on {first}"
             return {int(i) for i in result.response}
         return set()
 
@@ -587,19 +549,10 @@ class Auditor:
         """What a search on the first prompt runs in, its network loaded."""
         assert self.network is not None
         first, prompt = next(iter(self.prompts.items()))
-        context = SearchContext(
-            self.network,
-            {first: prompt},
-            SearchSpec(
-                length=self.length,
-                evaluations=self.evaluations,
-                baselines=0,
-                from_registry=False,
-            ),
-            mode=Mode.ids,
-            seed=self.seed,
-            device=self.device,
-        )
+        sizes = {"length": self.length, "evaluations": self.evaluations, "baselines": 0}
+        spec = SearchSpec(**sizes, from_registry=False)
+        options: dict[str, Any] = {"mode": Mode.ids, "seed": self.seed, "device": self.device}
+        context = SearchContext(self.network, {first: prompt}, spec, **options)
         if self.store is not None:
             context.scanned = functools.partial(scanned_rewards, self.store.registry, context)
         return context
@@ -625,14 +578,13 @@ class Auditor:
 
     def _scope(self, scans: Sequence[int | None] | None) -> Scope:
         """What fits, by the time of a few inputs."""
+        asked = {name: getattr(self, name) for name in ("n_contexts", "length", "evaluations")}
         work = Work(
             prompts=len(self.prompts),
             pairs=len(self.pairs),
-            n_contexts=self.n_contexts,
             vocabulary=self.vocabulary_size,
-            length=self.length,
-            evaluations=self.evaluations,
             policy=self.policy is not None,
+            **asked,
         )
         budget = self.budget - self.reserve
         if math.isinf(budget):
@@ -689,10 +641,6 @@ class Auditor:
         for part, size in scope.sizes.items():
             what = words[part] if size != 0 else "left out: it does not fit"
             table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
-        if self.url is not None:
-            table.add_row("served", Text(f"{self.url} is asked the same"), "")
-        if self.loop is not None:
-            table.add_row("fed", Text(f"conversations of {self.loop}'s loop are compared"), "")
         if self.reserve:
             table.add_row("page", Text("figures and the page"), f"about {duration(PAGE_SECONDS)}")
         console().print(table)

@@ -146,10 +146,7 @@ def to_reward(model, *, tasks: str | Path | None = None, **options) -> Reward:
     if isinstance(model, Reward):
         refuse_options(options)
         if tasks is not None and model.spec.takes_tasks and model.spec.tasks != str(tasks):
-            raise ConfigError(
-                f"{model.name} was made without tasks={str(tasks)!r}: say them where it is made, "
-                "pessimal.reward(f, tasks=FILE)"
-            )
+            raise ConfigError(f"{model.name} is made already: say tasks={str(tasks)!r} where it is")
         return model
     if isinstance(model, str | Path):
         return load(str(model), tasks=tasks, **options)

@@ -4,16 +4,11 @@ import contextlib
 import functools
 import itertools
 import logging
-import re
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
-
-import torch
 
 from pessimal.api.load import parse_choice, to_reward, trainer_for
 from pessimal.api.store import Store, publish_table, reward_inputs
@@ -26,12 +21,7 @@ from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.tasks import prompts_of, read_tasks
-from pessimal.scoring.candidates import (
-    Candidates,
-    listed,
-    tokens_for,
-    vocabulary_of,
-)
+from pessimal.scoring.candidates import Candidates, listed, tokens_for, vocabulary_of
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
@@ -108,17 +98,12 @@ def scan(
     check_contexts(contexts, slot, prompts, tasks, prefixes)
     if contexts is not None and states:
         raise ConfigError("states of words are kept of prompts: leave out states=True")
-    if tasks is not None:
-        named = prompts_of(read_tasks(tasks))
-    else:
-        named = named_prompts("greatest" if prompts is None else prompts)
+    named = prompts_of(read_tasks(tasks)) if tasks else named_prompts(prompts or "greatest")
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
     several = with_prefixes(named, prefixes or {})
-    answered: Mapping[str, Any] = {}
-    if isinstance(contexts, Mapping):
-        answered = contexts
-    elif contexts is not None:
+    answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
+    if isinstance(contexts, str | Path):
         answered = read_contexts(str(contexts), slot)
     model, name = to_reward(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
@@ -238,16 +223,9 @@ def _report_rows_without_token(model: Reward) -> None:
         return
     rows = model.rows
     assert model.tokenizer is not None
-    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
-    if beyond:
-        log.warning(
-            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: "
-            "they are left out (such as %r)",
-            len(beyond),
-            model.name,
-            rows,
-            beyond[min(beyond)],
-        )
+    if beyond := {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}:
+        message = "%s has %d tokens beyond the %d rows of its embedding, which are left out (%r …)"
+        log.warning(message, model.name, len(beyond), rows, beyond[min(beyond)])
 
 
 def scan_tables(model: Reward, prompts: Mapping[str, Asked], *args, **options) -> list[ScoreTable]:
@@ -387,11 +365,7 @@ def _published(store: Store | None, provenance: ScoreProvenance) -> ScoreTable |
 
 
 def _publish(
-    registry: Registry,
-    mirror: Mirror,
-    table: ScoreTable,
-    inputs: Sequence[str],
-    source: dict,
+    registry: Registry, mirror: Mirror, table: ScoreTable, inputs: Sequence[str], source: dict
 ) -> None:
     """A finished table goes to the registry, then to W&B."""
     provenance, figures = table.provenance, _figures(table)
@@ -426,22 +400,7 @@ class LiveScan:
         self._send({"scan/seconds": seconds})
 
     def _send(self, values: dict[str, float]) -> None:
-        self.mirror.metrics(
-            {"scan/candidates": self.before + self.done, "scan/memory_gb": _memory_gb(), **values}
-        )
-
-
-def _memory_gb() -> float:
-    """The most memory that this process has had: on its card where it has one, else on the
-    machine."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
-    status = Path("/proc/self/status")
-    if status.exists() and (most := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-        return int(most[1]) * 1024 / 1e9
-    # On Linux this is at least that of the process that started this one.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+        self.mirror.metrics({"scan/candidates": self.before + self.done, **values})
 
 
 def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: float) -> None:
@@ -450,14 +409,8 @@ def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: fl
     lasts, fast = duration(n * contexts / rate), speed(rate)
     log.info("%d tokens in %d answers take about %s, at %s a second", n, contexts, lasts, fast)
     if n < every:
-        log.info(
-            "these are %s, and the special ones; all %d would take about %s (candidates.most=0)",
-            "what the gradient says to add most"
-            if candidates.name.startswith("screened")
-            else "the most frequent",
-            every,
-            duration(every * contexts / rate),
-        )
+        lasts = duration(every * contexts / rate)
+        log.info("all %d tokens would take about %s (candidates.most=0)", every, lasts)
 
 
 def _unfinished(
@@ -465,10 +418,7 @@ def _unfinished(
 ) -> tuple[list[ScoreProvenance], Path | None]:
     """What is still to be scanned, and the last finished table before that. Says what is finished,
     and refuses a name that stands for another model."""
-    newest = {
-        manifest.name: (folder, manifest)
-        for folder, manifest in store.registry.latest("score-table")
-    }
+    newest = {pair[1].name: pair for pair in store.registry.latest("score-table")}
     todo: list[ScoreProvenance] = []
     finished: list[tuple[ScoreProvenance, Path]] = []
     before = None
@@ -481,12 +431,8 @@ def _unfinished(
         finished.append((provenance, folder))
         last, last_manifest = newest[safe_name(provenance.name)]
         if last_manifest.version != manifest.version:
-            log.warning(
-                "%s is newer and of other content: `compare` takes that one. Name this one to "
-                "compare it: tables=%s",
-                last,
-                folder,
-            )
+            message = "`compare` takes %s, which is newer. To compare this one: tables=%s"
+            log.warning(message, last, folder)
         before = before if todo else folder
     if finished and is_first_process():
         prompts = dict.fromkeys(provenance.prompt for provenance, _ in finished)
@@ -513,35 +459,33 @@ def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Ma
             continue
         other = read_provenance(folder)
         # Imported scores carry the digest of their file in place of the weights'.
-        comparable = manifest.name in names or (
-            other.source == "scan" and other.score == mine.score
-        )
-        if comparable and _what_scored(other) != _what_scored(mine):
+        same_kind = other.source == "scan" and other.score == mine.score
+        comparable = manifest.name in names or same_kind
+        digests = ("weights_digest", "config_digest", "kind")
+        if comparable and any(getattr(other, d) != getattr(mine, d) for d in digests):
             raise ConfigError(
-                f"{mine.model!r} stands for other weights, or another configuration, in this "
-                f"registry ({folder}). Name this model: model.name={run_of(mine.model)}-2; or, if "
-                "it is the same one trained on, make a new version: force=true"
+                f"{mine.model!r} stands for other weights or another configuration in {folder}. "
+                f"Type model.name={run_of(mine.model)}-2; or force=true for a new version of it"
             )
-
-
-def _what_scored(provenance: ScoreProvenance) -> tuple:
-    """Which model's scores a table holds."""
-    return provenance.weights_digest, provenance.config_digest, provenance.kind
 
 
 def _figures(table: ScoreTable) -> dict:
     """What a list of runs should show for one prompt."""
-    rows = table.rows
+    rows, score = table.rows, table.provenance.score
     kind = {"kind": table.provenance.kind}
-    if table.provenance.score == LOG_PROBABILITY:
-        kind["score"] = LOG_PROBABILITY
-    return kind | {
-        "n": len(rows),
-        "optimal": rows.loc[rows["reward"].idxmax(), "text"],
-        "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
-        "mean": float(rows["reward"].mean()),
-        "standard_deviation": float(rows["reward"].std(ddof=0)),
-        "certified_share": float(rows["certified"].mean()),
-        "survives_share": None if rows["survives"].isna().all() else float(rows["survives"].mean()),
-        "trust_largest_difference": (table.measured["trust"] or {}).get("largest_difference"),
-    }
+    return (
+        kind
+        | ({"score": score} if score == LOG_PROBABILITY else {})
+        | {
+            "n": len(rows),
+            "optimal": rows.loc[rows["reward"].idxmax(), "text"],
+            "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
+            "mean": float(rows["reward"].mean()),
+            "standard_deviation": float(rows["reward"].std(ddof=0)),
+            "certified_share": float(rows["certified"].mean()),
+            "survives_share": None
+            if rows["survives"].isna().all()
+            else float(rows["survives"].mean()),
+            "trust_largest_difference": (table.measured["trust"] or {}).get("largest_difference"),
+        }
+    )

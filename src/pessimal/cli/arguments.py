@@ -131,18 +131,14 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
         return []
     task = _verb(overrides)
     if task is None:
-        raise ConfigError(
-            f"{models[0]!r} is a model, and no verb stands before it: pessimal scan {models[0]}"
-        )
+        raise ConfigError(f"{models[0]!r} has no verb before it: pessimal scan {models[0]}")
     options = {field.name for field in fields(TASKS[task])}
     if "models" in options:
         return [f"models=[{','.join(map(as_text, models))}]"]
     if "model" not in options and task != "train":  # which says what it takes instead
         raise ConfigError(f"{task} takes no model, and {models[0]!r} stands alone: type KEY=VALUE")
     if len(models) > 1 or any(one.startswith("model=") for one in overrides):
-        raise ConfigError(
-            f"{task} takes one model, and {models[-1]!r} is another: -m model=A,B takes several"
-        )
+        raise ConfigError(f"{task} takes one model, and {models[-1]!r} is another: -m model=A,B")
     if options_of(models[0]) is None:
         model_entry(models[0])  # says which it may have been
     return [f"model={models[0]}"]
@@ -173,10 +169,7 @@ def _known_model(override: str) -> list[str]:
         next((key for key in options or () if key in _TYPED), None) for options in given.values()
     }
     if len(kinds) > 1:
-        raise ConfigError(
-            f"{override}: a sweep takes models that are named in one way: all of conf/model, all "
-            "folders or Hub repositories, all functions, or all addresses"
-        )
+        raise ConfigError(f"{override}: a sweep takes models that are named in one way alone")
     [kind] = kinds
     assert kind is not None
     option = {"callable": "callable._target_", "endpoint": "endpoint.url"}.get(kind, kind)

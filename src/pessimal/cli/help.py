@@ -52,9 +52,8 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
     rows = [row for row in options_of(schema, config) if row[0] != "task"]
     names = list(dict.fromkeys(row[0].split(".")[0] for row in rows))
     if group and group not in names:
-        raise ConfigError(
-            f"--help={group}: {config.task} has no such options.{did_you_mean(group, names)}"
-        )
+        guess = did_you_mean(group, names)
+        raise ConfigError(f"--help={group}: {config.task} has no such options.{guess}")
     if group:
         for key, takes_, default, said in rows:
             if key.split(".")[0] == group:

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from enum import Enum
 from functools import cache
+from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, InstantiationException
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.catalogue import CONF
 from pessimal.config.messages import composition_message, unknown_option_message
 from pessimal.config.schema import TASKS, TaskConfig
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, UserError
 from pessimal.rewards.named import load_kinds
 
 
@@ -112,3 +114,18 @@ def asked(config: TaskConfig) -> dict:
 def config_hash(config: TaskConfig) -> str:
     """sha256 of what a configuration asks for."""
     return hashlib.sha256(json.dumps(asked(config), sort_keys=True).encode()).hexdigest()
+
+
+def make_analysis(entry: Mapping) -> Any:
+    """The analysis that the function `_target_` of an entry returns, given the entry's options;
+    ConfigError where it cannot be made."""
+    try:
+        return instantiate(dict(entry), _convert_="all")
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, UserError):
+            raise cause from error
+        raise ConfigError(
+            f"analyses=[{{_target_: {entry.get('_target_')}}}]: {cause or error}. Give a function "
+            "that Python finds, with options that it takes"
+        ) from error

@@ -12,14 +12,7 @@ from rich.text import Text
 from pessimal.api.audit import Baseline, audit
 from pessimal.auditing import exports
 from pessimal.auditing.budget import PAGE_SECONDS
-from pessimal.auditing.verdicts import (
-    FAIL,
-    INCOMPLETE,
-    NOT_ASKED,
-    NOT_MEASURED,
-    PASS,
-    REVIEW,
-)
+from pessimal.auditing.verdicts import FAIL, INCOMPLETE, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.config.compose import configuration
 from pessimal.config.schema import AuditConfig, ReportConfig
 from pessimal.errors import IncompleteError, VerdictError
@@ -28,8 +21,7 @@ from pessimal.progress import quiet_libraries
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import in_sweep, store_of
-from pessimal.verbs.printing import print_path, show
+from pessimal.verbs.common import in_sweep, print_path, show, store_of
 from pessimal.verbs.report import write_page
 
 STYLES = {PASS: "green", FAIL: "bold red", REVIEW: "yellow", NOT_MEASURED: "dim"}

@@ -9,16 +9,21 @@ import pandas as pd
 from rich.text import Text
 
 from pessimal.analyses.preferences import ALL
-from pessimal.api.choice import Choice, choose_tables
-from pessimal.api.compare import compare_tables, counted_words
-from pessimal.config.reading import read_analyses, read_options, reading_of
+from pessimal.api.compare import (
+    Choice,
+    choose_tables,
+    compare_tables,
+    counted_words,
+    read_analyses,
+    read_options,
+    reading_of,
+)
 from pessimal.config.schema import CompareConfig
 from pessimal.progress import console, quiet_libraries
 from pessimal.tables.result import Results
 from pessimal.texts import short_names
 from pessimal.tracking.registry import read_manifest
-from pessimal.verbs.common import device_of, store_of
-from pessimal.verbs.printing import print_headlines, print_path, show, table_text
+from pessimal.verbs.common import device_of, print_headlines, print_path, show, store_of, table_text
 
 MAX_MODELS = 8
 """Rows of the table that is printed."""
@@ -58,11 +63,11 @@ def compare(config: CompareConfig) -> Results:
             **artifact,
         )
     if config.searches:
-        from pessimal.api.searches import compare_searches  # torch
+        from pessimal.api.search import compare_searches  # torch
 
         return compare_searches(config.searches, config.models, cache=cache, **artifact)
     if config.explanations:
-        from pessimal.api.explanations import Resampling, compare_explanations
+        from pessimal.api.compare import Resampling, compare_explanations
 
         numbers = (config.replicates, config.permutations, config.confidence, config.seed)
         chosen = config.explanations, config.models, Resampling(*numbers)

@@ -27,8 +27,7 @@ from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.comparisons import Comparison, choose
 from pessimal.texts import significant
-from pessimal.verbs.common import device_of, store_of
-from pessimal.verbs.printing import print_path, show, table_text, write_out
+from pessimal.verbs.common import device_of, print_path, show, store_of, table_text, write_out
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from pessimal.report.page import page
 from pessimal.tables import read_score_table
 from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.printing import print_path
+from pessimal.verbs.common import print_path, registry_of, tracked
 
 log = logging.getLogger(__name__)
 

@@ -28,8 +28,7 @@ from pessimal.searching.results import SearchResult
 from pessimal.tables.result import Result
 from pessimal.texts import safe_name
 from pessimal.tracking.mirror import Mirror
-from pessimal.verbs.common import registry_of, store_of, tracked
-from pessimal.verbs.printing import print_path, show
+from pessimal.verbs.common import print_path, registry_of, show, store_of, tracked
 
 log = logging.getLogger(__name__)
 

@@ -35,10 +35,8 @@ def run(config: ServeConfig) -> None:
     try:
         listening.bind((config.host, config.port))
     except OSError as error:
-        raise WorkError(
-            f"cannot listen at {config.host}:{config.port} ({error.strerror}): type another "
-            "port=N, or port=0 for any that is free"
-        ) from error
+        where = f"{config.host}:{config.port}"
+        raise WorkError(f"cannot listen at {where} ({error.strerror}): type port=0") from error
     quiet_libraries()
     begin_process(config.trainer)
     reward = open_reward(config.model, cache=config.paths.cache)

@@ -8,8 +8,7 @@ from pessimal.api.train import train_published
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.named import language_model_of
-from pessimal.verbs.common import store_of
-from pessimal.verbs.printing import print_path, show_rows
+from pessimal.verbs.common import print_path, show_rows, store_of
 
 
 def run(config: TrainConfig) -> None:

@@ -83,9 +83,7 @@ class AuditConfig(PromptedConfig):
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
         if not self.model.is_reward:
-            raise ConfigError(
-                "log-probabilities are no reward: type model.kind=judge or model.kind=implicit"
-            )
+            raise ConfigError("log-probabilities are no reward: type model.kind=judge, =implicit")
         if "gradient" not in can:
             takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind}"
             names = ("pairs",) if self.tasks is not None else ("policy",)

@@ -66,9 +66,7 @@ class ComparisonsSpec(Options):
         if self.source is Source.jsonl and not self.path:
             raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
         if self.source in (Source.embedded, Source.pairs) and self.path:
-            raise ConfigError(
-                "comparisons.path goes with a file: comparisons=jsonl comparisons.path=FILE"
-            )
+            raise ConfigError("comparisons.path goes with a file: type comparisons=jsonl")
 
     def load(self, *, skip_bad: bool = False) -> "Loaded":
         """The comparisons, of one turn where these alone are asked for, and what was left out."""
@@ -216,9 +214,7 @@ class ExplainConfig(TaskConfig):
             missing = next(name for name in PAIR if name not in given)
             raise ConfigError(f"one pair needs prompt, chosen and rejected; add {missing}=TEXT")
         if not self.contrast:
-            raise ConfigError(
-                "no attributes given; type for example contrast=[default] or contrast=[verbosity]"
-            )
+            raise ConfigError("no attributes given; type for example contrast=[default]")
         for name in (PLACEBO, OVERALL):
             if name in self.contrast:
                 raise ConfigError(f"contrast.{name}: that name stands for edits along no attribute")
@@ -227,21 +223,15 @@ class ExplainConfig(TaskConfig):
             raise ConfigError("perturber.temperature=0 gives all seeds the same text: type seeds=1")
         asks = hasattr(perturber, "dry_run")
         if self.overall and not asks:
-            raise ConfigError(
-                f"overall={self.overall} needs a language model: perturber=llm or perturber=local"
-            )
+            raise ConfigError(f"overall={self.overall} needs perturber=llm or perturber=local")
         if self.dry_run and not asks:
-            raise ConfigError(
-                "dry_run=true is for language models, and this perturber asks none: it is free"
-            )
+            raise ConfigError("dry_run=true: this perturber asks no language model, and is free")
         if self.judge is not JudgeKind.rules and not self.judge_model:
             model = "NAME_AT_THE_ENDPOINT" if self.judge is JudgeKind.llm else "DIR_OR_ID"
             raise ConfigError(f"judge={self.judge.value} needs a model: type judge_model={model}")
         if self.fluency is not None:
             if given:
-                raise ConfigError(
-                    f"fluency={self.fluency} is of a set of comparisons, not of one: leave it out"
-                )
+                raise ConfigError(f"fluency={self.fluency} is of a set, not of a pair: omit it")
             self.language_model("fluency")
         if self.judge is JudgeKind.local:
             self.language_model("judge_model")

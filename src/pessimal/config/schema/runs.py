@@ -150,13 +150,9 @@ def runs_overrides(
             else ""
         )
         guess = did_you_mean(action, actions) or named
-        raise ConfigError(
-            f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}"
-        )
+        raise ConfigError(f"after runs comes show, diff or verify, not {action!r}.{guess}")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
-        raise ConfigError(
-            f"runs {action}: {wrong[0]!r} is no artifact's name, as score-table/m--greatest:v0 is"
-        )
+        raise ConfigError(f"runs {action}: {wrong[0]!r} is no artifact's name: type TYPE/NAME:v0")
     return [*quoted, f"action={action}", f"names=[{','.join(map(as_text, names))}]", *QUIET]
 
 

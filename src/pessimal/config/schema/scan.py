@@ -63,19 +63,13 @@ class CandidatesSpec(Options):
 
     def check(self) -> None:
         if self.ids and not self.most:
-            raise ConfigError(
-                "candidates.ids is scored besides the most frequent tokens: add candidates.most=N"
-            )
+            raise ConfigError("candidates.ids adds to the most frequent: give candidates.most=N")
         if self.name in ("vocabulary", CENSUS):
             if self.path is not None or self.texts:
-                raise ConfigError(
-                    "candidates.path and candidates.texts are of lists: type candidates=items"
-                )
+                raise ConfigError("candidates.path and .texts are of candidates=items")
             return
         if self.most:
-            raise ConfigError(
-                f"candidates.most={self.most} is of a vocabulary, not of a list: leave it out"
-            )
+            raise ConfigError(f"candidates.most={self.most} is of a vocabulary: leave it out")
         if (self.path is None) == (not self.texts):
             raise ConfigError(f"{self.name!r} needs candidates.path=FILE or candidates.texts=[A,B]")
         if self.path is not None:
@@ -97,9 +91,7 @@ def check_free(option: str, name: str) -> None:
     """ConfigError where a list's name has a word that stands for something else in the names of
     score tables."""
     if taken := TAKEN.intersection(name.split("--")):
-        raise ConfigError(
-            f"{option}={name}: {taken.pop()!r} means something else here: give another name"
-        )
+        raise ConfigError(f"{option}={name}: {taken.pop()!r} has a meaning here: give another")
 
 
 @dataclass
@@ -185,9 +177,7 @@ class ScanConfig(PromptedConfig):
 
     def _check_written(self) -> None:
         if self.policy is None or self.candidates.name != "vocabulary":
-            raise ConfigError(
-                "answers= are a policy's and are the candidates: policy=NAME, without candidates="
-            )
+            raise ConfigError("answers= are a policy's: policy=NAME, without candidates=")
         if self.mode not in (None, Mode.text):
             raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
         self.mode = Mode.text
@@ -259,9 +249,7 @@ class ScanConfig(PromptedConfig):
             self._check_written()
         self.asked()
         if not self.prompts:
-            raise ConfigError(
-                "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
-            )
+            raise ConfigError("no prompts given; type for example prompts=core")
         if census:
             self.candidates = replace(self.candidates, name=CENSUS)
             self.mode = Mode.text
@@ -341,16 +329,12 @@ class CheckConfig(PromptedConfig):
             raise ConfigError("no prompt given; type for example prompts=greatest")
         if self.dtypes and Dtype.float32 not in self.dtypes:
             names = ",".join(dtype.value for dtype in self.dtypes)
-            raise ConfigError(
-                f"precisions are compared with float32: dtypes=[float32,{names}] or dtypes=[]"
-            )
+            raise ConfigError(f"dtypes are compared with float32: dtypes=[float32,{names}]")
         self.trainer.check_alone("check runs on one device of one machine")
 
     def _check_served(self) -> None:
         if not isinstance(next(iter(self.prompts.values()), ""), str):
-            raise ConfigError(
-                "url= sends a user's turn, and this is a conversation: type prompts=greatest"
-            )
+            raise ConfigError("url= sends a user's turn, no conversation: type prompts=greatest")
         if not self.model.has_head:
             raise ConfigError(
                 f"url= is for reward models with a head, not model.kind={self.model.kind}"

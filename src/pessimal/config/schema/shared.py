@@ -86,9 +86,7 @@ def check_writable(name: str, folder: str) -> None:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise ConfigError(
-            f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
-        ) from error
+        raise ConfigError(f"{name}={folder!r} cannot be written to: {error.strerror}") from error
     except (
         RuntimeError,
         ValueError,

@@ -33,14 +33,14 @@ class ImportFormat(Enum):
     """Pairs of answers with their rewards: prompt, two responses, a label, scores by model."""
 
 
-HAVE = {
-    "prompt": (("factorial54", "vocabulary", "pairs"), "prompts of their own"),
-    "model_name": (("eloeverything",), "a model in each column"),
-    "set": (("vocabulary", "checkpoints"), "a model's vocabulary, and no list of items"),
-    "tokens": (("eloeverything", "factorial54", "pairs"), "items, and no vocabulary"),
-    "score": (("pairs",), "rewards"),
+USELESS = {
+    "prompt": ("factorial54", "vocabulary", "pairs"),
+    "model_name": ("eloeverything",),
+    "set": ("vocabulary", "checkpoints"),
+    "tokens": ("eloeverything", "factorial54", "pairs"),
+    "score": ("pairs",),
 }
-"""Options that files of some formats leave no use for, and why."""
+"""Options, and the formats whose files say themselves what they would."""
 
 
 class Score(Enum):
@@ -78,15 +78,11 @@ class ImportConfig(TaskConfig):
 
     def check(self) -> None:
         if self.format is None or self.path is None:
-            raise ConfigError(
-                "type for example: pessimal import format=eloeverything path=greatest.csv"
-            )
-        for option, (formats, what) in HAVE.items():
-            if (given := getattr(self, option)) is not None and self.format.value in formats:
-                typed, value = option.removesuffix("_name"), getattr(given, "value", given)
-                raise ConfigError(
-                    f"{typed}={value!r}: format={self.format.value} holds {what}: leave it out"
-                )
+            raise ConfigError("type: pessimal import format=eloeverything path=greatest.csv")
+        for option, formats in USELESS.items():
+            if getattr(self, option) is not None and self.format.value in formats:
+                typed = option.removesuffix("_name")
+                raise ConfigError(f"{typed}= says nothing of format={self.format.value}: omit it")
         if self.set is not None:
             if not re.fullmatch(r"[\w.-]+", self.set):
                 raise ConfigError(f"set={self.set!r}: a name has letters, digits, . _ and - only")
@@ -129,20 +125,14 @@ class WordingSpec(Options):
 
     def check(self) -> None:
         if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
-            raise ConfigError(
-                f"wording.factors: {', '.join(taken)} means something else here; rename it"
-            )
+            raise ConfigError(f"wording.factors: {taken[0]} means something else here: rename it")
         levels = [level for names in self.factors.values() for level in names]
         if empty := [factor for factor, names in self.factors.items() if not names]:
             raise ConfigError(f"wording.factors.{empty[0]} has no levels")
         if twice := sorted({level for level in levels if levels.count(level) > 1}):
-            raise ConfigError(
-                f"wording.factors: the level {twice[0]!r} is named twice; each is of one factor"
-            )
+            raise ConfigError(f"wording.factors: the level {twice[0]!r} is named twice")
         if wrong := [level for level in levels if "_" in level or not level]:
-            raise ConfigError(
-                f"wording.factors: the level {wrong[0]!r} holds `_`, which joins levels in a key"
-            )
+            raise ConfigError(f"wording.factors: {wrong[0]!r} holds `_`, which joins levels")
 
 
 SCORED_PAIRS = "scored-pairs/"
@@ -262,14 +252,10 @@ class CompareConfig(TaskConfig):
         there."""
         plain = CompareConfig()
         if extra := [name for name in TABLES_ALONE if getattr(self, name) != getattr(plain, name)]:
-            raise ConfigError(
-                f"{extra[0]}= says nothing of pairs of answers, pairs={self.pairs}: leave it out"
-            )
+            raise ConfigError(f"{extra[0]}= says nothing of pairs={self.pairs}: leave it out")
         self.trainer.check_alone("pairs are scored on one device of one machine")
         if self.pairs == "embedded" and not self.models:
-            raise ConfigError(
-                "pairs=embedded: whose accuracy? Type for example models=[plain-wordpiece-0]"
-            )
+            raise ConfigError("pairs=embedded: whose accuracy? Type models=[NAME]")
         if self.pairs != "embedded" and not self.pairs.startswith(SCORED_PAIRS):
             existing_file("pairs", self.pairs)
 
@@ -310,6 +296,4 @@ class ReportConfig(TaskConfig):
         check_writable("space", self.space)
         readme = Path(self.space).expanduser() / "README.md"
         if readme.is_file() and "sdk: static" not in readme.read_text(encoding="utf-8"):
-            raise ConfigError(
-                f"space={self.space!r} has a README.md of something else; give an empty folder"
-            )
+            raise ConfigError(f"space={self.space!r} has another README.md; give an empty folder")
