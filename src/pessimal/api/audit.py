@@ -74,6 +74,7 @@ from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.comparisons import EMBEDDED, Comparison, choose
+from pessimal.tables.files import sha256_of
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration
@@ -299,11 +300,8 @@ class Auditor:
         if self.policy is not None:  # of which a trainer's loop needs the tokenizer alone
             policy = language_model_of(self.policy)
             folder = fetch_files(policy, cache=self.cache)
-            for file in sorted(path for path in (folder and folder.iterdir()) or ()):
-                if file.is_file():
-                    with file.open("rb") as stream:
-                        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                    parts.append(f"{file.name} {digest}")
+            files = [file for file in sorted(folder.iterdir()) if file.is_file()] if folder else []
+            parts += [f"{file.name} {sha256_of(file)}" for file in files]
         return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
 
     # --- What is asked.
@@ -479,23 +477,14 @@ class Auditor:
         behind, untouched = states
         share = random_head_share(behind - untouched, untouched, float(row["effect"]))
         amount = "Fewer than 1%" if share < 0.005 else f"{share:.0%}"
-        return Result(
-            "additions_heads",
-            pd.DataFrame([{"text": row["text"], "effect": row["effect"], "random_head": share}]),
-            headline=f"{amount} of random heads on {whose} move these answers as far.",
-            method="additions",
-        )
+        headline = f"{amount} of random heads on {whose} move these answers as far."
+        table = pd.DataFrame([{**row[["text", "effect"]], "random_head": share}])
+        return Result("additions_heads", table, headline=headline, method="additions")
 
     def _forecast(self, first: str) -> None:
         assert self.policy is not None
-        results = forecast(
-            self.model,
-            self.policy,
-            {first: self.prompts[first]},
-            trainer=self.trainer,
-            store=self.store,
-            **self.cached,
-        )
+        options: dict[str, Any] = {"trainer": self.trainer, "store": self.store} | self.cached
+        results = forecast(self.model, self.policy, {first: self.prompts[first]}, **options)
         have = {result.name for result in self.evidence.results}
         self.evidence.results += [result for result in results if result.name not in have]
         self.evidence.scope["forecast"] = f"{self.policy} on {first}"
@@ -507,16 +496,9 @@ class Auditor:
         store = self.store
         if store is not None and not self.is_pinned:
             store = replace(store, force=True)
-        tables = scan_tables(
-            self.model,
-            prompts,
-            candidates,
-            mode=self.mode,
-            states=states,
-            trainer=self.trainer,
-            store=store,
-            **self.cached,
-        )
+        options: dict[str, Any] = {"trainer": self.trainer, "store": store} | self.cached
+        mode = Mode.text if self.network is None else Mode.ids
+        tables = scan_tables(self.model, prompts, candidates, mode=mode, states=states, **options)
         if store is not None:
             keys = (table.provenance.key() for table in tables)
             published = (store.registry.find("score-table", key) for key in keys)
@@ -539,10 +521,6 @@ class Auditor:
             evidence.left_out.setdefault(part, (why, ""))
 
     # --- What there is to ask with, and how long it takes.
-
-    @property
-    def mode(self) -> Mode:
-        return Mode.text if self.network is None else Mode.ids
 
     @cached_property
     def context(self) -> SearchContext:
@@ -603,9 +581,8 @@ class Auditor:
         words = context.vocabulary
         options: dict[str, Any] = {"mode": Mode.ids, "certain": 100}
         tables = identify_all(self.network, self.prompts, candidates=words, **options)
-        published = self.store is not None and all(
-            self.store.find("score-table", one.key()) for one in tables
-        )
+        find = self.store.find if self.store is not None else lambda *_: None
+        published = all(find("score-table", provenance.key()) for provenance in tables)
         some_tokens = context.allowed.nonzero()[:TIMED_TOKENS]
         scorer = context.scorer(next(iter(self.prompts)), context.dtype)
         single = _seconds(scorer.rewards, some_tokens[:1])
@@ -633,11 +610,9 @@ class Auditor:
             "forecast": f"what optimising it does to {self.policy}",
         }
         table = Table(box=None, title_justify="left", show_header=False)
-        total = sum(scope.seconds[part] for part, size in scope.sizes.items() if size != 0)
-        total += self.reserve
-        table.title = Text(
-            f"The audit takes about {duration(total)}, of a budget of {duration(self.budget)}:"
-        )
+        done = [scope.seconds[part] for part, size in scope.sizes.items() if size != 0]
+        total, budget = duration(sum(done, self.reserve)), duration(self.budget)
+        table.title = Text(f"The audit takes about {total}, of a budget of {budget}:")
         for part, size in scope.sizes.items():
             what = words[part] if size != 0 else "left out: it does not fit"
             table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
@@ -674,11 +649,9 @@ def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[
 def _prefixed(result: Result, model: str) -> Result:
     """The result with its summary under its own name and without the model's, so that no part
     overwrites the audit's own numbers, and runs of all models have the same keys."""
-    summary = {
-        key if key.startswith(f"{result.name}/") else f"{result.name}/{key}": value
-        for key, value in result.summary.items()
-    }
-    summary = {key.replace(f"/{model}", ""): value for key, value in summary.items()}
+    prefix = f"{result.name}/"
+    names = {key: f"{prefix}{key.removeprefix(prefix)}" for key in result.summary}
+    summary = {names[key].replace(f"/{model}", ""): v for key, v in result.summary.items()}
     return replace(result, summary=summary)
 
 
@@ -696,8 +669,7 @@ class Baseline:
         try:
             folder, manifest = registry.artifact(wanted, AUDIT)
         except InputError as error:
-            why = f"baseline={wanted}: {registry.root} has no such audit: {error}"
-            raise InputError(why) from error
+            raise InputError(f"baseline={wanted}: {error}") from error
         registry.verify(folder)
         audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
         if audit["schema"] != exports.SCHEMA:

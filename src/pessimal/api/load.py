@@ -94,14 +94,9 @@ def reward(
         weights = [1.0] * len(network) if weights is None else list(weights)
         if len(weights) != len(network) or not network:
             raise ConfigError(f"{len(network)} rewards have {len(weights)} weights: give one each")
-        return sum_of(
-            [
-                (weight, to_reward(one, tasks=options.get("tasks")))
-                for weight, one in zip(weights, network, strict=True)
-            ],
-            name=name,
-            tokenizer=tokenizer,
-        )
+        rewards = [to_reward(term, tasks=options.get("tasks")) for term in network]
+        terms = list(zip(weights, rewards, strict=True))
+        return sum_of(terms, name=name, tokenizer=tokenizer)
     if isinstance(network, nn.Module):
         from pessimal.rewards.reward_model import wrap
 

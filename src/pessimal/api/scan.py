@@ -98,7 +98,10 @@ def scan(
     check_contexts(contexts, slot, prompts, tasks, prefixes)
     if contexts is not None and states:
         raise ConfigError("states of words are kept of prompts: leave out states=True")
-    named = prompts_of(read_tasks(tasks)) if tasks else named_prompts(prompts or "greatest")
+    if tasks is not None:
+        named = prompts_of(read_tasks(tasks))
+    else:
+        named = named_prompts("greatest" if prompts is None else prompts)
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
     several = with_prefixes(named, prefixes or {})
@@ -180,12 +183,10 @@ def scan_all(
             raise ConfigError(f"answers={answers}: a language model writes them, as policy=NAME")
         causal, how = policy.network().causal, {"n": answers, "tokens": answer_tokens}
         options["states"] = bool(options.get("states"))
+        write = functools.partial(answers_of, policy, causal, seed=seed, progress=bar, **how)
         parts = (
-            (model, {key: prompt}, written, Mode.text)
+            (model, {key: prompt}, write(cast(Prompt, prompt)), Mode.text)
             for key, prompt in prompts.items()
-            for written in [
-                answers_of(policy, causal, cast(Prompt, prompt), seed=seed, progress=bar, **how)
-            ]
         )
     else:
         parts = []
@@ -307,9 +308,7 @@ def scan_missing(
         source: dict[str, str] = {}
         scanner: Scanner | None = None
         if todo:
-            base = None
-            if states:
-                base = fetch_base(model.spec, model.files, cache=cache)
+            base = fetch_base(model.spec, model.files, cache=cache) if states else None
             plan = ScanPlan(
                 work=work,
                 trainer=trainer,
@@ -319,16 +318,10 @@ def scan_missing(
                 again=store is not None and store.force,
                 report=live.report,
             )
-            scanner = make_scanner(
-                model,
-                todo,
-                candidates,
-                plan,
-                before=read_score_table(before) if before else None,
-                states=states,
-                base=base,
-                finished=functools.partial(_published, store),
-            )
+            about: dict[str, Any] = {"before": read_score_table(before) if before else None}
+            about |= {"states": states, "base": base}
+            finished = functools.partial(_published, store)
+            scanner = make_scanner(model, todo, candidates, plan, finished=finished, **about)
             if store is not None and first and in_contexts and (rate := scanner.rate(todo[0])):
                 _announce(len(todo), candidates, whole or candidates, rate)
             if store is not None:
@@ -470,22 +463,19 @@ def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Ma
 
 
 def _figures(table: ScoreTable) -> dict:
-    """What a list of runs should show for one prompt."""
-    rows, score = table.rows, table.provenance.score
-    kind = {"kind": table.provenance.kind}
-    return (
-        kind
-        | ({"score": score} if score == LOG_PROBABILITY else {})
-        | {
-            "n": len(rows),
-            "optimal": rows.loc[rows["reward"].idxmax(), "text"],
-            "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
-            "mean": float(rows["reward"].mean()),
-            "standard_deviation": float(rows["reward"].std(ddof=0)),
-            "certified_share": float(rows["certified"].mean()),
-            "survives_share": None
-            if rows["survives"].isna().all()
-            else float(rows["survives"].mean()),
-            "trust_largest_difference": (table.measured["trust"] or {}).get("largest_difference"),
-        }
-    )
+    """The figures of one prompt in a list of runs."""
+    rows, provenance = table.rows, table.provenance
+    survives = None if rows["survives"].isna().all() else float(rows["survives"].mean())
+    figures = {
+        "kind": provenance.kind,
+        "n": len(rows),
+        "optimal": rows.loc[rows["reward"].idxmax(), "text"],
+        "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
+        "mean": float(rows["reward"].mean()),
+        "standard_deviation": float(rows["reward"].std(ddof=0)),
+        "certified_share": float(rows["certified"].mean()),
+        "survives_share": survives,
+        "trust_largest_difference": (table.measured["trust"] or {}).get("largest_difference"),
+    }
+    is_reward = provenance.score != LOG_PROBABILITY
+    return figures if is_reward else figures | {"score": LOG_PROBABILITY}

@@ -225,14 +225,11 @@ def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[i
         return same and set(map(str, summary["prompts"])) == set(provenance.prompts)
 
     needs = {"length": int, "best_value": float, "prompts": list}
-    alike = [
-        published
-        for published in registry.manifests(SEARCH_RESULT, needs=needs)
-        if fits(published[1].summary)
-    ]
+    published = registry.manifests(SEARCH_RESULT, needs=needs)
+    alike = [pair for pair in published if fits(pair[1].summary)]
     if not alike:
         return {}
-    folder, manifest = max(alike, key=lambda published: published[1].summary["best_value"])
+    folder, manifest = max(alike, key=lambda pair: pair[1].summary["best_value"])
     tables = [folder / "tables" / f"{name}.parquet" for name in ("result", "sequences")]
     best = pd.read_parquet(next(table for table in tables if table.exists())).iloc[0]
     text = "%s holds %r, reward %.4f: a start too"
@@ -353,20 +350,17 @@ def _scored(model: Reward, folder: Path, manifest: Manifest) -> list[dict]:
             z = sign * (reward - read.mean()) / read.std(ddof=1)
             standings.append((reward, z, float((sign * (reward - read) > 0).mean())))
         reward, z, above = np.mean(standings, axis=0)
-        rows.append(
-            {"search": manifest.name, "model": model.name, "part": part}
-            | {"own": model.name == summary["model"], "reward": reward, "z": z, "above": above}
-            | {"contexts": len(standings), "n": len(control)}
-        )
+        about = {"search": manifest.name, "model": model.name, "part": part}
+        about |= {"own": model.name == summary["model"], "contexts": len(standings)}
+        rows.append(about | {"n": len(control), "reward": reward, "z": z, "above": above})
     return rows
 
 
 def transfer(table: pd.DataFrame) -> Result:
     """The matrix, of held-out contexts where there are some."""
-    held = table.groupby(["search", "model"])["part"].transform(
-        lambda parts: HELD_OUT in set(parts)
-    )
-    rows = table[~held | (table["part"] == HELD_OUT)]
+    is_held_out = table["part"] == HELD_OUT
+    has_some = is_held_out.groupby([table["search"], table["model"]]).transform("any")
+    rows = table[is_held_out | ~has_some]
     transferred = rows[~rows["own"]]
     carried, n = int((transferred["above"] >= BEYOND).sum()), len(transferred)
     controls = int(table["n"].max())

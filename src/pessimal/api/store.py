@@ -81,20 +81,13 @@ def publish_table(
     summary always says what it is a table of. `more` is said at W&B alone."""
     provenance = table.provenance
     table = replace(table, code=checkout()._asdict())
-    what = {
-        "model": provenance.model,
-        "prompt": provenance.prompt,
-        "candidates": provenance.candidates,
-        "n": len(table.rows),
-    }
+    about = {name: getattr(provenance, name) for name in ("model", "prompt", "candidates")}
     return mirror.publish(
-        registry,
-        "score-table",
-        table.name,
+        *(registry, "score-table", table.name),
         lambda staging: write_score_table(table, staging / "scores.parquet"),
         key=provenance.key(),
         inputs=inputs,
-        summary={**what, **(summary or {})},
+        summary={**about, "n": len(table.rows), **(summary or {})},
         more=more,
     )
 
@@ -133,23 +126,12 @@ def publish(
     """
     from pessimal.report.write import write_results  # which loads Matplotlib
 
-    fill = functools.partial(
-        write_results,
-        results,
-        labels=artifact.labels,
-        skipped=artifact.skipped,
-        files=artifact.files,
-        progress=progress,
+    files, about = (
+        {name: getattr(artifact, name) for name in names}
+        for names in (("labels", "skipped", "files"), ("key", "inputs", "summary"))
     )
-    folder, manifest = mirror.publish(
-        registry,
-        artifact.type,
-        artifact.name,
-        fill,
-        key=artifact.key,
-        inputs=artifact.inputs,
-        summary=artifact.summary,
-    )
+    fill = functools.partial(write_results, results, progress=progress, **files)
+    folder, manifest = mirror.publish(registry, artifact.type, artifact.name, fill, **about)
     for result in results:
         mirror.summary({key: finite_or_none(value) for key, value in result.summary.items()})
         if result.estimate is not None:

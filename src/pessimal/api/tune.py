@@ -229,13 +229,12 @@ def held_out_result(table: pd.DataFrame) -> Result:
     differences, n = table["difference"], len(table)
     mean = float(differences.mean())
     interval: dict[str, Any] = {}
-    if n > 1:
-        half = float(differences.sem() * stats.t.ppf(1 - LEVEL / 2, n - 1))
-        p = sign_flip(differences.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
-        interval = {"low": mean - half, "high": mean + half, "p": p}
     verb = "no more"
-    if interval.get("low", 0) > 0 or interval.get("high", 0) < 0:
-        verb = "more" if mean > 0 else "LESS"
+    if n > 1:
+        low, high = map(float, stats.ttest_1samp(differences, 0).confidence_interval(1 - LEVEL))
+        p = sign_flip(differences.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
+        interval = {"low": low, "high": high, "p": p}
+        verb = "more" if low > 0 else "LESS" if high < 0 else verb
     alone = "One prompt says nothing of others: tuning.held_out=[KEY,KEY]"
     return Result(
         "held_out",

@@ -17,27 +17,14 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.rewards.named import FUNCTION, options_of
 
 VALUED = {
-    "--cfg",
-    "-c",
-    "--package",
-    "-p",
-    "--config-path",
-    "-cp",
-    "--config-name",
-    "-cn",
-    "--config-dir",
-    "-cd",
-    "--info",
-    "-i",
-    "--experimental-rerun",
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
+    *("--config-dir", "-cd", "--info", "-i", "--experimental-rerun"),
 }
 """Hydra's options that are followed by a value; what comes after them is no verb."""
 QUOTES = " '\""
 LOOKS = "task=runs"
 """The verb that only looks at what there is: it makes no folder, and needs none that can be
 written."""
-TAKES_ANY_PROMPT = ("task=compare",)
-"""Verbs that choose among prompts of the registry, and need no wording of them."""
 
 
 def with_task(arguments: Sequence[str]) -> list[str]:
@@ -62,26 +49,23 @@ def with_task(arguments: Sequence[str]) -> list[str]:
         elif argument and (_verb(overrides) or options_of(argument) or is_named(argument)):
             models.append(argument)
         else:
-            raise ConfigError(
-                f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: "
-                f"{', '.join(TASKS)}. See pessimal --help"
-            )
+            guess, verbs = did_you_mean(argument, TASKS), ", ".join(TASKS)
+            raise ConfigError(f"unknown verb {argument!r}.{guess} The verbs are: {verbs}")
         previous = argument
     overrides = [_quote_path(override) for override in overrides + _bare(models, overrides)]
     overrides = _own_prompts(overrides)
     if "task=import" in overrides:  # `model` is a group of files, of which import needs none
         overrides = [re.sub(r"^model=", "model_name=", override) for override in overrides]
     overrides = [part for override in overrides for part in _known_model(override)]
-    if any(one.startswith("tasks=") for one in overrides) and any(
-        one.lstrip("+").startswith("prompts") for one in overrides
-    ):
+    keys = {re.split("[.=]", override.lstrip("+"))[0] for override in overrides}
+    if "tasks" in keys and keys & {"prompts", "prompts_path"}:
         raise ConfigError("tasks=FILE has prompts of its own: leave out prompts=, or tasks=")
     if LOOKS in overrides:
         overrides = runs_overrides(words, overrides, options)
-    if any(verb in overrides for verb in TAKES_ANY_PROMPT):
-        overrides = [part for override in overrides for part in _any_prompts(override)]
-    overrides = [part for override in overrides for part in _prompt_file(override)]
-    overrides = [part for override in overrides for part in _ratings(override)]
+    # Compare chooses among prompts of the registry, and needs no wording of them.
+    compares = [_any_prompts] if "task=compare" in overrides else []
+    for expand in (*compares, _prompt_file, _ratings):
+        overrides = [part for override in overrides for part in expand(override)]
     overrides = [re.sub(r"^model\.kind=", "kind@model=", override) for override in overrides]
     if "task=explain" in overrides:
         overrides = [as_typed(override) for override in overrides]
@@ -165,13 +149,9 @@ def _known_model(override: str) -> list[str]:
     given = {name: None if row else options_of(name) for name, row in rows.items()}
     if not any(given.values()):
         return [f"model={','.join(row['label'] if row else name for name, row in rows.items())}"]
-    kinds = {
-        next((key for key in options or () if key in _TYPED), None) for options in given.values()
-    }
-    if len(kinds) > 1:
+    kinds = [next(filter(_TYPED.get, options or ()), None) for options in given.values()]
+    if (kind := kinds[0]) is None or set(kinds) != {kind}:
         raise ConfigError(f"{override}: a sweep takes models that are named in one way alone")
-    [kind] = kinds
-    assert kind is not None
     option = {"callable": "callable._target_", "endpoint": "endpoint.url"}.get(kind, kind)
     return [f"model={_TYPED[kind]}", f"model.{option}={','.join(map(as_text, names))}"]
 
@@ -211,11 +191,8 @@ def _any_prompts(override: str) -> list[str]:
     same."""
     given = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
     keys = [key.strip() for key in given[1].split(",")] if given else []
-    unknown = [
-        key
-        for key in keys
-        if re.fullmatch(r"[\w-]+", key) and not (CONF / "prompts" / f"{key}.yaml").is_file()
-    ]
+    names = [key for key in keys if re.fullmatch(r"[\w-]+", key)]
+    unknown = [key for key in names if not (CONF / "prompts" / f"{key}.yaml").is_file()]
     if not unknown:
         return [override]
     known = [key for key in keys if key not in unknown]

@@ -5,6 +5,7 @@ All of it is read from the classes of options (types, ranges, the sentence after
 from `conf/`. The manual's tables are made by the same functions.
 """
 
+import json
 import os
 import shutil
 import textwrap
@@ -45,9 +46,8 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
         ConfigError: the verb has no such group.
     """
     folder = options.get("--config-dir") or options.get("-cd")
-    config = composed(
-        [*overrides, *([f"hydra.searchpath=[file://{os.path.abspath(folder)}]"] if folder else [])]
-    )
+    searched = [f"hydra.searchpath=[file://{os.path.abspath(folder)}]"] if folder else []
+    config = composed([*overrides, *searched])
     schema = TASKS[config.task]
     rows = [row for row in options_of(schema, config) if row[0] != "task"]
     names = list(dict.fromkeys(row[0].split(".")[0] for row in rows))
@@ -79,10 +79,7 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
     every = [name for name in (*large, *MANY, *SHARED) if name in names and name != "task"]
     print(f"\nall that an option takes, and more options: pessimal {typed} --help=GROUP")
     print("  " + "\n  ".join(_wrap(", ".join([*every, *(o for o in own if o not in large)]))))
-    print(
-        "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what "
-        "Hydra can do)"
-    )
+    print("\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help")
 
 
 def print_jobs(overrides: Sequence[str]) -> None:
@@ -150,13 +147,9 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
     from pessimal.explaining.perturbers import class_of, kinds_of  # pandas comes with it
 
     made = class_of(values["_target_"])
+    kinds, texts = kinds_of(made), sentences(made)
     for name in names:
-        yield (
-            prefix + name,
-            takes(kinds_of(made).get(name)),
-            shown(values[name]),
-            sentences(made).get(name, ""),
-        )
+        yield prefix + name, takes(kinds.get(name)), shown(values[name]), texts.get(name, "")
 
 
 def shown(value: object) -> str:
@@ -166,23 +159,18 @@ def shown(value: object) -> str:
     if isinstance(value, dict | list):
         text = f"[{', '.join(map(str, value))}]"
         return text if len(text) <= LONG else f"({len(value)} of them)"
-    return (
-        {None: "null", True: "true", False: "false"}[value]
-        if value is None or isinstance(value, bool)
-        else str(value)
-    )
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def sentences(schema: type) -> dict[str, str]:
     """The sentence below each field of a class of options; pydantic keeps it at the class that
     declares the field."""
-    declared = [vars(owner).get("__pydantic_fields__", {}) for owner in reversed(schema.__mro__)]
-    return {
-        name: " ".join(info.description.split())
-        for infos in declared
-        for name, info in infos.items()
-        if info.description
-    }
+    texts = {}
+    for owner in reversed(schema.__mro__):
+        for name, info in vars(owner).get("__pydantic_fields__", {}).items():
+            if info.description:
+                texts[name] = " ".join(info.description.split())
+    return texts
 
 
 def completed(line: str) -> list[str] | None:
@@ -190,9 +178,7 @@ def completed(line: str) -> list[str] | None:
     schema lists; None where Hydra knows better. The line that Hydra is to complete is then put in
     its place."""
     program, *words = line.split(" ")
-    verb = next(
-        (word.removeprefix("task=") for word in words if word.removeprefix("task=") in TASKS), None
-    )
+    verb = next((w for word in words if (w := word.removeprefix("task=")) in TASKS), None)
     last = words[-1] if words else ""
     if verb is None and "=" not in last and not last.startswith("-"):
         return [known for known in TASKS if known.startswith(last)]
@@ -202,9 +188,8 @@ def completed(line: str) -> list[str] | None:
         choices = choices_of(_hint_of(TASKS[verb], key))
     if equals and choices:
         return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(last)]
-    os.environ["COMP_LINE"] = " ".join(
-        [program, *(f"task={word}" if word == verb else word for word in words)]
-    )
+    typed = [f"task={word}" if word == verb else word for word in words]
+    os.environ["COMP_LINE"] = " ".join([program, *typed])
     return None
 
 
@@ -218,11 +203,8 @@ def _hint_of(schema: type, key: str) -> object:
         kinds = load_kinds().values()
         hint = next((kind for kind in kinds if first in {f.name for f in fields(kind)}), None)
     for name in key.split("."):
-        hint = (
-            typing.get_type_hints(hint, include_extras=True).get(name)
-            if is_dataclass(hint)
-            else None
-        )
+        hints = typing.get_type_hints(hint, include_extras=True) if is_dataclass(hint) else {}
+        hint = hints.get(name)
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
             hint = next(t for t in typing.get_args(hint) if t is not type(None))
     return hint

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -80,9 +79,7 @@ def configuration(
     chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
     try:
         config = composed([f"task={verb}", *chosen])
-        for name, value in (
-            options or {}
-        ).items():  # names of the caller's own, such as a dictionary's
+        for name, value in (options or {}).items():  # with names of the caller's own
             if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
                 OmegaConf.set_struct(config[name], False)
         merged = OmegaConf.merge(config, dict(options or {}))
@@ -94,21 +91,14 @@ def configuration(
 
 def plain(config: TaskConfig) -> dict:
     """The configuration as JSON would have it: choices as their values."""
-    return json.loads(
-        json.dumps(
-            asdict(config),
-            default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice),
-        )
-    )
+    text = json.dumps(asdict(config), default=lambda choice: getattr(choice, "value", str(choice)))
+    return json.loads(text)
 
 
 def asked(config: TaskConfig) -> dict:
     """What a configuration asks for; folders, tracking and bars are not part of that."""
-    return {
-        k: v
-        for k, v in plain(config).items()
-        if k not in ("paths", "tracking", "progress", "force")
-    }
+    places = ("paths", "tracking", "progress", "force")
+    return {name: value for name, value in plain(config).items() if name not in places}
 
 
 def config_hash(config: TaskConfig) -> str:

@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,13 +79,9 @@ def tracked(
 def target_of(config: TaskConfig, group: str | None = None) -> Target:
     """Where at W&B a configuration sends its run."""
     tracking = config.tracking
-    return Target(
-        project=tracking.project,
-        folder=Path(config.paths.wandb),
-        entity=tracking.entity,
-        group=tracking.group or group or _sweep(config)[0],
-        tags=tracking.tags,
-    )
+    group = tracking.group or group or _sweep(config)[0]
+    folder = Path(config.paths.wandb)
+    return Target(tracking.project, folder, tracking.entity, group, tracking.tags)
 
 
 def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
@@ -130,12 +125,7 @@ _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 def visible(text: str) -> str:
     """`text` on one line: control characters, marks of direction and half characters become their
     escapes."""
-    return "".join(
-        char.encode("unicode_escape").decode()
-        if unicodedata.category(char)[0] == "C" or char in "\u2028\u2029"
-        else char
-        for char in text
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown(value: Any) -> str:
@@ -247,10 +237,8 @@ HEADLINES = 6
 def print_headlines(results: Sequence[Result], *, title: str, asked: str = "") -> None:
     """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines, that of the
     result which was `asked` for first."""
-    headed = sorted(
-        (r for r in results if r.headline),
-        key=lambda r: (r.name != asked, -np.nan_to_num(r.weight)),
-    )
+    headed = [result for result in results if result.headline]
+    headed.sort(key=lambda result: (result.name != asked, -np.nan_to_num(result.weight)))
     show_rows(title, [(result.headline, number(result)) for result in headed[:HEADLINES]])
     if len(headed) > HEADLINES:
         show(f"{len(headed) - HEADLINES} more on the page.")
@@ -269,10 +257,9 @@ def show_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
 def number(result: Result) -> str:
     """A result's estimate in a few characters: `0.79 [0.79, 0.80], n 6,963`; the headline says of
     what."""
-    e = result.estimate
+    e, p = result.estimate, ""
     if e is None:
         return ""
-    p = ""
     if e.p is not None and e.p == e.p:
         size = f"{e.p:.3f}" if e.p >= 0.001 else "<.001"
         p = f", {'random heads' if e.heads else 'p'} {size}"

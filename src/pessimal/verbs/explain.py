@@ -53,11 +53,7 @@ def run(config: ExplainConfig) -> None:
     # 1. What is explained, along what, changed and judged by whom.
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
     cache, pair_given = Path(config.paths.cache), config.pair
-    left_out: Mapping[str, int] = {}
-    if pair_given:
-        comparisons = [pair(*pair_given)]
-    else:
-        comparisons, left_out = _comparisons(config)
+    comparisons, left_out = ([pair(*pair_given)], {}) if pair_given else _comparisons(config)
     attributes = read_attributes(plain(config)["contrast"])
     open_model = partial(open_reward, cache=config.paths.cache)
 
@@ -69,10 +65,7 @@ def run(config: ExplainConfig) -> None:
         write_out(perturber.dry_run(requests).text())  # type: ignore[attr-defined] # checked: llm's
         if config.judge is not JudgeKind.rules and not pair_given:
             edits = sum(request.attribute.name not in CONTROLS for request in requests)
-            write_out(
-                f"\nThe judge is asked once an edit: up to {edits:,} calls more, which are not in "
-                "this."
-            )
+            write_out(f"\nThe judge is asked once an edit: up to {edits:,} calls more.")
         return
     # 2. Of which model.
     language = None if config.fluency is None else open_model(config.language_model("fluency"))
@@ -172,10 +165,8 @@ def _print_pair(explanation: Explanation) -> None:
     flips = any(result.name == "smallest_flips" for result in explanation)
     show("smallest edits that flip it:" if flips else "edits that come nearest to a flip:")
     for row in smallest_edits(explained).itertuples():
-        text = Text(
-            f"  {row.amount} {row.attribute} in {GIVEN[row.response]}=, margin "
-            f"{significant(row.margin)} → {significant(row.new_margin)}: "
-        )
+        margins = f"{significant(row.margin)} → {significant(row.new_margin)}"
+        text = Text(f"  {row.amount} {row.attribute} in {GIVEN[row.response]}=, {margins}: ")
         for piece in condensed(diff(row.original, row.edited), context=40):
             opening, closing, style = MARKS.get(piece.kind, ("", "", ""))
             text.append(f"{opening}{piece.text}{closing}", style=style)
@@ -184,6 +175,5 @@ def _print_pair(explanation: Explanation) -> None:
 
 def _table(rows: pd.DataFrame) -> Text:
     rows = rows.round(3).astype(object)
-    return Text(
-        table_text(list(rows), rows.where(rows.notna(), None).to_numpy().tolist(), width=None)
-    )
+    cells = rows.where(rows.notna(), None).to_numpy().tolist()
+    return Text(table_text(list(rows), cells, width=None))

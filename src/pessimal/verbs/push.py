@@ -43,17 +43,12 @@ def run(config: PushConfig) -> None:
         how = "sent" if reference in pushed.sent else "was there"
         write_out(f"{state:<9}{reference}  {message or how}")
     if pushed.unknown_inputs:
-        log.warning(
-            "W&B does not have these inputs, so that what was made from them does not say so: %s. "
-            "To send all there is: pessimal push",
-            ", ".join(pushed.unknown_inputs[:8]),
-        )
+        message = "W&B does not have these inputs: %s. To send all there is: pessimal push"
+        log.warning(message, ", ".join(pushed.unknown_inputs[:8]))
     if pushed.wrong:
-        raise WorkError(
-            f"{len(pushed.wrong)} of {len(published)} artifacts are not at {pushed.path} as they "
-            f"are in {registry.root}: {', '.join(pushed.wrong[:8])}. What was missing may be sent "
-            "by the same command"
-        )
+        counts = f"{len(pushed.wrong)} of {len(published)} artifacts"
+        wrong = ", ".join(pushed.wrong[:8])
+        raise WorkError(f"{counts} are not at {pushed.path} as they are here: {wrong}. Push again")
     log.info("%s: %d artifacts, all there and the same", pushed.path, len(published))
 
 
@@ -142,8 +137,7 @@ def verdict(api: "wandb.Api", folder: Path, manifest: Manifest, *, path: str) ->
         return "ok"
     return (
         f"mismatch: {name} is there with other files ({remote.type}: {', '.join(wrong[:4])}). "
-        "Nothing is overwritten: where it was made from another registry, choose another "
-        "tracking.project; else delete this version at W&B and push again"
+        "Choose another tracking.project, or delete this version at W&B and push again"
     )
 
 

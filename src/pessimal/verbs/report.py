@@ -42,11 +42,8 @@ def write_page(config: ReportConfig) -> Path:
         notes=config.notes,
     )
     if len(html) > LARGE:
-        log.warning(
-            "the page has %d MB; fewer prompts make it smaller: explorer_prompts=[KEY], or none: "
-            "explorer=false",
-            len(html) // 1_000_000,
-        )
+        message = "the page has %d MB; smaller: explorer_prompts=[KEY], or explorer=false"
+        log.warning(message, len(html) // 1_000_000)
     inputs = [manifest.reference for _, manifest in chosen]
     with tracked(config, name=f"report {config.name}", inputs=inputs) as mirror:
         folder, _ = mirror.publish(
@@ -69,10 +66,8 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
 
     Source: https://huggingface.co/docs/hub/spaces-config-reference
     """
-    front = (
-        f"---\ntitle: {json.dumps(title)}\nsdk: static\napp_file: index.html\npinned: false\n---"
-    )
-    text = "\n\n".join([front, f"# {title}", *notes])
+    front = f"title: {json.dumps(title)}\nsdk: static\napp_file: index.html\npinned: false"
+    text = "\n\n".join([f"---\n{front}\n---", f"# {title}", *notes])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(text + "\n", encoding="utf-8")
     (folder / "index.html").write_text(html, encoding="utf-8")
@@ -83,12 +78,10 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     if not artifacts:
         published = registry.manifests(*SHOWN)
         if not published:
-            message = f"there is nothing to show in {registry.root} yet; type: pessimal compare"
-            raise InputError(message)
+            raise InputError(f"nothing to show is in {registry.root} yet: type pessimal compare")
         # The newest comparison; where there is none, the newest of all.
-        artifacts = [
-            max(published, key=lambda pair: (pair[1].type == "comparison", pair[1].created))
-        ]
+        newest = max(published, key=lambda pair: (pair[1].type == "comparison", pair[1].created))
+        artifacts = [newest]
     for folder, _ in artifacts:
         registry.verify(folder)
     return artifacts
@@ -113,24 +106,20 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     there = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
     notes = []
     if missing := [reference for reference in behind if reference not in there]:
-        notes.append(
-            f"Not here: {len(missing)} of the {len(behind)} score tables that were compared are no "
-            f"longer in the registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
-        )
+        message = f"Not here: {len(missing)} of the {len(behind)} score tables that were compared"
+        notes.append(f"{message} are no longer in the registry ({missing[0]} …).")
         log.warning("%s", notes[-1])
     found = [there[reference] for reference in behind if reference in there]
     newest = {m.name: folder for folder, m in sorted(found, key=lambda pair: pair[1].version)}
     # An older version of a table is a rescan, for the noise floor only.
-    provenances = {
-        folder: read_provenance(folder) for folder, m in found if newest[m.name] == folder
-    }
+    folders = [folder for folder, m in found if newest[m.name] == folder]
+    provenances = {folder: read_provenance(folder) for folder in folders}
     prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
     asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
     if left_out := [prompt for prompt in asked if prompt not in prompts]:
         notes.append(
             f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): "
-            f"{', '.join(left_out[:5])}{' …' if len(left_out) > 5 else ''}. To choose: "
-            "explorer_prompts=[KEY,KEY]"
+            f"{', '.join(left_out[:5])} …. To choose: explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]

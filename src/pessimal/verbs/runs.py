@@ -8,7 +8,6 @@ difference is B − A; rows of tables are matched by their keys, never by their 
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -209,10 +208,10 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
     damaged = list(damages(registry, only=only, checked=files.append))
     if config.format is RunsFormat.json:
         counts = {"files": sum(files), "artifacts": len(files)}
-        write_out(as_json(counts | {"damages": [asdict(damage) for damage in damaged]}))
+        write_out(as_json(counts | {"damages": [damage._asdict() for damage in damaged]}))
     else:
         for damage in damaged:
-            write_out("{}: {}\n    {}".format(*map(visible, asdict(damage).values())))
+            write_out("{}: {}\n    {}".format(*map(visible, damage)))
     checked = f"{sum(files)} files of {len(files)} artifacts in {registry.root}"
     if damaged:
         raise VerdictError(f"{checked}: {len(damaged)} things, listed above, have changed")
@@ -405,10 +404,8 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict[str, Any]]:
             changes = pd.Series(np.nan, pairs.index)
             if all(is_numeric_dtype(values) and not is_bool_dtype(values) for values in (x, y)):
                 changes = (y.astype(float) - x.astype(float)).where(differs)
-            numbers = changes.notna().any()
-            row = int(changes.abs().argmax() if numbers else differs.argmax())
-            change = float(changes[row]) if numbers else None
-            cell = {"name": column, "a": x[row], "b": y[row], "difference": change}
+            row = int(changes.abs().argmax() if changes.notna().any() else differs.argmax())
+            cell = {"name": column, "a": x[row], "b": y[row], "difference": changes[row]}
             place = pairs.loc[row, keys].tolist()
             rows.append(cell | {"rows": int(differs.sum()), "at": place})
     return [{name: _plain(value) for name, value in row.items()} for row in rows]

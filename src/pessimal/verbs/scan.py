@@ -15,6 +15,7 @@ from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED
 from pessimal.progress import console, quiet_libraries
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.question import hardly_answers
 from pessimal.scoring.trainer import begin_process
@@ -50,7 +51,7 @@ def run(config: ScanConfig) -> None:
         print_headlines(results, title=f"Census of {model.name}")
         assert results.folder is not None
         return print_path(results.folder)
-    policy = open_reward(config.policy_spec(), cache=cache) if config.policy else None
+    policy = open_reward(language_model_of(config.policy), cache=cache) if config.policy else None
     if config.candidates.name == ANSWERS and first:
         log.info(
             "%s has no vocabulary of its own: it is asked %d answers of all sorts "

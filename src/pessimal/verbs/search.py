@@ -19,6 +19,7 @@ from pessimal.conversation import Asked
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.log_probability import LogProbability
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.contexts import halves, read_contexts, sample
 from pessimal.scoring.trainer import begin_process, make_trainer
@@ -59,7 +60,7 @@ def open_context(
     single tokens come from finished scans."""
     open_one = partial(open_reward, cache=config.paths.cache)
     model = model or open_one(config.model)
-    policy = config.policy_spec()
+    policy = config.policy and open_one(language_model_of(config.policy))
     asked, held_out, named = _asked(config, prompts)
     context = SearchContext(
         require_network(model, "search", "gradient"),
@@ -70,7 +71,7 @@ def open_context(
         device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
         batch_size=config.batch_size,
         held_out=held_out,
-        policy=cast(LogProbability, open_one(policy)) if policy else None,
+        policy=cast(LogProbability | None, policy),
         answers=config.answers,
         named=named,
     )
@@ -111,14 +112,8 @@ def print_checklist(
         if result.name in ("contexts", "candidates") and result.headline:
             show(Text(result.headline))
     for response, reference in known.items():
-        same = response == found.response
-        show(
-            Text(
-                f"No better response was found than {reference} held."
-                if same
-                else f"Better than {reference} held."
-            )
-        )
+        better = "No better response than" if response == found.response else "Better than"
+        show(Text(f"{better} {reference} held."))
 
 
 def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None:

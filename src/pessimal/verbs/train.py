@@ -37,14 +37,10 @@ def run(config: TrainConfig) -> None:
 
 
 def _rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    rows = [
-        (
-            f"pairs of {figures['n']} {what} in people's order (chance .5)",
-            f"{figures['accuracy']:.3f} ({figures['low']:.3f} to {figures['high']:.3f})",
-        )
-        for what, figures in (
-            ("held-out items", report["held_out"]),
-            ("items trained on", report["trained"]),
-        )
-    ]
+    rows = []
+    for items, name in (("held-out items", "held_out"), ("items trained on", "trained")):
+        figures = report[name]
+        interval = f"({figures['low']:.3f} to {figures['high']:.3f})"
+        text = f"pairs of {figures['n']} {items} in people's order (chance .5)"
+        rows.append((text, f"{figures['accuracy']:.3f} {interval}"))
     return [*rows, ("minutes", f"{report['seconds'] / 60:.1f}")]

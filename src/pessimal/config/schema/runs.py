@@ -40,11 +40,7 @@ NAMES = {
     RunsAction.list: (0, 0, "pessimal runs name='plain-*'"),
     RunsAction.show: (1, 1, "pessimal runs show score-table/plain-bpe-0--greatest"),
     RunsAction.diff: (2, 2, "pessimal runs diff plain-bpe-0--greatest plain-bpe-0--worst"),
-    RunsAction.verify: (
-        0,
-        1,
-        "pessimal runs verify, or pessimal runs verify plain-bpe-0--greatest",
-    ),
+    RunsAction.verify: (0, 1, "pessimal runs verify plain-bpe-0--greatest"),
 }
 """How many names each takes, and an example."""
 FILTERS = ("type", "of_model", "prompt", "name")
@@ -87,11 +83,9 @@ class RunsConfig(TaskConfig):
     def check(self) -> None:
         least, most, example = NAMES[self.action]
         if not least <= len(self.names) <= most:
-            wanted = str(least) if least == most else f"up to {most}"
-            raise ConfigError(
-                f"runs {self.action.value} takes {wanted} name{'s' * (wanted != '1')}, and "
-                f"{len(self.names)} were given ({', '.join(self.names) or 'none'}). Type: {example}"
-            )
+            wanted = f"{least} name{'s' * (least > 1)}" if least == most else f"up to {most} name"
+            given = f"{len(self.names)} were given ({', '.join(self.names) or 'none'})"
+            raise ConfigError(f"runs {self.action.value} takes {wanted}, and {given}: {example}")
         if self.action is not RunsAction.list:
             given = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
             if given:
@@ -144,11 +138,7 @@ def runs_overrides(
         return [*quoted, *QUIET]
     action, *names = words
     if action not in actions:
-        named = (
-            f" To list what is named so: pessimal runs 'name={action}*'"
-            if _NAME.fullmatch(action)
-            else ""
-        )
+        named = f" To list these: pessimal runs 'name={action}*'" * bool(_NAME.fullmatch(action))
         guess = did_you_mean(action, actions) or named
         raise ConfigError(f"after runs comes show, diff or verify, not {action!r}.{guess}")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:

@@ -16,8 +16,9 @@ from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
-from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
+from pessimal.rewards.spec import KINDS, Dtype, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
@@ -91,7 +92,7 @@ def check_free(option: str, name: str) -> None:
     """ConfigError where a list's name has a word that stands for something else in the names of
     score tables."""
     if taken := TAKEN.intersection(name.split("--")):
-        raise ConfigError(f"{option}={name}: {taken.pop()!r} has a meaning here: give another")
+        raise ConfigError(f"{option}={name}: {taken.pop()!r} means something else here")
 
 
 @dataclass
@@ -142,12 +143,6 @@ class ScanConfig(PromptedConfig):
     take one a word."""
 
     @property
-    def asked_as(self) -> Mode:
-        """What stands in the response slot, as typed or by what is asked."""
-        tokens = self.candidates.name == "vocabulary" and "ids" in self.model.can
-        return self.mode or (Mode.ids if tokens else Mode.text)
-
-    @property
     def in_answers(self) -> bool:
         """Whether candidates stand in real answers, and answer no prompts."""
         return self.slot is not None or self.contexts is not None
@@ -159,7 +154,7 @@ class ScanConfig(PromptedConfig):
         can = "gradient" in self.model.can and self.trainer.alone
         return self.slot is Slot.before and whole and can
 
-    def _check_answers(self, *, has_tokens: bool) -> None:
+    def _check_answers(self) -> None:
         for name in ("tasks", "prefixes", "policy"):
             if getattr(self, name) is not None:
                 raise ConfigError(f"{name}= goes with prompts: leave it out, or slot=, contexts=")
@@ -170,23 +165,10 @@ class ScanConfig(PromptedConfig):
         if self.states:
             raise ConfigError("states of words are kept of prompts: leave out states=true")
         self.states = False
-        tokens = self.candidates.name == "vocabulary" and has_tokens
         given = self.candidates.most is not None or self.screens
-        if tokens and not given and self.trainer.accelerator == "cpu":
+        whole = self.candidates.name == "vocabulary" and self.model.has_vocabulary
+        if whole and not given and self.trainer.accelerator == "cpu":
             self.candidates = replace(self.candidates, most=FREQUENT)
-
-    def _check_written(self) -> None:
-        if self.policy is None or self.candidates.name != "vocabulary":
-            raise ConfigError("answers= are a policy's: policy=NAME, without candidates=")
-        if self.mode not in (None, Mode.text):
-            raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
-        self.mode = Mode.text
-
-    def policy_spec(self) -> CheckpointSpec:
-        """The policy as a model. ConfigError where there is none of this name."""
-        from pessimal.rewards.named import language_model_of  # which composes configurations
-
-        return language_model_of(self.policy or "")
 
     def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
         """What is asked, by key: the prompts, alone and behind the personas."""
@@ -206,20 +188,6 @@ class ScanConfig(PromptedConfig):
             answers = {one.key: of_comparison(one, slot or "after") for one in comparisons}
         return sample(answers, self.n_contexts, seed=self.seed)
 
-    def _is_census(self) -> bool:
-        """Whether it is asked for, or a function has tasks with true answers, and a policy writes
-        none."""
-        from pessimal.rewards.tasks import read_tasks, true_answers
-
-        asked = self.candidates.name == CENSUS
-        if asked and (not self.model.grades_tasks or self.tasks is None):
-            raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
-        if asked or self.candidates.name != "vocabulary" or not self.model.grades_tasks:
-            return asked
-        if self.tasks is None or self.answers is not None:
-            return False
-        return any(true_answers(read_tasks(self.tasks)))
-
     def check(self) -> None:
         self.resolve()
 
@@ -234,35 +202,40 @@ class ScanConfig(PromptedConfig):
         return resolved
 
     def _decide(self) -> None:
-        if self.tasks is not None:
-            from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+        from pessimal.rewards.tasks import prompts_of, read_tasks, true_answers  # pandas
 
-            self.prompts = prompts_of(read_tasks(self.tasks))
-            self.model = self.model.with_tasks(self.tasks)
-        has_tokens = self.model.has_vocabulary
+        tasks = [] if self.tasks is None else read_tasks(self.tasks)
+        if self.tasks is not None:
+            self.prompts, self.model = prompts_of(tasks), self.model.with_tasks(self.tasks)
         if self.in_answers:
-            self._check_answers(has_tokens=has_tokens)
-        census = self._is_census()
+            self._check_answers()
+        census, grades = self.candidates.name == CENSUS, self.model.grades_tasks
+        if census and not (tasks and grades):
+            raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
+        vocabulary = self.candidates.name == "vocabulary"
+        if vocabulary and grades and self.answers is None:  # of tasks with true answers
+            census = any(true_answers(tasks))
         if self.policy is not None and not census:
-            self.policy_spec()
+            language_model_of(self.policy)
         if self.answers is not None:
-            self._check_written()
-        self.asked()
-        if not self.prompts:
+            if self.policy is None or not vocabulary:
+                raise ConfigError("answers= are a policy's: policy=NAME, without candidates=")
+            if self.mode not in (None, Mode.text):
+                raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
+            self.mode = Mode.text
+        if not self.asked():
             raise ConfigError("no prompts given; type for example prompts=core")
         if census:
-            self.candidates = replace(self.candidates, name=CENSUS)
-            self.mode = Mode.text
+            self.candidates, self.mode = replace(self.candidates, name=CENSUS), Mode.text
             return
-        vocabulary = self.candidates.name == "vocabulary"
-        if vocabulary and self.policy is None and not has_tokens:
-            self.candidates = CandidatesSpec(ANSWERS, None, answers())
-        vocabulary = self.candidates.name == "vocabulary"
-        self.mode = mode = self.asked_as
-        if mode is Mode.ids and not vocabulary:
+        if vocabulary and self.policy is None and not self.model.has_vocabulary:
+            self.candidates, vocabulary = CandidatesSpec(ANSWERS, None, answers()), False
+        ids = vocabulary and "ids" in self.model.can
+        self.mode = self.mode or (Mode.ids if ids else Mode.text)
+        if self.mode is Mode.ids and not vocabulary:
             raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
+        self.model.check_scan(self.mode, of_vocabulary=vocabulary)
         kind = self.model.kind
-        self.model.check_scan(mode, of_vocabulary=vocabulary)
         if "ids" not in self.model.can:
             self.trainer.check_alone(f"model.kind={kind} runs no network here")
         if self.trainer.strategy is Strategy.sharded and not self.model.can_be_sharded:
@@ -319,28 +292,21 @@ class CheckConfig(PromptedConfig):
         self.model.require("check", "ids")
         if (self.loop is None) != (self.policy is None) or (self.loop and self.url is not None):
             raise ConfigError("loop= goes with policy= and without url=: loop=trl policy=org/name")
-        if self.loop and not self.model.has_head:
+        if (self.loop or self.url) and not self.model.has_head:
             raise ConfigError(
-                f"loop= is for reward models with a head, not model.kind={self.model.kind}"
+                f"loop= and url= are of reward models with a head, not {self.model.kind}"
             )
         if self.url is not None:
-            self._check_served()
+            if not isinstance(next(iter(self.prompts.values()), ""), str):
+                raise ConfigError("url= sends a user's turn, no conversation: prompts=greatest")
+            if self.endpoint.api is not None:
+                self.check_forms(self.endpoint.api)
         if not self.prompts:
             raise ConfigError("no prompt given; type for example prompts=greatest")
         if self.dtypes and Dtype.float32 not in self.dtypes:
             names = ",".join(dtype.value for dtype in self.dtypes)
             raise ConfigError(f"dtypes are compared with float32: dtypes=[float32,{names}]")
         self.trainer.check_alone("check runs on one device of one machine")
-
-    def _check_served(self) -> None:
-        if not isinstance(next(iter(self.prompts.values()), ""), str):
-            raise ConfigError("url= sends a user's turn, no conversation: type prompts=greatest")
-        if not self.model.has_head:
-            raise ConfigError(
-                f"url= is for reward models with a head, not model.kind={self.model.kind}"
-            )
-        if self.endpoint.api is not None:
-            self.check_forms(self.endpoint.api)
 
     def check_forms(self, api: str | None) -> None:
         """ConfigError where an API gives no rewards of whole inputs, or takes no such form."""

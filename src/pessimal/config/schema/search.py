@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, existing_file, listed
-from pessimal.rewards.spec import CheckpointSpec, Mode, ModelSpec
+from pessimal.rewards.spec import Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import SearchSpec, Slot, TuningSpec
 
@@ -72,12 +72,6 @@ class SearchConfig(PromptedConfig):
         self.model.require("search", "ids", "gradient")
         if self.mode is Mode.text:
             self.model.check_text_search()
-
-    def policy_spec(self) -> CheckpointSpec | None:
-        """The policy as a model. ConfigError where there is none of this name."""
-        from pessimal.rewards.named import language_model_of  # which composes configurations
-
-        return language_model_of(self.policy) if self.policy else None
 
     @property
     def prompt_keys(self) -> list[str]:

@@ -87,10 +87,8 @@ def check_writable(name: str, folder: str) -> None:
         if error.errno in DISK_FULL:
             raise
         raise ConfigError(f"{name}={folder!r} cannot be written to: {error.strerror}") from error
-    except (
-        RuntimeError,
-        ValueError,
-    ) as error:  # ~ of a user there is not; what no name of a folder can hold
+    # ~ of a user there is not; what no name of a folder can hold.
+    except (RuntimeError, ValueError) as error:
         raise ConfigError(f"{name}={folder!r} is no folder: {error}; give another") from error
     if not os.access(path, os.W_OK):
         raise ConfigError(f"{name}={folder!r} is not writable; give another folder")

@@ -82,7 +82,7 @@ class ImportConfig(TaskConfig):
         for option, formats in USELESS.items():
             if getattr(self, option) is not None and self.format.value in formats:
                 typed = option.removesuffix("_name")
-                raise ConfigError(f"{typed}= says nothing of format={self.format.value}: omit it")
+                raise ConfigError(f"{typed}= says nothing of {self.format.value}: leave it out")
         if self.set is not None:
             if not re.fullmatch(r"[\w.-]+", self.set):
                 raise ConfigError(f"set={self.set!r}: a name has letters, digits, . _ and - only")
@@ -233,18 +233,16 @@ class CompareConfig(TaskConfig):
     def check(self) -> None:
         if self.mitigations and self.policy is None:
             raise ConfigError("mitigations are of a forecast, which needs a policy: policy=NAME")
-        if self.explanations and self.reference is not None:
-            raise ConfigError("reference= goes with score tables, not explanations: omit one")
-        if self.searches and (self.explanations or self.tables is not None or self.reference):
-            raise ConfigError("searches are compared apart: no explanations, tables, reference")
-        if self.explanations and self.tables is not None:
-            raise ConfigError("tables and explanations are compared apart: leave one of them out")
+        names = ("searches", "explanations", "tables", "reference")
+        apart = [name for name in names if getattr(self, name)]
+        if apart[1:] and apart[0] in names[:2]:
+            raise ConfigError(f"{apart[0]} are compared apart: leave out {apart[1]}=")
         if isinstance(self.pairs, str):
             self._check_answers()
         elif wrong := [pair for pair in self.pairs if not _is_pair(pair)]:
+            typed = f"[{','.join(map(str, wrong[0]))}]" if isinstance(wrong[0], list) else wrong[0]
             raise ConfigError(
-                f"pairs: {_typed(wrong[0])} is no pair; give two different prompts each, such as "
-                "pairs=[[best,worst]], or a file of labelled pairs of answers, pairs=FILE.jsonl"
+                f"pairs: {typed} is no pair of prompts: pairs=[[best,worst]], or FILE"
             )
 
     def _check_answers(self) -> None:
@@ -258,10 +256,6 @@ class CompareConfig(TaskConfig):
             raise ConfigError("pairs=embedded: whose accuracy? Type models=[NAME]")
         if self.pairs != "embedded" and not self.pairs.startswith(SCORED_PAIRS):
             existing_file("pairs", self.pairs)
-
-
-def _typed(pair: object) -> str:
-    return f"[{','.join(map(str, pair))}]" if isinstance(pair, list) else str(pair)
 
 
 def _is_pair(pair: object) -> bool:
