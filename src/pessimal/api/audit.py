@@ -186,10 +186,7 @@ def audit(
     verdict, deciding = overall(checks, model.core_checks, changed)
     document = exports.document(
         {"name": model.name, "kind": model.spec.kind, **model.digests},
-        evidence.scope,
-        checks,
-        numbers,
-        metrics,
+        *(evidence.scope, checks, numbers, metrics),
         verdict=verdict,
         deciding=deciding,
         core=model.core_checks,
@@ -208,10 +205,7 @@ def audit(
     with store.track(name=f"audit {name}", inputs=inputs) as mirror:
         texts = (exports.as_json(document), exports.markdown(document), exports.junit(document))
         artifact = Artifact(
-            AUDIT,
-            name,
-            key=key,
-            inputs=inputs,
+            *(AUDIT, name, key, inputs),
             summary={"model": model.name, "verdict": verdict, **source} | counts_of(checks),
             labels={model.name: model.name},
             files=dict(zip(exports.FILES, texts, strict=True)),
@@ -485,8 +479,7 @@ class Auditor:
         assert self.policy is not None
         options: dict[str, Any] = {"trainer": self.trainer, "store": self.store} | self.cached
         results = forecast(self.model, self.policy, {first: self.prompts[first]}, **options)
-        have = {result.name for result in self.evidence.results}
-        self.evidence.results += [result for result in results if result.name not in have]
+        self._add(results)
         self.evidence.scope["forecast"] = f"{self.policy} on {first}"
 
     def _scan(
@@ -513,12 +506,16 @@ class Auditor:
         with steps("analysing", len(analyses), bar=self.progress) as step:
             sets, read, _ = join_tables(tables, {"seed": self.seed})
             results, skipped = compare_sets(sets, read, step, analyses)
-        have = {result.name for result in evidence.results}
-        evidence.results += [result for result in results if result.name not in have]
+        self._add(results)
         evidence.skipped |= skipped
         for analysis, why in skipped.items():
             part = "identity" if "identity" in analysis else analysis.partition(",")[0]
             evidence.left_out.setdefault(part, (why, ""))
+
+    def _add(self, results: Sequence[Result]) -> None:
+        """Keep the results that there are none of these names of yet."""
+        names = {result.name for result in self.evidence.results}
+        self.evidence.results += [result for result in results if result.name not in names]
 
     # --- What there is to ask with, and how long it takes.
 
@@ -527,8 +524,8 @@ class Auditor:
         """What a search on the first prompt runs in, its network loaded."""
         assert self.network is not None
         first, prompt = next(iter(self.prompts.items()))
-        sizes = {"length": self.length, "evaluations": self.evaluations, "baselines": 0}
-        spec = SearchSpec(**sizes, from_registry=False)
+        sizes = {name: getattr(self, name) for name in ("length", "evaluations")}
+        spec = SearchSpec(**sizes, baselines=0, from_registry=False)
         options: dict[str, Any] = {"mode": Mode.ids, "seed": self.seed, "device": self.device}
         context = SearchContext(self.network, {first: prompt}, spec, **options)
         if self.store is not None:
@@ -609,10 +606,10 @@ class Auditor:
             "push": f"a search of {scope.sizes.get('push', 0):,} evaluations",
             "forecast": f"what optimising it does to {self.policy}",
         }
-        table = Table(box=None, title_justify="left", show_header=False)
         done = [scope.seconds[part] for part, size in scope.sizes.items() if size != 0]
         total, budget = duration(sum(done, self.reserve)), duration(self.budget)
-        table.title = Text(f"The audit takes about {total}, of a budget of {budget}:")
+        title = Text(f"The audit takes about {total}, of a budget of {budget}:")
+        table = Table(box=None, title=title, title_justify="left", show_header=False)
         for part, size in scope.sizes.items():
             what = words[part] if size != 0 else "left out: it does not fit"
             table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
@@ -669,7 +666,7 @@ class Baseline:
         try:
             folder, manifest = registry.artifact(wanted, AUDIT)
         except InputError as error:
-            raise InputError(f"baseline={wanted}: {error}") from error
+            raise InputError(f"baseline={wanted} is no such audit: {error}") from error
         registry.verify(folder)
         audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
         if audit["schema"] != exports.SCHEMA:

@@ -158,7 +158,7 @@ def check_trainer(
     model: NetworkReward,
     loop: str,
     policy: str,
-    prompts: Mapping[str, Prompt],
+    prompts: Mapping[str, Any],
     *,
     sample: int = 64,
     seed: int = 0,

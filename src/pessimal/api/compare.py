@@ -234,10 +234,8 @@ def choose_tables(
                 tables.append((table, reference or None))
     if not tables:
         near = sorted({f"{about['model']} on {about['prompt']}" for about, _, _ in entries})
-        raise TableError(
-            f"nothing to compare in {where} ({choice}): {'; '.join(near[:8]) or 'no score tables'}."
-            " Scan or import first, for example: pessimal scan model=plain-wordpiece-0"
-        )
+        there = "; ".join(near[:8]) or "no score tables"
+        raise TableError(f"nothing to compare in {where} ({choice}): {there}. Type pessimal scan")
     for field, names, _ in choice.fields:
         left = {getattr(table.provenance, field) for table, _ in tables}
         if lost := [name for name in names if name not in left]:
@@ -287,10 +285,9 @@ def add_published(registry: Registry, chosen: Chosen) -> Chosen:
             published.setdefault((items, prompt), []).append((folder, manifest))
     if not published:
         raise TableError(
-            f"reference=published: {registry.root} has no scores of the ten published models. Take "
-            "greatest_one_word.csv from github.com/brchristian/reward_model_optimal_pessimal_tokens"
-            " and type: pessimal import format=eloeverything path=greatest_one_word.csv "
-            "prompt=greatest"
+            f"reference=published: {registry.root} has no scores of the ten published models. Type "
+            "pessimal import format=eloeverything path=greatest_one_word.csv prompt=greatest, of "
+            "github.com/brchristian/reward_model_optimal_pessimal_tokens"
         )
     mine = [pair for pair in chosen if pair[0].provenance.model not in ten]
     tables = [pair for pair in mine if _items(pair[0].provenance) in published]
@@ -360,10 +357,7 @@ def compare_explanations(
     outcomes = outcomes.reset_index(drop=True)
     if len(twice := outcomes[outcomes.duplicated(KEY)]):
         row = twice.iloc[0]
-        raise TableError(
-            f"explanations of {row['model']!r} differ in the {row['attribute']} edit of "
-            f"{row['comparison']!r}: explain it again with force=true"
-        )
+        raise TableError(f"explanations of {row['model']!r} differ in one edit: type force=true")
     provenance = pd.concat(pieces).reset_index(drop=True)
     labels = {row.model: row.label or row.model for row in provenance.itertuples()}
     if len(set(labels.values())) < len(labels):
@@ -405,9 +399,8 @@ def choose_explanations(
     if len(sets) > 1:
         a, b, *_ = sets.values()
         raise TableError(
-            f"{a.reference} ({a.summary['comparisons']}, {a.summary['n']}) and {b.reference} "
-            f"({b.summary['comparisons']}, {b.summary['n']}) explain different comparisons. Name "
-            f"those of one set: explanations=[{a.name},…]"
+            f"{a.reference} and {b.reference} explain different comparisons ({a.summary['n']} and "
+            f"{b.summary['n']}): explanations=[{a.name},…]"
         )
     makers: dict[str, Manifest] = {}
     pairs: set[tuple[str, str]] = set()
@@ -418,8 +411,6 @@ def choose_explanations(
         pairs.add((model, perturber))
         other = makers.setdefault(perturber, manifest)
         if other.summary["made_by"] != manifest.summary["made_by"]:
-            raise TableError(
-                f"{other.reference} and {manifest.reference} are by {perturber!r}, of different "
-                "attributes, options, judges, seeds or placebos. Explain both models alike"
-            )
+            references = f"{other.reference} and {manifest.reference}"
+            raise TableError(f"{references} have different options: explain both alike")
     return chosen

@@ -160,7 +160,7 @@ def explain(
         placebos = overall = 0
     along, perturber = _read(attributes, perturber, Path(cache) / "answers")
     model = to_reward(model)
-    options = {
+    options: dict[str, Any] = {
         **{"both_ways": both_ways, "seeds": seeds, "placebos": placebos, "overall": overall},
         **{"tie": tie, "shrink": shrink, "exact_hunks": exact_hunks, "replicates": replicates},
         **{"permutations": permutations, "confidence": confidence, "examples": examples},
@@ -195,13 +195,9 @@ def explain(
         store, name=f"explain {provenance.name}", inputs=inputs, progress=progress
     ) as publish:
         with counted(provenance.name, unit="responses", bar=progress) as counter:
-            scorers = Scorers(
-                [c.conversation(text) for c in comparisons[:16] for text in c.responses],
-                device or device_of(model),
-                batch_size,
-                None if store is None else Path(cache) / "rewards",
-                counter,
-            )
+            some = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
+            kept = None if store is None else Path(cache) / "rewards"
+            scorers = Scorers(some, device or device_of(model), batch_size, kept, counter)
             texts, scorer = scorers.make_scorer(model, sample=32)
             ratios = None
             if fluency is not None:
@@ -215,23 +211,17 @@ def explain(
                 counter.total = None  # how many rewards the searches will ask for, nobody knows
                 counter.begin(part, total=total)
 
+            names = ("both_ways", "seeds", "placebos", "overall", "exact_hunks")
             explained = explain_comparisons(
-                scorer,
-                comparisons,
-                along,
-                perturber,
+                *(scorer, comparisons, along, perturber),
                 model=model.name,
                 judge=judge,
                 perplexities=ratios,
                 measured=not is_pair,
-                both_ways=both_ways,
-                seeds=seeds,
-                placebos=placebos,
-                overall=overall,
                 tie=2 * texts.noise if tie is None else tie,  # a margin is a difference of rewards
                 smallest=shrink,
-                exact_hunks=exact_hunks,
                 begin=begin,
+                **{name: options[name] for name in names},
             )
             if explained.too_long:
                 reason = "%d comparisons are left out: they are longer than the %d tokens of %s"
@@ -247,17 +237,13 @@ def explain(
             results.explained = explained
         if store is None:
             return results
-        names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-        summary = {each: getattr(provenance, each) for each in names} | source
+        about = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
+        summary = {each: getattr(provenance, each) for each in about} | source
         summary["made_by"] = provenance.edits_digest()
         for result in results:
             summary |= result.summary
         artifact = Artifact(
-            "explanation",
-            provenance.name,
-            key=provenance.key(),
-            inputs=inputs,
-            summary=summary,
+            *("explanation", provenance.name, provenance.key(), inputs, summary),
             labels={model.name: model.description.label or model.name},
             files=_files(explained, results, is_pair=is_pair, n_examples=examples),
         )

@@ -95,8 +95,8 @@ def reward(
         if len(weights) != len(network) or not network:
             raise ConfigError(f"{len(network)} rewards have {len(weights)} weights: give one each")
         rewards = [to_reward(term, tasks=options.get("tasks")) for term in network]
-        terms = list(zip(weights, rewards, strict=True))
-        return sum_of(terms, name=name, tokenizer=tokenizer)
+        weighted = list(zip(weights, rewards, strict=True))
+        return sum_of(weighted, name=name, tokenizer=tokenizer)
     if isinstance(network, nn.Module):
         from pessimal.rewards.reward_model import wrap
 

@@ -104,7 +104,7 @@ def scan(
         named = named_prompts("greatest" if prompts is None else prompts)
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
-    several = with_prefixes(named, prefixes or {})
+    several = with_prefixes(named, prefixes or {}).items()
     answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
     if isinstance(contexts, str | Path):
         answered = read_contexts(str(contexts), slot)
@@ -118,21 +118,11 @@ def scan(
         if way is not Mode.text:
             raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
         candidates = listed(candidates, name=name)
-    tables = scan_tables(
-        model,
-        answered or {key: prompt for key, (prompt, _) in several.items()},
-        candidates,
-        most=most,
-        prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
-        mode=way,
-        certain=certain,
-        trainer=trainer,
-        store=store,
-        cache=cache,
-        batch_size=batch_size,
-        states=states,
-        progress=progress,
-    )
+    about: dict[str, Any] = {"certain": certain, "batch_size": batch_size, "states": states}
+    about |= {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
+    about["prefixed"] = {key: persona for key, (_, persona) in several if persona is not None}
+    asked = answered or {key: prompt for key, (prompt, _) in several}
+    tables = scan_tables(model, asked, candidates, most=most, mode=way, **about)
     single = tasks is contexts is None and (prompts is None or isinstance(prompts, str))
     return tables[0] if single and len(tables) == 1 else tables
 
@@ -181,11 +171,17 @@ def scan_all(
     if answers is not None:
         if not isinstance(policy, LogProbability):
             raise ConfigError(f"answers={answers}: a language model writes them, as policy=NAME")
-        causal, how = policy.network().causal, {"n": answers, "tokens": answer_tokens}
+        causal = policy.network().causal
+        how: dict[str, Any] = {"n": answers, "tokens": answer_tokens}
         options["states"] = bool(options.get("states"))
-        write = functools.partial(answers_of, policy, causal, seed=seed, progress=bar, **how)
+        how |= {"seed": seed, "progress": bar}
         parts = (
-            (model, {key: prompt}, write(cast(Prompt, prompt)), Mode.text)
+            (
+                model,
+                {key: prompt},
+                answers_of(policy, causal, cast(Prompt, prompt), **how),
+                Mode.text,
+            )
             for key, prompt in prompts.items()
         )
     else:

@@ -86,15 +86,9 @@ def search(
         searched, unseen = halves(read_contexts(str(contexts), options.get("slot")))
     else:
         searched, unseen = named_prompts(prompts), named_prompts(held_out) if held_out else {}
-    return search_one(
-        network,
-        searched,
-        length=length,
-        goal=goal,
-        held_out=unseen,
-        policy=policy and open_policy(policy),
-        **{"device": device_of(network)} | options,
-    )
+    about: dict[str, Any] = {"length": length, "goal": goal, "held_out": unseen}
+    about |= {"policy": policy and open_policy(policy), "device": device_of(network)}
+    return search_one(network, searched, **about | options)
 
 
 def ceiling(model: Reward | str | Path | Any, **options) -> Bounds:
@@ -201,13 +195,9 @@ def run_search(
         about = {name: getattr(provenance, name) for name in _SAME}
         about |= {"prompts": list(provenance.prompts), "best_value": best, **source}
         summary = {key: value for part in result.results for key, value in part.summary.items()}
-        artifact = Artifact(
-            SEARCH_RESULT,
-            provenance.name,
-            key=provenance.key(),
-            inputs=[*inputs, *result.inputs],
-            summary=summary | about,
-        )
+        inputs = [*inputs, *result.inputs]
+        identity = SEARCH_RESULT, provenance.name, provenance.key()
+        artifact = Artifact(*identity, inputs, summary | about)
         folder, _ = publish(store.registry, mirror, artifact, result.results, progress=progress)
         live.end(result.evaluations, best)
         mirror.summary({name: about[name] for name in ("best_value", "mode", "model", "prompts")})

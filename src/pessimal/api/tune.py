@@ -195,10 +195,8 @@ def _begin(file: Path, name: str, document: dict) -> optuna.Study:
         for key in dict.fromkeys([*before, *now])
         if before.get(key) != now.get(key)
     ]:
-        raise ConfigError(
-            f"the study {name!r} in {file} was begun for something else: {'; '.join(changes)}. "
-            "Values of its trials cannot be compared: begin another study with tuning.study=NAME"
-        )
+        words = f"the study {name!r} was begun for something else: {'; '.join(changes)}"
+        raise ConfigError(f"{words}. Type tuning.study=NAME to begin another")
     for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process is no more
         study.tell(trial.number, state=TrialState.FAIL)
     return study

@@ -94,10 +94,7 @@ def check_reward(verb: str, overrides: Sequence[str]) -> None:
     """ConfigError where a verb that asks one reward is given none: the default is for composing."""
     naming = ("model", "experiment=", "hparams_search=")
     if verb in ("audit", "scan") and not any(o.lstrip("+~").startswith(naming) for o in overrides):
-        raise ConfigError(
-            f"{verb} needs a reward: a Hub repository, a folder, FILE.py:FUNCTION, http://… or a "
-            f"name of conf/model. Type for example: pessimal {verb} org/name"
-        )
+        raise ConfigError(f"{verb} needs a reward: type for example pessimal {verb} org/name")
 
 
 def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:

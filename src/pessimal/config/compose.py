@@ -115,7 +115,5 @@ def make_analysis(entry: Mapping) -> Any:
         cause = error.__cause__
         if isinstance(cause, UserError):
             raise cause from error
-        raise ConfigError(
-            f"analyses=[{{_target_: {entry.get('_target_')}}}]: {cause or error}. Give a function "
-            "that Python finds, with options that it takes"
-        ) from error
+        target = entry.get("_target_")
+        raise ConfigError(f"analyses=[{{_target_: {target}}}]: {cause or error}") from error

@@ -370,9 +370,7 @@ def find_artifact(name: str, manifests: Sequence[Manifest]) -> Manifest:
         raise InputError(f"{name!r} stands for several: {several}. Type one of these")
     guess = did_you_mean(name, sorted({text for m in manifests for text in names(m)}))
     there = ", ".join(m.reference for m in manifests[:8]) or "none"
-    raise InputError(
-        f"there is no artifact {name!r}.{guess} There are: {there}. To list all: pessimal runs"
-    )
+    raise InputError(f"there is no artifact {name!r}.{guess} There are: {there}; pessimal runs")
 
 
 AGAIN = "remove the folder and run the task again with force=true, or put its mirrored copy there"

@@ -38,7 +38,6 @@ def run(config: AuditConfig) -> None:
         IncompleteError: a core check could not be measured, and `strict` is true.
     """
     quiet_libraries()
-    config = config.resolve()
     begin_process(config.trainer)
     store = store_of(config)
     pairs = [] if config.tasks else labelled_pairs(config.pairs, seed=config.seed)

@@ -115,7 +115,8 @@ def store_of(config: TaskConfig) -> Store:
 def registry_of(config: TaskConfig) -> Registry:
     """The registry that a configuration names; what is published there keeps what the configuration
     asks for."""
-    return Registry(Path(config.paths.registry), config=asked(config))
+    options = asked(config)
+    return Registry(Path(config.paths.registry), config=options)
 
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
@@ -147,12 +148,7 @@ def is_number(value: Any) -> bool:
 
 
 def table_text(
-    header: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    *,
-    width: int | None,
-    keep: int = 0,
-    indent: int = 0,
+    header: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int | None, keep: int = 0
 ) -> str:
     """Rows below their header (none where it is empty), numbers to the right. Where `width` is
     given, columns after the first `keep` are cut to fit it."""
@@ -170,10 +166,9 @@ def table_text(
     for row in rows:
         table.add_row(*(Text(shown(value), no_wrap=True, overflow="ellipsis") for value in row))
     file = io.StringIO()
-    space = 1_000_000 if width is None else max(width - indent, 1)
+    space = 1_000_000 if width is None else max(width, 1)
     Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(table)
-    lines = file.getvalue().rstrip("\n").split("\n")
-    return "\n".join(" " * indent + line.rstrip() for line in lines)
+    return "\n".join(map(str.rstrip, file.getvalue().rstrip("\n").split("\n")))
 
 
 def cell(value: Any) -> Any:

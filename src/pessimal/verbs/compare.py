@@ -12,6 +12,7 @@ from pessimal.analyses.preferences import ALL
 from pessimal.api.compare import (
     Choice,
     choose_tables,
+    compare_explanations,
     compare_tables,
     counted_words,
     read_analyses,
@@ -52,22 +53,16 @@ def compare(config: CompareConfig) -> Results:
         from pessimal.api.accuracy import accuracy  # torch
 
         quiet_libraries(lightning=config.trainer.accelerator != "cpu")
-        return accuracy(
-            config.models,
-            None if config.pairs == "embedded" else config.pairs,
-            batch_size=config.batch_size,
-            device=device_of(config.trainer, cache),
-            keep=Path(cache) / "rewards",
-            confidence=config.confidence,
-            cache=cache,
-            **artifact,
-        )
+        artifact |= {"batch_size": config.batch_size, "confidence": config.confidence}
+        artifact |= {"device": device_of(config.trainer, cache), "keep": Path(cache) / "rewards"}
+        pairs = None if config.pairs == "embedded" else config.pairs
+        return accuracy(config.models, pairs, cache=cache, **artifact)
     if config.searches:
         from pessimal.api.search import compare_searches  # torch
 
         return compare_searches(config.searches, config.models, cache=cache, **artifact)
     if config.explanations:
-        from pessimal.api.compare import Resampling, compare_explanations
+        from pessimal.explaining.results import Resampling
 
         numbers = (config.replicates, config.permutations, config.confidence, config.seed)
         chosen = config.explanations, config.models, Resampling(*numbers)

@@ -79,13 +79,10 @@ def run(config: ExplainConfig) -> None:
         fluency=language,
         name=str(config.comparisons.name),
         left_out=left_out,
-        seed=config.seed,
         device=device_of(config.trainer, config.paths.cache),
-        batch_size=config.batch_size,
         store=store_of(config),
         cache=config.paths.cache,
-        progress=config.progress,
-        **{option: getattr(config, option) for option in OPTIONS},
+        **{name: getattr(config, name) for name in (*OPTIONS, "seed", "batch_size", "progress")},
     )
     assert explanation.folder is not None
     if explanation:

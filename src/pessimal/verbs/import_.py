@@ -152,10 +152,8 @@ def _distinct(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
             )
         a = names.setdefault(table.name, table).provenance
         if a.key() != b.key():
-            raise InputError(
-                f"{a.source} and {b.source} both hold {table.name}. Leave one of them out, or "
-                "import them one by one, each with its set=NAME or model=NAME"
-            )
+            sources = f"{a.source} and {b.source}"
+            raise InputError(f"{sources} both hold {table.name}: give one its set= or model=")
     return list(names.values())
 
 
@@ -171,9 +169,8 @@ def _check_supersedes(registry: Registry, new: Sequence[ScoreTable]) -> None:
         if before.candidates_digest != table.provenance.candidates_digest:
             another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
             raise InputError(
-                f"{table.provenance.source} would take the place of {folder}, which has the same "
-                f"name and other candidates (from {before.source}). Type {another} to give it "
-                "another name, or force=true to supersede it"
+                f"{folder} (of {before.source}) has the same name and other candidates than "
+                f"{table.provenance.source}: type {another} or force=true"
             )
         changed.append(table.name)
     if changed:
@@ -223,9 +220,8 @@ def _read_scored(file: Path, model: str | None) -> list[Comparison]:
     models = sorted({name for pair in pairs for name in pair.scores})
     if not models:
         raise InputError(
-            f'{file}: no row has scores. A row has prompt, responses, preferred and "scores": '
-            '{"MODEL": [a, b]}; or columns MODEL:a and MODEL:b; or scores_chosen and '
-            "scores_rejected; or JudgeBench's judgments with scores"
+            f'{file}: no row has scores, such as "scores": {{"MODEL": [a, b]}}, columns MODEL:a '
+            "and MODEL:b, scores_chosen and scores_rejected, or JudgeBench's judgments"
         )
     if model is None:
         return pairs
@@ -241,6 +237,6 @@ def _join_scores(before: Comparison | None, pair: Comparison, file: Path) -> Com
         return pair
     if twice := sorted(before.scores.keys() & pair.scores.keys()):
         raise InputError(f"{file}: the scores of {twice[0]!r} are in an earlier file. Omit one")
-    step = 1 if before.responses == pair.responses else -1
-    scores = {model: values[::step] for model, values in pair.scores.items()}
+    swapped = before.responses != pair.responses
+    scores = {model: (b, a) if swapped else (a, b) for model, (a, b) in pair.scores.items()}
     return replace(before, scores={**before.scores, **scores})

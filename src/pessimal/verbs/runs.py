@@ -282,10 +282,10 @@ def select(
     try:
         return selected.loc[selected.convert_dtypes().query(where, engine="python").index]
     except Exception as error:  # pandas' own errors of parsing and of types are of many classes
-        names = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
+        known = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
         raise ConfigError(
             f"where={where!r}: {error}. Type a condition as pandas' query reads it, such as "
-            f"where='n > 1000 and mean < 0'. Figures: {names}"
+            f"where='n > 1000 and mean < 0'. Figures: {known}"
         ) from error
 
 

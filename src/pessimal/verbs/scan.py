@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby, zip_longest
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,12 @@ from pessimal.verbs.common import in_sweep, print_headlines, print_path, show, s
 
 log = logging.getLogger(__name__)
 
+OPTIONS = (
+    *("answers", "answer_tokens", "seed", "mode", "certain", "trainer", "batch_size", "states"),
+    "progress",
+)
+"""Those that `scan_all` takes as they are."""
+
 
 def run(config: ScanConfig) -> None:
     """Scan `config.model` on every prompt; tables that are finished already are named, not made
@@ -33,52 +40,36 @@ def run(config: ScanConfig) -> None:
 
     Where there are several processes, each runs this: all score, the first publishes.
     """
-    config = config.resolve()
     quiet_libraries()
-    first, store = begin_process(config.trainer), store_of(config)
-    candidates, answered, prompts = config.candidates.read(), config.real_answers(), config.asked()
-    cache = config.paths.cache
+    store, cache = store_of(config), config.paths.cache
+    first = begin_process(config.trainer)
+    candidates, (prompts, prefixed) = config.candidates.read(), config.questions()
+    is_census = config.candidates.name == CENSUS
+    writer = language_model_of(config.policy) if config.policy and not is_census else None
     model = open_reward(config.model, cache=cache)
-    if config.candidates.name == CENSUS:
-        results = census(
-            model,
-            token_limit=config.candidates.most or None,
-            policy=config.policy,
-            cache=cache,
-            store=store,
-            progress=config.progress,
-        )
+    if is_census:
+        about: dict[str, Any] = {"cache": cache, "policy": config.policy, "store": store}
+        limit = config.candidates.most or None
+        results = census(model, token_limit=limit, progress=config.progress, **about)
         print_headlines(results, title=f"Census of {model.name}")
         assert results.folder is not None
         return print_path(results.folder)
-    policy = open_reward(language_model_of(config.policy), cache=cache) if config.policy else None
+    policy = None if writer is None else open_reward(writer, cache=cache)
     if config.candidates.name == ANSWERS and first:
-        log.info(
-            "%s has no vocabulary of its own: it is asked %d answers of all sorts "
-            "(candidates=answers). model.tokenizer=DIR_OR_ID scans one, candidates=items a list",
-            model.name,
-            len(config.candidates.texts),
-        )
+        message = "%s has no vocabulary: %d answers are asked instead; model.tokenizer= adds it"
+        log.info(message, model.name, len(config.candidates.texts))
     tables = scan_all(
         model,
-        answered or {key: prompt for key, (prompt, _) in prompts.items()},
+        prompts,
         candidates,
         policy=policy,
-        answers=config.answers,
-        answer_tokens=config.answer_tokens,
-        seed=config.seed,
         most=config.candidates.most,
         ids=config.candidates.ids,
         n_screened=SCREENED if config.screens else None,
-        prefixed={key: behind for key, (_, behind) in prompts.items() if behind is not None},
-        mode=config.mode,
-        certain=config.certain,
-        trainer=config.trainer,
-        batch_size=config.batch_size,
-        states=config.states,
+        prefixed=prefixed,
         cache=cache,
         store=store,
-        progress=config.progress,
+        **{option: getattr(config, option) for option in OPTIONS},
     )
     for name, scanned in groupby(tables, key=lambda table: table[0].name):
         keys = [provenance.key() for _, provenance, _ in scanned]
@@ -141,7 +132,7 @@ def _table_by_rank(model: str, tables: Sequence[ScoreTable]) -> Table:
         for end in ("best", "worst"):
             grid.add_column(Text(f"{_asked(model, table)}: {end}"), no_wrap=True)
         columns += _cells(table, k=RANKS, limit=min(room, LONGEST), reward=rewards)
-    for rank, row in enumerate(zip_longest(*columns, fillvalue=""), 1):
+    for rank, row in enumerate(zip_longest(*columns, fillvalue=Text()), 1):
         grid.add_row(str(rank), *row)
     return grid
 

@@ -220,13 +220,14 @@ class ExplainConfig(TaskConfig):
             raise ConfigError("perturber.temperature=0 gives all seeds the same text: type seeds=1")
         if (self.overall or self.dry_run) and not hasattr(perturber, "dry_run"):
             option = "overall" if self.overall else "dry_run"
-            raise ConfigError(f"{option}= is of perturber=llm and perturber=local")
+            typed = f"{option}={getattr(self, option)}"
+            raise ConfigError(f"{typed}: this perturber asks no model, and is free: perturber=llm")
         if self.judge is not JudgeKind.rules and not self.judge_model:
             model = "NAME_AT_THE_ENDPOINT" if self.judge is JudgeKind.llm else "DIR_OR_ID"
             raise ConfigError(f"judge={self.judge.value} needs a model: type judge_model={model}")
         if self.fluency is not None:
             if not missing:
-                raise ConfigError(f"fluency={self.fluency} is of a set, not of a pair: omit it")
+                raise ConfigError(f"fluency={self.fluency} is of a set, not of one: leave it out")
             self.language_model("fluency")
         if self.judge is JudgeKind.local:
             self.language_model("judge_model")

@@ -86,11 +86,10 @@ class RunsConfig(TaskConfig):
             wanted = f"{least} name{'s' * (least > 1)}" if least == most else f"up to {most} name"
             given = f"{len(self.names)} were given ({', '.join(self.names) or 'none'})"
             raise ConfigError(f"runs {self.action.value} takes {wanted}, and {given}: {example}")
-        if self.action is not RunsAction.list:
-            given = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
-            if given:
-                typed = given[0].removeprefix("of_")
-                raise ConfigError(f"{typed}= chooses what is listed; type for example: {example}")
+        filters = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
+        if filters and self.action is not RunsAction.list:
+            typed = filters[0].removeprefix("of_")
+            raise ConfigError(f"{typed}= chooses what is listed; type for example: {example}")
         if self.action is RunsAction.verify and self.format is RunsFormat.csv:
             raise ConfigError("runs verify has format=table or format=json; leave out format=csv")
         if self.table and (self.action is not RunsAction.show or self.format is not RunsFormat.csv):

@@ -1,6 +1,6 @@
 """Options of the verbs that make or score with one model: scan, check and train."""
 
-import copy
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
@@ -143,76 +143,60 @@ class ScanConfig(PromptedConfig):
     take one a word."""
 
     @property
-    def in_answers(self) -> bool:
-        """Whether candidates stand in real answers, and answer no prompts."""
-        return self.slot is not None or self.contexts is not None
-
-    @property
     def screens(self) -> bool:
         """Whether the gradient chooses the tokens; several processes might choose several."""
         whole = self.candidates.name == "vocabulary" and self.candidates.most is None
         can = "gradient" in self.model.can and self.trainer.alone
         return self.slot is Slot.before and whole and can
 
-    def _check_answers(self) -> None:
-        for name in ("tasks", "prefixes", "policy"):
-            if getattr(self, name) is not None:
-                raise ConfigError(f"{name}= goes with prompts: leave it out, or slot=, contexts=")
-        if self.contexts is not None:
-            existing_file("contexts", self.contexts)
-        if self.trainer.strategy is Strategy.sharded:
-            raise ConfigError("trainer=sharded takes prompts: with slot=, contexts= trainer=gpu")
-        if self.states:
-            raise ConfigError("states of words are kept of prompts: leave out states=true")
-        self.states = False
-        given = self.candidates.most is not None or self.screens
-        whole = self.candidates.name == "vocabulary" and self.model.has_vocabulary
-        if whole and not given and self.trainer.accelerator == "cpu":
-            self.candidates = replace(self.candidates, most=FREQUENT)
-
     def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
         """What is asked, by key: the prompts, alone and behind the personas."""
         return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
 
-    def real_answers(self) -> dict[str, Context]:
-        """The real answers that candidates are put into; none where prompts are asked."""
+    def questions(self) -> tuple[Mapping[str, Prompt | Context], dict[str, Prefixed]]:
+        """What is asked, by key: real answers that candidates are put into, or prompts, alone and
+        behind the personas; and the personas."""
         from pessimal.scoring.contexts import of_comparison, read_contexts, sample  # pandas
 
-        if not self.in_answers:
-            return {}
         slot = self.slot and self.slot.value
         if self.contexts is not None:
             answers = read_contexts(self.contexts, slot)
-        else:
+        elif slot is not None:
             comparisons = self.comparisons.load().comparisons
-            answers = {one.key: of_comparison(one, slot or "after") for one in comparisons}
-        return sample(answers, self.n_contexts, seed=self.seed)
+            answers = {one.key: of_comparison(one, slot) for one in comparisons}
+        else:
+            asked = self.asked().items()
+            personas = {key: persona for key, (_, persona) in asked if persona is not None}
+            return {key: prompt for key, (prompt, _) in asked}, personas
+        return sample(answers, self.n_contexts, seed=self.seed), {}
 
     def check(self) -> None:
-        self.resolve()
-
-    def resolve(self) -> "ScanConfig":
-        """The same with what follows from it decided: prompts of tasks, candidates, mode, states.
-
-        Raises:
-            ConfigError: the options do not go together, or a file among them cannot be read.
-        """
-        resolved = copy.copy(self)
-        resolved._decide()
-        return resolved
-
-    def _decide(self) -> None:
+        """The options go together; what follows from them is decided: prompts of tasks, candidates,
+        mode, states."""
         from pessimal.rewards.tasks import prompts_of, read_tasks, true_answers  # pandas
 
         tasks = [] if self.tasks is None else read_tasks(self.tasks)
         if self.tasks is not None:
             self.prompts, self.model = prompts_of(tasks), self.model.with_tasks(self.tasks)
-        if self.in_answers:
-            self._check_answers()
         census, grades = self.candidates.name == CENSUS, self.model.grades_tasks
         if census and not (tasks and grades):
             raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
         vocabulary = self.candidates.name == "vocabulary"
+        if self.slot is not None or self.contexts is not None:
+            for name in ("tasks", "prefixes", "policy"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name}= goes with prompts: leave out slot=, contexts=")
+            if self.contexts is not None:
+                existing_file("contexts", self.contexts)
+            if self.trainer.strategy is Strategy.sharded:
+                raise ConfigError("slot=, contexts= with trainer=sharded: type trainer=gpu")
+            if self.states:
+                raise ConfigError("states of words are kept of prompts: leave out states=true")
+            self.states = False
+            given = self.candidates.most is not None or self.screens
+            whole = vocabulary and self.model.has_vocabulary
+            if whole and not given and self.trainer.accelerator == "cpu":
+                self.candidates = replace(self.candidates, most=FREQUENT)
         if vocabulary and grades and self.answers is None:  # of tasks with true answers
             census = any(true_answers(tasks))
         if self.policy is not None and not census:
@@ -293,9 +277,7 @@ class CheckConfig(PromptedConfig):
         if (self.loop is None) != (self.policy is None) or (self.loop and self.url is not None):
             raise ConfigError("loop= goes with policy= and without url=: loop=trl policy=org/name")
         if (self.loop or self.url) and not self.model.has_head:
-            raise ConfigError(
-                f"loop= and url= are of reward models with a head, not {self.model.kind}"
-            )
+            raise ConfigError(f"loop= and url= are of models with a head, not {self.model.kind}")
         if self.url is not None:
             if not isinstance(next(iter(self.prompts.values()), ""), str):
                 raise ConfigError("url= sends a user's turn, no conversation: prompts=greatest")

@@ -241,9 +241,7 @@ class CompareConfig(TaskConfig):
             self._check_answers()
         elif wrong := [pair for pair in self.pairs if not _is_pair(pair)]:
             typed = f"[{','.join(map(str, wrong[0]))}]" if isinstance(wrong[0], list) else wrong[0]
-            raise ConfigError(
-                f"pairs: {typed} is no pair of prompts: pairs=[[best,worst]], or FILE"
-            )
+            raise ConfigError(f"pairs: {typed} is no pair; type pairs=[[best,worst]], or FILE")
 
     def _check_answers(self) -> None:
         """ConfigError for options that say nothing of pairs of answers, and for a file that is not
