@@ -53,8 +53,9 @@ def compare(config: CompareConfig) -> Results:
         from pessimal.api.accuracy import accuracy  # torch
 
         quiet_libraries(lightning=config.trainer.accelerator != "cpu")
+        artifact["device"] = device_of(config.trainer, cache)
         artifact |= {"batch_size": config.batch_size, "confidence": config.confidence}
-        artifact |= {"device": device_of(config.trainer, cache), "keep": Path(cache) / "rewards"}
+        artifact["keep"] = Path(cache) / "rewards"
         pairs = None if config.pairs == "embedded" else config.pairs
         return accuracy(config.models, pairs, cache=cache, **artifact)
     if config.searches:
