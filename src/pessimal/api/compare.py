@@ -59,11 +59,13 @@ def compare(tables: Sequence[ScoreTable], **options) -> Results:
 
 
 def compare_tables(
-    tables: Sequence[tuple[ScoreTable, str | None]],
+    choice: "Choice",
     reading: Reading,
     options: Options,
     analyses: Sequence[Analysis],
     *,
+    paths: Sequence[str] | None = None,
+    beside: str | None = None,
     name: str,
     store: Store,
     progress: bool = True,
@@ -71,7 +73,7 @@ def compare_tables(
     """Every analysis over score tables, published as a `comparison`.
 
     Args:
-        tables: each with its reference in the registry where it has one.
+        choice, paths, beside: which tables, as of `choose_tables`.
         reading: how they are read and joined.
         options: of the analyses.
         analyses: in the order of the page.
@@ -79,11 +81,13 @@ def compare_tables(
         store: where it is published.
         progress: draw a bar where there is a terminal.
     """
+    tables = choose_tables(store.registry, choice, paths, beside=beside)
     alone = [table for table, _ in tables]
     sets = table_sets(alone, reading)
     labels = labels_of(alone) | {m: label for each in sets for m, label in each.labels.items()}
     counts = {"models": len({t.provenance.model for t in alone}), "tables": len(alone)}
-    with steps(f"comparing {counted_words(counts)}", len(analyses), bar=progress) as step:
+    log.info("comparing %s", counted_words(counts))
+    with steps("analyses", len(analyses), bar=progress) as step:
         results, skipped = every_analysis(sets, options, step, analyses)
     inputs = [reference for _, reference in tables if reference]
     artifact = Artifact(
@@ -180,12 +184,6 @@ class Choice:
         """Whether a table is of the models, prompts and candidate sets chosen."""
         return all(not values or table[field] in values for field, values, _ in self.fields)
 
-    def takes_mode(self, provenance: ScoreProvenance) -> bool:
-        """Whether a table is of the mode chosen; published scores and log-probabilities have no
-        choice of one."""
-        free = provenance.mode == "published" or provenance.score != REWARD
-        return free or self.mode is None or provenance.mode == self.mode.value
-
     def __str__(self) -> str:
         parts = [f"{field}: {', '.join(names)}" for field, names, _ in self.fields if names]
         return "; ".join([*parts, f"mode: {self.mode.value}"] if self.mode else parts)
@@ -230,7 +228,9 @@ def choose_tables(
             if reference:
                 registry.verify(file)
             table = shared.of(read_score_table(file))
-            if choice.takes_mode(table.provenance):
+            # Published scores and log-probabilities have no choice of a mode.
+            mode, score = table.provenance.mode, table.provenance.score
+            if score != REWARD or choice.mode is None or mode in ("published", choice.mode.value):
                 tables.append((table, reference or None))
     if not tables:
         near = sorted({f"{about['model']} on {about['prompt']}" for about, _, _ in entries})

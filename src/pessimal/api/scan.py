@@ -166,7 +166,9 @@ def scan_all(
         ConfigError: the policy writes no answers.
         Others as of `scan_missing`.
     """
-    bar = options.get("progress", True)
+    if candidates is policy is answers is None:
+        _report_rows_without_token(model)
+    bar, where = options.get("progress", True), trainer or trainer_for(model)
     parts: Iterable[tuple[Reward, Mapping[str, Asked], Candidates, Mode]]
     if answers is not None:
         if not isinstance(policy, LogProbability):
@@ -192,12 +194,10 @@ def scan_all(
             if candidates is None:
                 candidates = tokens_for(model, tokens, name=f"{policy.name}-tokens")
         whole = some = candidates or vocabulary_of(model)
-        if candidates is None:
-            _report_rows_without_token(model)
-            some = whole.frequent(most, ids) if most else whole
+        if candidates is None and most:
+            some = whole.frequent(most, ids)
         if n_screened and (network := model.as_network):
-            where, cache = trainer or trainer_for(model), options.get("cache", "")
-            device = make_trainer(where, root=cache).strategy.root_device
+            device = make_trainer(where, root=options.get("cache", "")).strategy.root_device
             texts = prompts.values()
             some = screened(network, texts, whole, n=n_screened, device=device, progress=bar)
         parts.append((model, prompts, some, mode or _default_mode(model, candidates)))
@@ -357,14 +357,14 @@ def _publish(
     registry: Registry, mirror: Mirror, table: ScoreTable, inputs: Sequence[str], source: dict
 ) -> None:
     """A finished table goes to the registry, then to W&B."""
-    provenance, figures = table.provenance, _figures(table)
-    mirror.summary({f"{provenance.prompt}/{name}": value for name, value in figures.items()})
-    mirror.table(f"{provenance.prompt}/extremes", extremes(table.rows, k=20))
-    more = {"mode": provenance.mode, **table.measured}
+    prompt, figures = table.provenance.prompt, _figures(table)
+    more = {"mode": table.provenance.mode, **table.measured}
     folder, _ = publish_table(
         registry, mirror, table, inputs=inputs, summary=figures | source, more=more
     )
     log.debug("%s", folder / "scores.parquet")
+    mirror.table(f"{prompt}/extremes", extremes(table.rows, k=20))
+    mirror.summary({f"{prompt}/{name}": value for name, value in figures.items()})
 
 
 class LiveScan:

@@ -17,7 +17,7 @@ from pessimal.catalogue import CONF
 from pessimal.cli.arguments import LOOKS
 from pessimal.config.compose import build, register
 from pessimal.config.messages import disk_full_message, missing_extra_message
-from pessimal.config.schema import ExplainConfig, TaskConfig, TrainConfig
+from pessimal.config.schema import CompareConfig, ExplainConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.explain import Source
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import (
@@ -106,10 +106,11 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
     if trainer := getattr(config, "trainer", None):
         trainer.check_here(sweep=sweep)
     check_inputs(config)
+    module = "import_" if config.task == "import" else config.task
+    if isinstance(config, CompareConfig) and isinstance(config.pairs, str):
+        module = "accuracy"  # of pairs of answers, and not of tables
     with working(f"{config.task}: loading its libraries", after=2.5):
-        verb = importlib.import_module(
-            f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
-        )
+        verb = importlib.import_module(f"pessimal.verbs.{module}")
     return verb.run(config)
 
 

@@ -16,7 +16,6 @@ from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
 from pessimal.config.schema.scan import CENSUS, SCREENED
 from pessimal.progress import console, quiet_libraries
-from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.question import hardly_answers
 from pessimal.scoring.trainer import begin_process
@@ -42,10 +41,9 @@ def run(config: ScanConfig) -> None:
     """
     quiet_libraries()
     store, cache = store_of(config), config.paths.cache
-    first = begin_process(config.trainer)
     candidates, (prompts, prefixed) = config.candidates.read(), config.questions()
+    first = begin_process(config.trainer)
     is_census = config.candidates.name == CENSUS
-    writer = language_model_of(config.policy) if config.policy and not is_census else None
     model = open_reward(config.model, cache=cache)
     if is_census:
         about: dict[str, Any] = {"cache": cache, "policy": config.policy, "store": store}
@@ -54,7 +52,7 @@ def run(config: ScanConfig) -> None:
         print_headlines(results, title=f"Census of {model.name}")
         assert results.folder is not None
         return print_path(results.folder)
-    policy = None if writer is None else open_reward(writer, cache=cache)
+    policy = open_reward(config.policy_spec, cache=cache) if config.policy else None
     if config.candidates.name == ANSWERS and first:
         message = "%s has no vocabulary: %d answers are asked instead; model.tokenizer= adds it"
         log.info(message, model.name, len(config.candidates.texts))

@@ -58,12 +58,12 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
     begin_process(config.trainer)
     cache, name = config.paths.cache, None
     device = make_trainer(config.trainer, root=cache).strategy.root_device
-    searched: dict[str, Asked] = {key: config.prompts[key] for key in config.prompt_keys}
-    held_out: dict[str, Asked] = {key: config.prompts[key] for key in config.held_out}
+    searched: Mapping[str, Asked] = {key: config.prompts[key] for key in config.prompt_keys}
+    held_out: Mapping[str, Asked] = {key: config.prompts[key] for key in config.held_out}
     if config.contexts is not None:
         slot = config.search.slot and config.search.slot.value
         contexts = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
-        searched, held_out = ({**part} for part in halves(contexts))
+        searched, held_out = halves(contexts)
         name = f"{Path(config.contexts).stem}-{len(searched)}"
     policy = config.policy and open_reward(language_model_of(config.policy), cache=cache)
     model = require_network(open_reward(config.model, cache=cache), "search", "gradient")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -18,7 +19,7 @@ from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
-from pessimal.rewards.spec import KINDS, Dtype, Mode, ModelSpec
+from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
@@ -149,6 +150,11 @@ class ScanConfig(PromptedConfig):
         can = "gradient" in self.model.can and self.trainer.alone
         return self.slot is Slot.before and whole and can
 
+    @cached_property
+    def policy_spec(self) -> CheckpointSpec:
+        """The policy as a model. ConfigError where there is none of this name."""
+        return language_model_of(self.policy or "")
+
     def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
         """What is asked, by key: the prompts, alone and behind the personas."""
         return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
@@ -200,7 +206,7 @@ class ScanConfig(PromptedConfig):
         if vocabulary and grades and self.answers is None:  # of tasks with true answers
             census = any(true_answers(tasks))
         if self.policy is not None and not census:
-            language_model_of(self.policy)
+            _ = self.policy_spec
         if self.answers is not None:
             if self.policy is None or not vocabulary:
                 raise ConfigError("answers= are a policy's: policy=NAME, without candidates=")
