@@ -470,8 +470,8 @@ def test_a_policys_tokenizer_is_taken_and_its_answers_are_no_census(tasks, tmp_p
     (tmp_path / "graders.py").write_text("def f(response, ground_truth):\n    return 1.0\n")
     spec = CallableSpec(callable={"_target_": f"{tmp_path}/graders.py:f"})
     options = {"model": spec, "tasks": str(tasks(NUMBERS)), "policy": "smollm2"}
-    assert ScanConfig(**options).candidates.name == "census"
-    assert ScanConfig(**options, answers=5).candidates.name != "census"
+    assert ScanConfig(**options).resolve().candidates.name == "census"
+    assert ScanConfig(**options, answers=5).resolve().candidates.name != "census"
 
 
 def last_digits(response, ground_truth):

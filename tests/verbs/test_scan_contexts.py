@@ -179,5 +179,5 @@ def test_options_that_do_not_go_together(command, tiny_checkpoint, options, says
 def test_a_cpu_scans_the_most_frequent_behind_answers_unless_a_number_is_typed(slot, asked, most):
     options = {"slot": slot, "candidates": asked, "model": {"path": "org/name"}}
     config = configuration("scan", options, groups={"prompts": "core", "model": "auto"})
-    assert config.candidates.most == most
+    assert config.resolve().candidates.most == most
     assert config.candidates.most == asked.get("most"), "resolving changes nothing"

@@ -221,8 +221,8 @@ def _report_rows_without_token(model: Reward) -> None:
     rows = model.rows
     assert model.tokenizer is not None
     if beyond := {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}:
-        message = "%s has %d tokens beyond the %d rows of its embedding, which are left out (%r …)"
-        log.warning(message, model.name, len(beyond), rows, beyond[min(beyond)])
+        message = "%d tokens of the tokenizer of %s have no row in its embedding: left out (%r …)"
+        log.warning(message, len(beyond), model.name, beyond[min(beyond)])
 
 
 def scan_tables(model: Reward, prompts: Mapping[str, Asked], *args, **options) -> list[ScoreTable]:
@@ -420,7 +420,7 @@ def _unfinished(
         finished.append((provenance, folder))
         last, last_manifest = newest[safe_name(provenance.name)]
         if last_manifest.version != manifest.version:
-            message = "`compare` takes %s, which is newer. To compare this one: tables=%s"
+            message = "%s is newer and of other content: `compare` takes that; or type tables=%s"
             log.warning(message, last, folder)
         before = before if todo else folder
     if finished and is_first_process():
@@ -453,7 +453,7 @@ def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Ma
         digests = ("weights_digest", "config_digest", "kind")
         if comparable and any(getattr(other, d) != getattr(mine, d) for d in digests):
             raise ConfigError(
-                f"{mine.model!r} stands for other weights or another configuration in {folder}. "
+                f"{mine.model!r} stands for other weights, or another configuration, in {folder}. "
                 f"Type model.name={run_of(mine.model)}-2; or force=true for a new version of it"
             )
 

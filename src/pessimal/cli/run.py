@@ -105,6 +105,7 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
         config.paths.check_writable()
     if trainer := getattr(config, "trainer", None):
         trainer.check_here(sweep=sweep)
+    config = config.resolve()
     check_inputs(config)
     module = "import_" if config.task == "import" else config.task
     if isinstance(config, CompareConfig) and isinstance(config.pairs, str):

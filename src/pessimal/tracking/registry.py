@@ -299,8 +299,9 @@ class Registry:
         changed."""
         manifest = read_manifest(folder)
         for name, digest in manifest.files.items():
-            if wrong := fault_of(folder / name, digest):
-                raise InputError(f"{folder / name} {wrong} ({manifest.reference}): {AGAIN}")
+            if fault_of(folder / name, digest):
+                message = f"{folder / name} is missing or differs from what was published as"
+                raise InputError(f"{message} {manifest.reference}: {AGAIN}")
 
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:

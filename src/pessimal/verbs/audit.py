@@ -19,7 +19,6 @@ from pessimal.explaining.pairs import labelled_pairs
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
-from pessimal.tracking.registry import Registry
 from pessimal.verbs.common import in_sweep, print_path, show, store_of
 from pessimal.verbs.report import write_page
 
@@ -62,7 +61,9 @@ def run(config: AuditConfig) -> None:
     assert done.folder is not None
     page = None
     if not done:
-        page = _page_of(store.registry, done.reference)
+        reports = store.registry.latest("report")
+        pages = [folder / "index.html" for folder, m in reports if done.reference in m.inputs]
+        page = next(iter(pages), None)
     elif config.page:
         name = config.name or reward.name
         group = config.tracking.group or f"audit {name} {done.key[:8]}"
@@ -82,14 +83,6 @@ def run(config: AuditConfig) -> None:
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(exports.markdown(done.document))
     _end(done.document, done.folder, page, strict=config.strict)
-
-
-def _page_of(registry: Registry, reference: str) -> Path | None:
-    """The page of an audit, where the registry has one."""
-    for folder, manifest in registry.latest("report"):
-        if reference in manifest.inputs:
-            return folder / "index.html"
-    return None
 
 
 def _end(document: Mapping[str, Any], folder: Path, page: Path | None, *, strict: bool) -> None:

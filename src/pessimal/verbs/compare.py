@@ -21,9 +21,8 @@ def run(config: CompareConfig) -> None:
     `comparison` artifact."""
     results = compare(config)
     assert results.folder is not None
-    if results:
-        title, asked = f"{config.name}: {len(results)} results", "forecast" if config.policy else ""
-        print_headlines(results, title=title, asked=asked)
+    title, asked = f"{config.name}: {len(results)} results", "forecast" if config.policy else ""
+    print_headlines(results, title=title, asked=asked)
     print_path(results.folder)
 
 

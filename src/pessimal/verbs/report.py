@@ -117,9 +117,10 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
     asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
     if left_out := [prompt for prompt in asked if prompt not in prompts]:
+        some = ", ".join(left_out[:5]) + " …" * (len(left_out) > 5)
         notes.append(
-            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): "
-            f"{', '.join(left_out[:5])} …. To choose: explorer_prompts=[KEY,KEY]"
+            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): {some}. "
+            "To choose: explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]

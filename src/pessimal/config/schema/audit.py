@@ -1,7 +1,8 @@
 """Options of `pessimal audit`."""
 
+import copy
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Self
 
 from annotated_types import Ge
 from omegaconf import MISSING
@@ -63,16 +64,22 @@ class AuditConfig(PromptedConfig):
         """The budget."""
         return parse_duration(self.budget)
 
+    def resolve(self) -> Self:
+        """The same with the prompts of its tasks, which its function is given."""
+        if self.tasks is None:
+            return self
+        from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+
+        resolved = copy.copy(self)
+        resolved.prompts = prompts_of(read_tasks(self.tasks))
+        resolved.model = self.model.with_tasks(self.tasks)
+        return resolved
+
     def check(self) -> None:
         _ = self.seconds
         kind, can = self.model.kind, self.model.can
         if self.tasks is not None and not self.model.grades_tasks:
             raise ConfigError(f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind}")
-        if self.tasks is not None:  # which bring prompts of their own
-            from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
-
-            self.prompts = prompts_of(read_tasks(self.tasks))
-            self.model = self.model.with_tasks(self.tasks)
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
         if not self.model.is_reward:
@@ -83,7 +90,7 @@ class AuditConfig(PromptedConfig):
             for name in ("url", "loop", "baseline", *names):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
-        if not self.prompts:
+        if not self.resolve().prompts:
             raise ConfigError("no prompts given; type for example prompts=core")
         if "gradient" not in can:
             return

@@ -1,11 +1,12 @@
 """Options of the verbs that make or score with one model: scan, check and train."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
@@ -92,8 +93,8 @@ class CandidatesSpec(Options):
 def check_free(option: str, name: str) -> None:
     """ConfigError where a list's name has a word that stands for something else in the names of
     score tables."""
-    if taken := TAKEN.intersection(name.split("--")):
-        raise ConfigError(f"{option}={name}: {taken.pop()!r} means something else here")
+    if TAKEN.intersection(name.split("--")):
+        raise ConfigError(f"{option}={name} means something else here: give another name")
 
 
 @dataclass
@@ -177,8 +178,19 @@ class ScanConfig(PromptedConfig):
         return sample(answers, self.n_contexts, seed=self.seed), {}
 
     def check(self) -> None:
-        """The options go together; what follows from them is decided: prompts of tasks, candidates,
-        mode, states."""
+        self.resolve()
+
+    def resolve(self) -> Self:
+        """The same with what follows from it decided: prompts of tasks, candidates, mode, states.
+
+        Raises:
+            ConfigError: the options do not go together, or a file among them cannot be read.
+        """
+        resolved = copy.copy(self)
+        resolved._decide()
+        return resolved
+
+    def _decide(self) -> None:
         from pessimal.rewards.tasks import prompts_of, read_tasks, true_answers  # pandas
 
         tasks = [] if self.tasks is None else read_tasks(self.tasks)

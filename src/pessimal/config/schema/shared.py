@@ -5,7 +5,7 @@ import os
 from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge
 from pydantic import AfterValidator, ConfigDict
@@ -108,6 +108,10 @@ class TaskConfig(Options):
     """Draw progress bars where there is a terminal; otherwise log lines."""
     tracking: TrackingSpec = field(default_factory=TrackingSpec)
     paths: PathsSpec = field(default_factory=PathsSpec)
+
+    def resolve(self) -> Self:
+        """The same with what follows from the options decided; verbs are given this."""
+        return self
 
 
 @dataclass

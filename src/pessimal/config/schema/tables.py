@@ -288,4 +288,5 @@ class ReportConfig(TaskConfig):
         check_writable("space", self.space)
         readme = Path(self.space).expanduser() / "README.md"
         if readme.is_file() and "sdk: static" not in readme.read_text(encoding="utf-8"):
-            raise ConfigError(f"space={self.space!r} has another README.md; give an empty folder")
+            words = "a README.md of something else; give an empty folder"
+            raise ConfigError(f"space={self.space!r} has {words}")
