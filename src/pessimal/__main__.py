@@ -119,8 +119,8 @@ def _run(arguments: list[str]) -> None:
     ):
         from pessimal.cli.help import completed
 
-        if (found := completed(os.environ["COMP_LINE"])) is not None:
-            print(" ".join(found))
+        if (words := completed(os.environ["COMP_LINE"])) is not None:
+            print(" ".join(words))
             return
     group = options.get("--help", options.get("-h"))
     if group is not None and overrides:

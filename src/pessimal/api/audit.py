@@ -93,7 +93,7 @@ ASKED = (
     *("prompts", "tasks", "n_contexts", "length", "evaluations", "budget"),
     *("url", "endpoint", "loop", "policy", "seed"),
 )
-"""What an audit asks: what a published one must have been asked to be given again."""
+"""The request of an audit; a published one of the same request is given again."""
 
 
 class Audit(Results):
@@ -239,7 +239,7 @@ class Auditor:
     url: str | None = None
     """A server that should give this model's rewards."""
     endpoint: ServerOptions = field(default_factory=ServerOptions)
-    """How this server is asked."""
+    """The server's API and its other options."""
     loop: str | None = None
     """trl, verl or openrlhf: does its loop have the model read what its template says?"""
     policy: str | None = None
@@ -285,8 +285,8 @@ class Auditor:
         """Digest of all that an audit depends on: the request; the reward with its template,
         tokenizer and configuration; its base, the policy, the pairs, the real answers and the
         limits."""
-        asked = {name: getattr(self, name) for name in ASKED}
-        request = json.dumps([asked, asdict(self.model.spec)], sort_keys=True, default=str)
+        options = {name: getattr(self, name) for name in ASKED}
+        request = json.dumps([options, asdict(self.model.spec)], sort_keys=True, default=str)
         parts = [request, *self.model.digests.values(), pairs_digest(self.pairs), *more]
         parts += [EMBEDDED.read_text("utf-8"), THRESHOLDS.read_text("utf-8"), __version__]
         if self.base is not None:
@@ -315,8 +315,8 @@ class Auditor:
         results = census(grader, **options)
         evidence.results += results
         evidence.scope["census"] = " ".join((f"{len(grader.tasks)} tasks.", *results[0].notes))
-        why = "no right answer is paid more than nothing or a wrong one"
-        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (why, ""))
+        reason = "no right answer is paid more than nothing or a wrong one"
+        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (reason, ""))
 
     def _ask_reward(self, scans: Sequence[int | None] | None) -> None:
         """All that is asked of a reward model, a judge, a function on texts or a server."""
@@ -337,10 +337,10 @@ class Auditor:
         for part, size in sizes.items():
             if size == 0:
                 takes = f"it takes about {duration(scope.seconds[part])} at least"
-                why = f"it does not fit into the budget of {duration(self.budget)}: {takes}"
+                reason = f"it does not fit into the budget of {duration(self.budget)}: {takes}"
                 judged = part == "scan" and self.model.spec.is_judge
                 checks = (*NEEDS[part], *(("answers",) if judged else ()))
-                evidence.left_out |= dict.fromkeys(checks, (why, commands[part]))
+                evidence.left_out |= dict.fromkeys(checks, (reason, commands[part]))
         # 1. Read, served and fed right.
         if self.network is not None:
             self._ask_reading(self.network, sizes["check"])
@@ -348,7 +348,7 @@ class Auditor:
         if sizes["pairs"] != 0:
             with evidence.measure("prefers"):
                 pairs = choose(self.pairs, n=sizes["pairs"], seed=self.seed)
-                some = [one.conversation(text) for one in pairs[:8] for text in one.responses]
+                some = [pair.conversation(text) for pair in pairs[:8] for text in pair.responses]
                 scorer = text_scorer(self.model, some, device=self.device)
                 scored = score_pairs(scorer, pairs, model=self.model.name)
                 evidence.results += [*preference_results(scored), wrong_pairs(scored, pairs)]
@@ -362,8 +362,8 @@ class Auditor:
                 evidence.scope["scan"] = f"{n:,} tokens on {prompts}"
                 evidence.results.append(one_word(evidence.tables, of=self.vocabulary_size))
             if evidence.tables:
-                others = {} if self.store is None else _others(evidence.tables, self.store.registry)
-                more = (changes.place(evidence.tables, others), answers(evidence.tables))
+                rivals = {} if self.store is None else _others(evidence.tables, self.store.registry)
+                more = (changes.place(evidence.tables, rivals), answers(evidence.tables))
                 evidence.results += filter(None, more)
         extra: set[int] = set()
         if self.network is not None and sizes["push"]:
@@ -385,8 +385,8 @@ class Auditor:
             if self.context.bounds.finite and evidence.tables:
                 evidence.results.append(ceiling(self.context.bounds, evidence.tables[0]))
             else:
-                why = self.context.bounds.how or "no prompt was scanned"
-                evidence.left_out["ceiling"] = why, ""
+                reason = self.context.bounds.how or "no prompt was scanned"
+                evidence.left_out["ceiling"] = reason, ""
 
     def _ask_reading(self, network: NetworkReward, sample_size: int) -> None:
         """Whether scores are computed, served and fed to it right."""
@@ -399,21 +399,21 @@ class Auditor:
             )[1]
             words = f"{sample_size} random tokens and {max(sample_size // 4, 8)} longer responses"
             evidence.scope["read"] = f"{words} on {first}"
-        asked: dict[str, Any] = {"seed": self.seed, "device": self.device}
+        options: dict[str, Any] = {"seed": self.seed, "device": self.device}
         if self.url is None:
             evidence.left_out["served"] = "no server is named", f"pessimal audit {typed} url=URL"
         else:
             endpoint = replace(self.endpoint, url=self.url)
-            asked["progress"] = self.progress
-            _, [result] = check_server(network, endpoint, self.prompts, **asked)
+            options["progress"] = self.progress
+            _, [result] = check_server(network, endpoint, self.prompts, **options)
             # Under a name of its own beside the suite's.
             evidence.results.append(replace(result, name="served"))
         if self.loop is None or self.policy is None:
             command = f"pessimal audit {typed} loop=trl policy=POLICY"
             evidence.left_out["fed"] = "no trainer's loop is named", command
         else:
-            asked |= self.cached
-            results = check_trainer(network, self.loop, self.policy, self.prompts, **asked)[1]
+            options |= self.cached
+            results = check_trainer(network, self.loop, self.policy, self.prompts, **options)[1]
             evidence.results += results
 
     def _push(self, evaluations: int) -> set[int]:
@@ -460,18 +460,18 @@ class Auditor:
         row = result.table[result.table["effect"] == result.estimate.value].iloc[0]
         if self.base is not None:
             states_of = load_base(*self.base, dtype=network.spec.dtype, rows=network.rows)
-            whose = self.base[0].name
+            name = self.base[0].name
         else:
-            states_of, whose = StatesNetwork(network.network()), "its own states"
+            states_of, name = StatesNetwork(network.network()), "its own states"
         part, tokenizer = network.parts[0].conversations, network.tokenizer
         frames = [slot_frame(part, context, tokenizer) for context in contexts]
         states = added_states(states_of, frames, int(row["candidate_id"]), device=self.device)
         if states is None:
             return None
-        behind, untouched = states
-        share = random_head_share(behind - untouched, untouched, float(row["effect"]))
+        added, untouched = states
+        share = random_head_share(added - untouched, untouched, float(row["effect"]))
         amount = "Fewer than 1%" if share < 0.005 else f"{share:.0%}"
-        headline = f"{amount} of random heads on {whose} move these answers as far."
+        headline = f"{amount} of random heads on {name} move these answers as far."
         table = pd.DataFrame([{**row[["text", "effect"]], "random_head": share}])
         return Result("additions_heads", table, headline=headline, method="additions")
 
@@ -495,14 +495,14 @@ class Auditor:
         if store is not None:
             keys = (table.provenance.key() for table in tables)
             published = (store.registry.find("score-table", key) for key in keys)
-            self.evidence.inputs += [one[1].reference for one in published if one]
+            self.evidence.inputs += [artifact[1].reference for artifact in published if artifact]
         return tables
 
     def _analyse(self, tables: Sequence[ScoreTable], names: Sequence[str]) -> None:
         if not tables:
             return
         evidence = self.evidence
-        analyses = [one for one in all_analyses() if one.name in names]
+        analyses = [each for each in all_analyses() if each.name in names]
         with steps("analysing", len(analyses), bar=self.progress) as step:
             sets, read, _ = join_tables(tables, {"seed": self.seed})
             results, skipped = compare_sets(sets, read, step, analyses)
@@ -521,7 +521,7 @@ class Auditor:
 
     @cached_property
     def context(self) -> SearchContext:
-        """What a search on the first prompt runs in, its network loaded."""
+        """The context of a search on the first prompt, its network loaded."""
         assert self.network is not None
         first, prompt = next(iter(self.prompts.items()))
         sizes = {name: getattr(self, name) for name in ("length", "evaluations")}
@@ -543,8 +543,8 @@ class Auditor:
         return len(self.words if self.network is None else self.context.vocabulary.rows)
 
     def _words(self, size: int | None, before: str = "", ids: Sequence[int] = ()) -> Candidates:
-        """So many of the vocabulary, None for all, and some `ids`; of a reward of texts the words,
-        each with `before` in front."""
+        """The first `size` tokens of the vocabulary, or all, and some `ids`; of a reward of texts
+        the words, each with `before` in front."""
         if self.network is not None:
             whole = vocabulary_of(self.network)
             return whole.frequent(size, ids) if size else whole
@@ -552,14 +552,14 @@ class Auditor:
         return listed(texts, name=f"words{len(texts)}")
 
     def _scope(self, scans: Sequence[int | None] | None) -> Scope:
-        """What fits, by the time of a few inputs."""
-        asked = {name: getattr(self, name) for name in ("n_contexts", "length", "evaluations")}
+        """The parts that fit into the budget, by the time of a few inputs."""
+        sizes = {name: getattr(self, name) for name in ("n_contexts", "length", "evaluations")}
         work = Work(
             prompts=len(self.prompts),
             pairs=len(self.pairs),
             vocabulary=self.vocabulary_size,
             policy=self.policy is not None,
-            **asked,
+            **sizes,
         )
         budget = self.budget - self.reserve
         if math.isinf(budget):
@@ -595,7 +595,7 @@ class Auditor:
         )
 
     def _announce(self, scope: Scope) -> None:
-        """What will be done, and how long it takes; printed before it begins."""
+        """Print the parts that will be done, and how long they take."""
         size = scope.sizes["scan"] and scope.sizes["scan"][0]
         added, whole = scope.sizes["additions"], self.vocabulary_size
         words = {
@@ -611,8 +611,8 @@ class Auditor:
         title = Text(f"The audit takes about {total}, of a budget of {budget}:")
         table = Table(box=None, title=title, title_justify="left", show_header=False)
         for part, size in scope.sizes.items():
-            what = words[part] if size != 0 else "left out: it does not fit"
-            table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
+            text = words[part] if size != 0 else "left out: it does not fit"
+            table.add_row(part, Text(text), f"about {duration(scope.seconds[part])}")
         if self.reserve:
             table.add_row("page", Text("figures and the page"), f"about {duration(PAGE_SECONDS)}")
         console().print(table)
@@ -632,15 +632,15 @@ def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
 def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
     """Rewards of other models on these prompts, published ones too, by model."""
     prompts = {table.provenance.prompt for table in tables}
-    others: dict[str, list[ScoreTable]] = {}
+    rivals: dict[str, list[ScoreTable]] = {}
     needs = {"model": str, "prompt": str}
     for folder, manifest in registry.latest("score-table", needs=needs):
         model = manifest.summary["model"]
         if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
             table = read_score_table(folder)
             if table.provenance.score == REWARD:
-                others.setdefault(model, []).append(table)
-    return others
+                rivals.setdefault(model, []).append(table)
+    return rivals
 
 
 def _prefixed(result: Result, model: str) -> Result:
@@ -678,14 +678,14 @@ class Baseline:
 
     @property
     def tokens(self) -> int | None:
-        """How many of the most frequent tokens it scanned; None for all."""
+        """The number of most frequent tokens that it scanned; None for all."""
         name = self.tables[0].provenance.candidates if self.tables else ""
         return int(name.removeprefix("frequent")) if name.startswith("frequent") else None
 
     def changes(
         self, now: Mapping[str, float], tables: Sequence[ScoreTable], checks: Sequence[Verdict]
     ) -> pd.DataFrame:
-        """What this audit measured otherwise; nothing of scans of another size is compared."""
+        """The changes since; nothing of scans of another size is compared."""
         if not tables or not self.tables:
             now, tables = {}, []
         before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}

@@ -56,8 +56,8 @@ def check(
     """
     network = require_network(to_reward(model), "check")
     plan = CheckPlan(sample, batch_size, [], seed)
-    asked = named_prompts(prompt)
-    return check_model(network, asked, plan, device=device_of(network), progress=False)[1]
+    prompts = named_prompts(prompt)
+    return check_model(network, prompts, plan, device=device_of(network), progress=False)[1]
 
 
 def check_model(
@@ -93,8 +93,8 @@ def check_server(
     store: Store | None = None,
     progress: bool = True,
 ) -> tuple[Diagnosis, Results]:
-    """What a server does to the rewards of a model on the first of the prompts, published as a
-    `conformance` where there is a store.
+    """The faults of a server that should give the rewards of a model, on the first of the prompts;
+    published as a `conformance` where there is a store.
 
     Args:
         model: a reward model with a head.
@@ -167,7 +167,7 @@ def check_trainer(
     store: Store | None = None,
     progress: bool = True,
 ) -> tuple[LoopCheck, Results]:
-    """What a trainer's loop hands a reward model, beside what the model's template writes,
+    """The inputs that a trainer's loop hands a reward model, beside those of its own template;
     published as a `conformance` where there is a store.
 
     Args:
@@ -226,7 +226,7 @@ def census(
     progress: bool = True,
     **options,
 ) -> Results:
-    """What a grader pays for: every token, number and format, in processes with limits.
+    """The census of a grader's pay: every token, number and format, in processes with limits.
 
     Args:
         function: a function in any shape that a trainer calls, or `FILE.py:FUNCTION`.

@@ -131,7 +131,7 @@ def join_tables(tables: Sequence[ScoreTable], options: Mapping[str, Any]):
 
 
 def reading_of(config: CompareConfig) -> Reading:
-    """How the tables are put side by side."""
+    """The way in which the tables are put side by side."""
     pairs = [(first, second) for first, second in config.pairs]
     stripped = config.join is Join.stripped
     return Reading(config.paper, stripped, config.polarity, config.wording.factors, pairs)
@@ -162,7 +162,7 @@ def read_analyses(config: CompareConfig) -> tuple[Analysis, ...]:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which score tables are compared; an empty list chooses all."""
+    """The score tables that are compared; an empty list chooses all."""
 
     models: list[str]
     prompts: list[str]
@@ -234,8 +234,8 @@ def choose_tables(
                 tables.append((table, reference or None))
     if not tables:
         near = sorted({f"{about['model']} on {about['prompt']}" for about, _, _ in entries})
-        there = "; ".join(near[:8]) or "no score tables"
-        raise TableError(f"nothing to compare in {where} ({choice}): {there}. Type pessimal scan")
+        listing = "; ".join(near[:8]) or "no score tables"
+        raise TableError(f"nothing to compare in {where} ({choice}): {listing}. Type pessimal scan")
     for field, names, _ in choice.fields:
         left = {getattr(table.provenance, field) for table, _ in tables}
         if lost := [name for name in names if name not in left]:
@@ -391,8 +391,8 @@ def choose_explanations(
     explained = {manifest.summary["model"] for _, manifest in chosen}
     models = answering_to(models, explained)
     if missing := ", ".join(sorted(set(models) - explained)):
-        there = ", ".join(sorted(explained))
-        raise InputError(f"models: {missing} is not explained here; explained are: {there}")
+        listing = ", ".join(sorted(explained))
+        raise InputError(f"models: {missing} is not explained here; explained are: {listing}")
     chosen = [pair for pair in chosen if not models or pair[1].summary["model"] in models]
     manifests = [manifest for _, manifest in chosen]
     sets = {manifest.summary["comparisons_digest"]: manifest for manifest in manifests}

@@ -196,8 +196,8 @@ def explain(
     ) as publish:
         with counted(provenance.name, unit="responses", bar=progress) as counter:
             some = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
-            kept = None if store is None else Path(cache) / "rewards"
-            scorers = Scorers(some, device or device_of(model), batch_size, kept, counter)
+            folder = None if store is None else Path(cache) / "rewards"
+            scorers = Scorers(some, device or device_of(model), batch_size, folder, counter)
             texts, scorer = scorers.make_scorer(model, sample=32)
             ratios = None
             if fluency is not None:

@@ -51,9 +51,9 @@ def load(
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
-    given = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
+    choices = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
     typed = None if path is None else str(path)
-    spec = spec_of(typed, **{name: value for name, value in given.items() if value}, **options)
+    spec = spec_of(typed, **{name: value for name, value in choices.items() if value}, **options)
     if tasks is not None and spec.takes_tasks:
         spec = replace(spec, tasks=str(tasks))
     return open_reward(spec, cache=cache)
@@ -112,8 +112,8 @@ def reward(
 
 
 def parse_choice(name: str, given: str | None, choices: type[T]) -> T | None:
-    if given not in {None, *(one.value for one in choices)}:
-        raise ConfigError(f"{name}={given!r}: give {', '.join(one.value for one in choices)}")
+    if given not in {None, *(choice.value for choice in choices)}:
+        raise ConfigError(f"{name}={given!r}: give {', '.join(choice.value for choice in choices)}")
     return None if given is None else choices(given)
 
 
@@ -136,7 +136,7 @@ def open_policy(policy) -> Reward:
 
 
 def to_reward(model, *, tasks: str | Path | None = None, **options) -> Reward:
-    """What a verb was given, as a reward: one already, a model by its name, or what is in memory.
+    """The reward that a verb was given: one already, a model by its name, or one in memory.
     Functions in it are given the columns of `tasks`."""
     if isinstance(model, Reward):
         refuse_options(options)

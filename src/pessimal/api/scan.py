@@ -99,12 +99,12 @@ def scan(
     if contexts is not None and states:
         raise ConfigError("states of words are kept of prompts: leave out states=True")
     if tasks is not None:
-        named = prompts_of(read_tasks(tasks))
+        texts = prompts_of(read_tasks(tasks))
     else:
-        named = named_prompts("greatest" if prompts is None else prompts)
+        texts = named_prompts("greatest" if prompts is None else prompts)
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
-    several = with_prefixes(named, prefixes or {}).items()
+    several = with_prefixes(texts, prefixes or {}).items()
     answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
     if isinstance(contexts, str | Path):
         answered = read_contexts(str(contexts), slot)
@@ -121,8 +121,8 @@ def scan(
     about: dict[str, Any] = {"certain": certain, "batch_size": batch_size, "states": states}
     about |= {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
     about["prefixed"] = {key: persona for key, (_, persona) in several if persona is not None}
-    asked = answered or {key: prompt for key, (prompt, _) in several}
-    tables = scan_tables(model, asked, candidates, most=most, mode=way, **about)
+    questions = answered or {key: prompt for key, (prompt, _) in several}
+    tables = scan_tables(model, questions, candidates, most=most, mode=way, **about)
     single = tasks is contexts is None and (prompts is None or isinstance(prompts, str))
     return tables[0] if single and len(tables) == 1 else tables
 
@@ -143,8 +143,8 @@ def scan_all(
     trainer: TrainerSpec | None = None,
     **options: Any,
 ) -> Iterator[tuple[Reward, ScoreProvenance, ScoreTable | None]]:
-    """What `scan_missing` gives, with the reward that was asked: a policy first, where its tokens
-    are the candidates.
+    """The tables of `scan_missing`, with the reward of each: a policy first, where its tokens are
+    the candidates.
 
     Args:
         model: a reward of any kind.
@@ -202,10 +202,10 @@ def scan_all(
             some = screened(network, texts, whole, n=n_screened, device=device, progress=bar)
         parts.append((model, prompts, some, mode or _default_mode(model, candidates)))
         options["whole"] = whole
-    for reward, asked, some, way in parts:
+    for reward, questions, some, way in parts:
         states = {"states": False} if reward is policy else {}
         where = trainer or trainer_for(reward)
-        every = scan_missing(reward, asked, some, mode=way, trainer=where, **options | states)
+        every = scan_missing(reward, questions, some, mode=way, trainer=where, **options | states)
         for provenance, table in every:
             yield reward, provenance, table
 
@@ -252,7 +252,7 @@ def scan_missing(
     store: Store | None = None,
     progress: bool = True,
 ) -> Iterator[tuple[ScoreProvenance, ScoreTable | None]]:
-    """What is asked of each prompt or context, and of each output where every one is scanned, with
+    """The provenance of each prompt or context, and of each output where every one is scanned, with
     its table; None where the store has it already. The others are published there as soon as they
     are whole.
 
@@ -349,8 +349,8 @@ def scan_missing(
 
 def _published(store: Store | None, provenance: ScoreProvenance) -> ScoreTable | None:
     """The published table; None where there is none, or all is made anew."""
-    found = None if store is None else store.find("score-table", provenance.key())
-    return read_score_table(found[0]) if found else None
+    published = None if store is None else store.find("score-table", provenance.key())
+    return read_score_table(published[0]) if published else None
 
 
 def _publish(
@@ -377,7 +377,7 @@ class LiveScan:
         """Candidates scored in passes that have ended, and in this one."""
 
     def report(self, done: int, rate: float, batch_size: int) -> None:
-        """So many candidates of this pass are scored, so many a second."""
+        """Send the candidates of this pass that are scored, and their number per second."""
         if done < self.done:
             self.before, self.done = self.before + self.done, 0
         self.done = done
@@ -393,7 +393,7 @@ class LiveScan:
 
 
 def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: float) -> None:
-    """How long it will take, and how long with the whole vocabulary."""
+    """Log the time that it will take, and that of the whole vocabulary."""
     n, every = len(candidates.rows), len(whole.rows)
     lasts, fast = duration(n * contexts / rate), speed(rate)
     log.info("%d tokens in %d answers take about %s, at %s a second", n, contexts, lasts, fast)
@@ -405,7 +405,7 @@ def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: fl
 def _unfinished(
     store: Store, model: Reward, asked: Sequence[ScoreProvenance], work: Path
 ) -> tuple[list[ScoreProvenance], Path | None]:
-    """What is still to be scanned, and the last finished table before that. Says what is finished,
+    """The tables that are still to be scanned, and the last finished one before. Logs the finished,
     and refuses a name that stands for another model."""
     newest = {pair[1].name: pair for pair in store.registry.latest("score-table")}
     todo: list[ScoreProvenance] = []
@@ -418,16 +418,16 @@ def _unfinished(
             continue
         folder, manifest = published
         finished.append((provenance, folder))
-        last, last_manifest = newest[safe_name(provenance.name)]
-        if last_manifest.version != manifest.version:
+        newest_folder, newest_manifest = newest[safe_name(provenance.name)]
+        if newest_manifest.version != manifest.version:
             message = "%s is newer and of other content: `compare` takes that; or type tables=%s"
-            log.warning(message, last, folder)
+            log.warning(message, newest_folder, folder)
         before = before if todo else folder
     if finished and is_first_process():
         prompts = dict.fromkeys(provenance.prompt for provenance, _ in finished)
         names = dict.fromkeys(provenance.model for provenance, _ in finished)
-        said = "%s is scanned already on %s (force=true scans again)"
-        log.info(said, ", ".join(names), ", ".join(prompts))
+        message = "%s is scanned already on %s (force=true scans again)"
+        log.info(message, ", ".join(names), ", ".join(prompts))
         wanted = {of_pass(model, provenance).key() for provenance in todo}
         for provenance, folder in finished:
             if (one := of_pass(model, provenance)).key() not in wanted:

@@ -118,12 +118,12 @@ def scanned_rewards(
     exactly this model; and its reference."""
     if isinstance(context.prompts[key], Context):
         return None
-    asked: dict[str, Any] = {"prompt": key, "prompt_text": context.prompts[key], "mode": Mode.ids}
+    request: dict[str, Any] = {"prompt": key, "prompt_text": context.prompts[key], "mode": Mode.ids}
     # `certain` is part of a low-precision table's provenance: the scan's default, and without
     # certified tails.
     for certain in (100, 0):
-        asked |= {"certain": certain, "candidates": context.vocabulary}
-        provenance = identify(context.model, **asked)
+        request |= {"certain": certain, "candidates": context.vocabulary}
+        provenance = identify(context.model, **request)
         if published := registry.find("score-table", provenance.key()):
             folder, manifest = published
             rows = read_score_table(folder).rows

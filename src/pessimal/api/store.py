@@ -58,9 +58,9 @@ def registered_spec(registry: Registry, name: str) -> ModelSpec:
 
 
 def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[str, str]]:
-    """What an artifact that was made with a reward says of it: its reference where it is one of the
-    registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
-    comes from (`Reward.origin`)."""
+    """The origin of a reward for artifacts that were made with it: its reference where it is one of
+    the registry's, as inputs; and for the summary, `reward_model`: that reference, or where the
+    model comes from (`Reward.origin`)."""
     files = model.files and model.files.resolve()
     for folder, manifest in reversed(registry.manifests("reward-model")) if files else ():
         if folder.resolve() == files:
@@ -94,20 +94,20 @@ def publish_table(
 
 @dataclass(frozen=True)
 class Artifact:
-    """What is to be published, besides the results themselves."""
+    """The name and the facts under which results are published."""
 
     type: str
     name: str
     key: str | None = None
     inputs: Sequence[str] = ()
     summary: Mapping[str, object] = field(default_factory=dict)
-    """What a list of runs shows."""
+    """Figures for a list of runs."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Names of models as figures show them."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """What else belongs to the artifact: texts by their path in it."""
+    """Further texts of the artifact by their path in it."""
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """What could not be computed, and why."""
+    """Reasons by the names of analyses that could not be computed."""
 
 
 def publish(
@@ -148,8 +148,8 @@ def publish(
 def publishing(
     store: Store | None, *, name: str, inputs: Sequence[str] = (), progress: bool = True
 ) -> Iterator[Callable[[Artifact, Sequence[Result]], Results]]:
-    """What publishes the results of a piece of work, in a W&B run of its own that is open while the
-    work is done; without a store it gives them as they are."""
+    """A function that publishes the results of a piece of work, in a W&B run of its own that is
+    open while the work is done; without a store it gives them as they are."""
     with (store.track if store else without_mirror)(name=name, inputs=inputs) as mirror:
 
         def publish_results(artifact: Artifact, results: Sequence[Result]) -> Results:

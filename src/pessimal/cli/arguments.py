@@ -105,7 +105,7 @@ def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _verb(overrides: Sequence[str]) -> str | None:
-    typed = (one.removeprefix("task=") for one in overrides if one.startswith("task="))
+    typed = (o.removeprefix("task=") for o in overrides if o.startswith("task="))
     return next((verb for verb in typed if verb in TASKS), None)
 
 
@@ -121,7 +121,7 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
         return [f"models=[{','.join(map(as_text, models))}]"]
     if "model" not in options and task != "train":  # which says what it takes instead
         raise ConfigError(f"{task} takes no model, and {models[0]!r} stands alone: type KEY=VALUE")
-    if len(models) > 1 or any(one.startswith("model=") for one in overrides):
+    if len(models) > 1 or any(override.startswith("model=") for override in overrides):
         raise ConfigError(f"{task} takes one model, and {models[-1]!r} is another: -m model=A,B")
     if options_of(models[0]) is None:
         model_entry(models[0])  # says which it may have been
@@ -166,7 +166,7 @@ def _quote_path(override: str) -> str:
 
 def _own_prompts(overrides: Sequence[str]) -> list[str]:
     """prompts=[A,MINE] without the keys whose wording another override adds: +prompts.MINE=…"""
-    added = (one.partition("=")[0] for one in overrides if one.startswith("+prompts."))
+    added = (o.partition("=")[0] for o in overrides if o.startswith("+prompts."))
     own = {key.removeprefix("+prompts.") for key in added}
 
     def drop_own(override: str) -> str:
@@ -189,11 +189,11 @@ def _prompt_file(override: str) -> list[str]:
 def _any_prompts(override: str) -> list[str]:
     """prompts=[A,B] with keys that have no file in conf/prompts: score tables may know them all the
     same."""
-    given = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
-    keys = [key.strip() for key in given[1].split(",")] if given else []
+    typed = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
+    keys = [key.strip() for key in typed[1].split(",")] if typed else []
     names = [key for key in keys if re.fullmatch(r"[\w-]+", key)]
     unknown = [key for key in names if not (CONF / "prompts" / f"{key}.yaml").is_file()]
     if not unknown:
         return [override]
-    known = [key for key in keys if key not in unknown]
-    return [f"prompts=[{','.join(known)}]", *(f"+prompts.{key}=''" for key in unknown)]
+    files = [key for key in keys if key not in unknown]
+    return [f"prompts=[{','.join(files)}]", *(f"+prompts.{key}=''" for key in unknown)]

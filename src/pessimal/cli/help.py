@@ -55,9 +55,9 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
         guess = did_you_mean(group, names)
         raise ConfigError(f"--help={group}: {config.task} has no such options.{guess}")
     if group:
-        for key, takes_, default, said in rows:
+        for key, takes_, default, sentence in rows:
             if key.split(".")[0] == group:
-                _print_row(key, default, ". ".join(part for part in (takes_, said) if part))
+                _print_row(key, default, ". ".join(part for part in (takes_, sentence) if part))
         if group == "model":
             kinds = ", ".join(kind for kind in load_kinds() if kind != config.model.kind)
             print(f"\noptions of another kind of model: model.kind=KIND --help=model, of {kinds}")
@@ -66,16 +66,16 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
     print("\noptions of this verb")
     own = [name for name in names if name not in (*SHARED, *MANY)]
     large = [name for name in own if sum(r[0].startswith(f"{name}.") for r in rows) > FEW]
-    for key, takes_, default, said in rows:
+    for key, takes_, default, sentence in rows:
         name = key.split(".")[0]
         if name in own and name not in large:
             choices = f"{takes_}. " if "," in takes_ else ""
-            _print_row(key, default, choices + said.split(". ")[0].rstrip("."))
+            _print_row(key, default, choices + sentence.split(". ")[0].rstrip("."))
     print("\nfiles to choose from: NAME, or [NAME,NAME] where the default is a list")
-    for name in (one for one in names if (CONF / one).is_dir() and one != "paths"):
+    for name in (option for option in names if (CONF / option).is_dir() and option != "paths"):
         files = sorted((file.stem for file in (CONF / name).glob("*.yaml")), key=str.lower)
         _print_row(name, "", "see: pessimal models" if name == "model" else ", ".join(files))
-    typed = " ".join(one.removeprefix("task=") for one in overrides)
+    typed = " ".join(option.removeprefix("task=") for option in overrides)
     every = [name for name in (*large, *MANY, *SHARED) if name in names and name != "task"]
     print(f"\nall that an option takes, and more options: pessimal {typed} --help=GROUP")
     print("  " + "\n  ".join(_wrap(", ".join([*every, *(o for o in own if o not in large)]))))
@@ -102,11 +102,11 @@ def print_models() -> None:
         print(f"{file.stem:36}{kind:16}{size:8}{source.replace('???', '')}".rstrip())
 
 
-def _print_row(key: str, default: str, said: str) -> None:
+def _print_row(key: str, default: str, sentence: str) -> None:
     required = default == "required"
     head = f"  {key} (required)" if required else f"  {key}={default}"
     gap = " " * max(COLUMN - len(head), 2) if len(head) < COLUMN else "\n" + " " * COLUMN
-    print(head + gap + ("\n" + " " * COLUMN).join(_wrap(said)))
+    print(head + gap + ("\n" + " " * COLUMN).join(_wrap(sentence)))
 
 
 def _wrap(text: str) -> list[str]:
@@ -121,9 +121,9 @@ def options_of(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Key, what it takes, default and sentence of every field; specs inside are gone through field
     by field."""
-    made = OmegaConf.get_type(values)
-    schema = made if isinstance(made, type) and issubclass(made, schema) else schema
-    hints, said = typing.get_type_hints(schema, include_extras=True), sentences(schema)
+    typed = OmegaConf.get_type(values)
+    schema = typed if isinstance(typed, type) and issubclass(typed, schema) else schema
+    hints, texts = typing.get_type_hints(schema, include_extras=True), sentences(schema)
     for field in fields(schema):
         key, hint = prefix + field.name, hints[field.name]
         missing = OmegaConf.is_missing(values, field.name)
@@ -136,7 +136,7 @@ def options_of(
         elif isinstance(value, DictConfig) and "_target_" in value:
             yield from _options_of_class(value, f"{key}.")
         else:
-            yield key, takes(hint), shown(value), said.get(field.name, "")
+            yield key, takes(hint), shown(value), texts.get(field.name, "")
 
 
 def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, str, str, str]]:
@@ -146,8 +146,8 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
         return
     from pessimal.explaining.perturbers import class_of, kinds_of  # pandas comes with it
 
-    made = class_of(values["_target_"])
-    kinds, texts = kinds_of(made), sentences(made)
+    owner = class_of(values["_target_"])
+    kinds, texts = kinds_of(owner), sentences(owner)
     for name in names:
         yield prefix + name, takes(kinds.get(name)), shown(values[name]), texts.get(name, "")
 
@@ -174,20 +174,20 @@ def sentences(schema: type) -> dict[str, str]:
 
 
 def completed(line: str) -> list[str] | None:
-    """What may follow on a line being typed (`COMP_LINE`), where it is a verb or a value that the
-    schema lists; None where Hydra knows better. The line that Hydra is to complete is then put in
-    its place."""
+    """The words that may follow on a line being typed (`COMP_LINE`), where it is a verb or a value
+    that the schema lists; None where Hydra knows better. The line that Hydra is to complete is then
+    put in its place."""
     program, *words = line.split(" ")
     verb = next((w for word in words if (w := word.removeprefix("task=")) in TASKS), None)
-    last = words[-1] if words else ""
-    if verb is None and "=" not in last and not last.startswith("-"):
-        return [known for known in TASKS if known.startswith(last)]
-    key, equals, _ = last.partition("=")
+    word_typed = words[-1] if words else ""
+    if verb is None and "=" not in word_typed and not word_typed.startswith("-"):
+        return [name for name in TASKS if name.startswith(word_typed)]
+    key, equals, _ = word_typed.partition("=")
     choices = list(load_kinds()) if key == "model.kind" else []
     if verb and not choices:
         choices = choices_of(_hint_of(TASKS[verb], key))
     if equals and choices:
-        return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(last)]
+        return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(word_typed)]
     typed = [f"task={word}" if word == verb else word for word in words]
     os.environ["COMP_LINE"] = " ".join([program, *typed])
     return None

@@ -76,9 +76,9 @@ def configuration(
     Raises:
         ConfigError: there is no such option or choice, or a value does not fit.
     """
-    chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
+    choices = [f"{group}={name}" for group, name in (groups or {}).items()]
     try:
-        config = composed([f"task={verb}", *chosen])
+        config = composed([f"task={verb}", *choices])
         for name, value in (options or {}).items():  # with names of the caller's own
             if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
                 OmegaConf.set_struct(config[name], False)
@@ -96,7 +96,7 @@ def plain(config: TaskConfig) -> dict:
 
 
 def asked(config: TaskConfig) -> dict:
-    """What a configuration asks for; folders, tracking and bars are not part of that."""
+    """The request of a configuration: all but folders, tracking and bars."""
     places = ("paths", "tracking", "progress", "force")
     return {name: value for name, value in plain(config).items() if name not in places}
 

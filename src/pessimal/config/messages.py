@@ -1,4 +1,4 @@
-"""What Hydra, OmegaConf and a full disk say, in words that tell what to type."""
+"""Errors of Hydra, OmegaConf and a full disk in words that tell what to type."""
 
 import os
 import re
@@ -28,7 +28,7 @@ OF_GROUPS = {
     "Config group override deletion value must be a string": "~ leaves a group of options out, and "
     "takes the name of an option or nothing: ~lexicons",
 }
-"""What Hydra says of a group as a plain ValueError, and what to type."""
+"""Hydra's words on a group in a plain ValueError, and what to type."""
 DEMO_FAMILY = "To train one of the demo family: python -m experiments.demo_family.train NAME"
 EVERY_PAIR = (
     "scoring every pair of tokens is an experiment of the repository now. Type there: python "
@@ -62,7 +62,7 @@ MOVED = {
 
 
 def composition_message(error: Exception) -> str | None:
-    """What is wrong with a configuration that cannot be composed; None where the error is neither
+    """The mistake in a configuration that cannot be composed; None where the error is neither
     Hydra's nor OmegaConf's."""
     message, cause = str(error).strip(), error.__cause__
     for words, advice in OF_GROUPS.items():
@@ -96,7 +96,7 @@ def _unreadable(override: str) -> str:
 
 
 def disk_full_message(error: Exception) -> str | None:
-    """What to do about a full disk; None where the error is another."""
+    """The remedy of a full disk; None where the error is another."""
     if not isinstance(error, OSError) or error.errno not in DISK_FULL:
         return None
     return (
@@ -106,7 +106,7 @@ def disk_full_message(error: Exception) -> str | None:
 
 
 def missing_extra_message(error: Exception) -> str | None:
-    """What to install; None where the missing module is of none of the extras."""
+    """The extra to install; None where the missing module is of none of the extras."""
     if not isinstance(error, ModuleNotFoundError):
         return None
     name = error.name or ""
@@ -140,11 +140,11 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     that went; `name` is what was typed."""
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
-    known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
+    options = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
     if (kind := _kind_of(schema)) and (alien := describe_alien(key, kind)):
         return alien
     folder = ". There is no folder of this name either" if "/" in name else ""
-    return unknown_option(name, key, known) + folder
+    return unknown_option(name, key, options) + folder
 
 
 def _unknown_key(cause: BaseException | None) -> str | None:

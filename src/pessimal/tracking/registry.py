@@ -370,8 +370,8 @@ def find_artifact(name: str, manifests: Sequence[Manifest]) -> Manifest:
         several = ", ".join(m.reference for m in newest.values())
         raise InputError(f"{name!r} stands for several: {several}. Type one of these")
     guess = did_you_mean(name, sorted({text for m in manifests for text in names(m)}))
-    there = ", ".join(m.reference for m in manifests[:8]) or "none"
-    raise InputError(f"there is no artifact {name!r}.{guess} There are: {there}; pessimal runs")
+    listing = ", ".join(m.reference for m in manifests[:8]) or "none"
+    raise InputError(f"there is no artifact {name!r}.{guess} There are: {listing}; pessimal runs")
 
 
 AGAIN = "remove the folder and run the task again with force=true, or put its mirrored copy there"

@@ -121,9 +121,9 @@ def _print(document: Mapping[str, Any]) -> None:
         if row["evidence"] == NOT_ASKED:
             idle.append(name)
         elif row.get("verdict", NOT_MEASURED) == NOT_MEASURED and row["value"] is None:
-            why = f"{row['evidence'].rstrip('.')}."
-            why += f" Type: {row['command']}" if row["command"] else ""
-            table.add_row(Text("not measured", "dim"), name, Text(why, "dim"))
+            reason = f"{row['evidence'].rstrip('.')}."
+            reason += f" Type: {row['command']}" if row["command"] else ""
+            table.add_row(Text("not measured", "dim"), name, Text(reason, "dim"))
     show(table)
     if idle:
         show(Text(f"Does not apply to this kind of reward: {', '.join(idle)}.", "dim"))

@@ -63,10 +63,10 @@ def run(config: CheckConfig) -> None:
         title, lines = results[0].headline, loop_lines(comparison, results[0].table)
         failed = [*comparison.counts]
     else:
-        first, *others = prompts
-        if others:
+        first, *rest = prompts
+        if rest:
             message = "a check looks at one prompt: %s. For others: pessimal check -m prompts=%s"
-            log.info(message, first, ",".join(others))
+            log.info(message, first, ",".join(rest))
         plan = CheckPlan(config.sample, config.batch_size, [*dict.fromkeys(config.dtypes)], seed)
         conformance, results = check_model(model, prompts, plan, **about)
         title, lines = f"{model.name} on {first}", suite_lines(conformance)

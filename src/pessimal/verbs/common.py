@@ -1,4 +1,4 @@
-"""What every verb does around its work: where it publishes, and how it prints. Hostile texts and
+"""The frame of every verb: where it publishes, and how it prints. Hostile texts and
 numbers as a terminal, a spreadsheet and JSON may have them."""
 
 import contextlib
@@ -85,8 +85,8 @@ def target_of(config: TaskConfig, group: str | None = None) -> Target:
 
 
 def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
-    """Of a job of `-m`: what the sweep is called, the same in all its jobs, and the job's overrides
-    that matter."""
+    """The name of the sweep that a job of `-m` is of, the same in all its jobs, and the job's
+    overrides that matter."""
     if not in_sweep():
         return None, []
     hydra = HydraConfig.get()
@@ -201,8 +201,8 @@ def as_json(value: Any) -> str:
         if isinstance(value, float) and not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         if isinstance(value, dict):
-            return {name: finite(one) for name, one in value.items()}
-        return [finite(one) for one in value] if isinstance(value, list | tuple) else value
+            return {name: finite(item) for name, item in value.items()}
+        return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
     return json.dumps(finite(value), indent=2)
 
@@ -262,11 +262,11 @@ def number(result: Result) -> str:
 
 
 def print_path(path: Path) -> None:
-    """What was written, last, on stdout."""
+    """Print the path of an artifact, last, on stdout."""
     write_out(str(path))
 
 
 def show(renderable: object) -> None:
-    """What a verb ends with, on stderr; nothing in a job of a sweep."""
+    """Print the end of a verb on stderr; nothing in a job of a sweep."""
     if not in_sweep():
         console().print(renderable)

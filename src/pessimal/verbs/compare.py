@@ -21,8 +21,8 @@ def run(config: CompareConfig) -> None:
     `comparison` artifact."""
     results = compare(config)
     assert results.folder is not None
-    title, asked = f"{config.name}: {len(results)} results", "forecast" if config.policy else ""
-    print_headlines(results, title=title, asked=asked)
+    title, first = f"{config.name}: {len(results)} results", "forecast" if config.policy else ""
+    print_headlines(results, title=title, asked=first)
     print_path(results.folder)
 
 
@@ -38,8 +38,8 @@ def compare(config: CompareConfig) -> Results:
         from pessimal.explaining.results import Resampling
 
         numbers = (config.replicates, config.permutations, config.confidence, config.seed)
-        chosen = config.explanations, config.models, Resampling(*numbers)
-        return compare_explanations(*chosen, **artifact)
+        request = config.explanations, config.models, Resampling(*numbers)
+        return compare_explanations(*request, **artifact)
     # What is wrong with a path or an analysis is reported before any table is opened.
     analyses, options, reading = read_analyses(config), read_options(config), reading_of(config)
     choice = Choice(config.models, list(config.prompts), config.sets, config.mode)

@@ -111,7 +111,8 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], Mapping[str, 
     spec = config.comparisons
     loaded = spec.load(skip_bad=config.skip_bad)
     if loaded.left_out:
-        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in loaded.left_out.items()))
+        counts = ", ".join(f"{n} {reason}" for reason, n in loaded.left_out.items())
+        log.warning("left out: %s", counts)
     comparisons = loaded.comparisons
     if not comparisons:
         raise InputError(f"comparisons={spec.name}: none is left to explain")
@@ -125,7 +126,7 @@ def _requests(
 ) -> list[Request]:
     """Requests to the perturber. Which response is preferred is not known yet; either way
     there are as many calls."""
-    rewards = {one.key: (1.0, 0.0) for one in comparisons}
+    rewards = {comparison.key: (1.0, 0.0) for comparison in comparisons}
     requests = requests_for(
         comparisons, rewards, attributes, range(config.seeds), 0.0, both_ways=config.both_ways
     )

@@ -40,7 +40,7 @@ PATTERNS = {
     ImportFormat.checkpoints: (f"*{ACROSS}*.parquet", f"*{ACROSS}*.csv"),
     ImportFormat.pairs: tuple(f"*{suffix}" for suffix in SUFFIXES),
 }
-"""Which files of a folder are of a format. Of two that differ in the ending alone, the first is
+"""Patterns of the files of a format. Of two that differ in the ending alone, the first is
 read."""
 
 
@@ -51,11 +51,11 @@ def run(config: ImportConfig) -> None:
     files = _files(config, config.format)
     if config.format is ImportFormat.pairs:
         return import_pairs(config, files)
-    known, read = _known(config), list[ScoreTable]()
+    references, read = _known(config), list[ScoreTable]()
     with steps(f"reading {len(files)} files", len(files), bar=config.progress) as step:
         for file in files:
             step(file.name)
-            read += _read(config, file, known)
+            read += _read(config, file, references)
     tables, store = _distinct(read), store_of(config)
     registry = store.registry
     published = [] if config.force else registry.manifests("score-table")
@@ -99,9 +99,9 @@ def _files(config: ImportConfig, format: ImportFormat) -> list[Path]:
     single = {"model": config.model_name}  # several files of checkpoints may be of one prompt
     if format is not ImportFormat.checkpoints:
         single["prompt"] = config.prompt
-    if len(files) > 1 and (given := [(k, v) for k, v in single.items() if v is not None]):
+    if len(files) > 1 and (typed := [(k, v) for k, v in single.items() if v is not None]):
         names = ", ".join(file.name for file in files)[:200]
-        option, value = given[0]
+        option, value = typed[0]
         raise ConfigError(f"{option}={value} is of one file: import them one by one ({names})")
     return list(files)
 
@@ -117,7 +117,7 @@ def _known(config: ImportConfig) -> Known:
     terms = None
     if config.tokens is not None:
         terms = frozenset(read_terms(Path(config.tokens).expanduser()))
-    prompts = {key: plain_text(prompt_of(one)) for key, one in config.prompts.items()}
+    prompts = {key: plain_text(prompt_of(prompt)) for key, prompt in config.prompts.items()}
     return Known(prompts, models, config.score and config.score.value, terms)
 
 
@@ -226,8 +226,8 @@ def _read_scored(file: Path, model: str | None) -> list[Comparison]:
     if model is None:
         return pairs
     if len(models) > 1:
-        there = ", ".join(models)[:200]
-        raise InputError(f"model={model} is of one model, and {file} has {there}: leave it out")
+        listing = ", ".join(models)[:200]
+        raise InputError(f"model={model} is of one model, and {file} has {listing}: leave it out")
     return [replace(pair, scores={model: pair.scores.get(models[0], UNKNOWN)}) for pair in pairs]
 
 

@@ -34,17 +34,17 @@ def run(config: ReportConfig) -> None:
 def write_page(config: ReportConfig) -> Path:
     """Write the page and publish it as a `report` artifact; returns its file."""
     registry = registry_of(config)
-    chosen, explores = _chosen(config, registry), config.explorer and _has_explorer()
+    artifacts, explores = _chosen(config, registry), config.explorer and _has_explorer()
     html = page(
-        [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in chosen],
+        [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in artifacts],
         title=config.title,
-        explorer=_explorer(config, registry, [m for _, m in chosen]) if explores else None,
+        explorer=_explorer(config, registry, [m for _, m in artifacts]) if explores else None,
         notes=config.notes,
     )
     if len(html) > LARGE:
         message = "the page has %d MB; smaller: explorer_prompts=[KEY], or explorer=false"
         log.warning(message, len(html) // 1_000_000)
-    inputs = [manifest.reference for _, manifest in chosen]
+    inputs = [manifest.reference for _, manifest in artifacts]
     with tracked(config, name=f"report {config.name}", inputs=inputs) as mirror:
         folder, _ = mirror.publish(
             registry,
@@ -100,23 +100,23 @@ def _has_explorer() -> bool:
 def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
     """The tokens of the score tables behind what is shown, and what was left out; None where there
     are none."""
-    behind = dict.fromkeys(
+    references = dict.fromkeys(
         name for manifest in shown for name in manifest.inputs if name.startswith("score-table/")
     )
-    there = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
+    published = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
     notes = []
-    if missing := [reference for reference in behind if reference not in there]:
-        message = f"Not here: {len(missing)} of the {len(behind)} score tables that were compared"
+    if missing := [reference for reference in references if reference not in published]:
+        message = f"Not here: {len(missing)} of the {len(references)} score tables compared"
         notes.append(f"{message} are no longer in the registry ({missing[0]} …).")
         log.warning("%s", notes[-1])
-    found = [there[reference] for reference in behind if reference in there]
-    newest = {m.name: folder for folder, m in sorted(found, key=lambda pair: pair[1].version)}
+    pairs = [published[reference] for reference in references if reference in published]
+    newest = {m.name: folder for folder, m in sorted(pairs, key=lambda pair: pair[1].version)}
     # An older version of a table is a rescan, for the noise floor only.
-    folders = [folder for folder, m in found if newest[m.name] == folder]
+    folders = [folder for folder, m in pairs if newest[m.name] == folder]
     provenances = {folder: read_provenance(folder) for folder in folders}
     prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
-    asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
-    if left_out := [prompt for prompt in asked if prompt not in prompts]:
+    keys = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
+    if left_out := [prompt for prompt in keys if prompt not in prompts]:
         some = ", ".join(left_out[:5]) + " …" * (len(left_out) > 5)
         notes.append(
             f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): {some}. "
@@ -125,7 +125,7 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]
     with steps(f"reading {len(chosen)} tables", len(chosen), bar=config.progress) as step:
-        for provenance, folder in sorted(chosen, key=lambda pair: asked.index(pair[0].prompt)):
+        for provenance, folder in sorted(chosen, key=lambda pair: keys.index(pair[0].prompt)):
             step(f"{provenance.model} on {provenance.prompt}")
             registry.verify(folder)
             tables.append(shared.of(read_score_table(folder)))

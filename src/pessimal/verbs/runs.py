@@ -141,10 +141,10 @@ def table_file(folder: Path, manifest: Manifest, *, name: str | None) -> Path:
     name = next(iter(files)) if name is None and len(files) == 1 else name
     if name in files:
         return files[name]
-    there, guess = ", ".join(sorted(files)) or "none", did_you_mean(name or "", list(files))
+    listing, guess = ", ".join(sorted(files)) or "none", did_you_mean(name or "", list(files))
     raise InputError(
-        f"{manifest.reference} has {len(files)} tables: {there}.{guess} Type for example: pessimal "
-        f"runs show {manifest.reference} format=csv table={min(files, default='NAME')}"
+        f"{manifest.reference} has {len(files)} tables: {listing}.{guess} Type for example: "
+        f"pessimal runs show {manifest.reference} format=csv table={min(files, default='NAME')}"
     )
 
 
@@ -273,19 +273,19 @@ def select(
         matches = [any(fnmatchcase(text, pattern) for text in row) for row in texts]
         if not any(matches):
             names = sorted({text for row in texts for text in row})
-            there, guess = ", ".join(names[:12]) or "none", did_you_mean(pattern, names)
+            listing, guess = ", ".join(names[:12]) or "none", did_you_mean(pattern, names)
             message = f"{option}={pattern!r}: no artifact in the registry is of it.{guess}"
-            raise InputError(f"{message} There are: {there}")
+            raise InputError(f"{message} There are: {listing}")
         selected = selected[selected.index.isin(artifacts.index[matches])]
     if where is None or selected.empty:
         return selected
     try:
         return selected.loc[selected.convert_dtypes().query(where, engine="python").index]
     except Exception as error:  # pandas' own errors of parsing and of types are of many classes
-        known = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
+        listing = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
         raise ConfigError(
             f"where={where!r}: {error}. Type a condition as pandas' query reads it, such as "
-            f"where='n > 1000 and mean < 0'. Figures: {known}"
+            f"where='n > 1000 and mean < 0'. Figures: {listing}"
         ) from error
 
 

@@ -71,8 +71,8 @@ def run(config: ScanConfig) -> None:
     )
     for name, scanned in groupby(tables, key=lambda table: table[0].name):
         keys = [provenance.key() for _, provenance, _ in scanned]
-        found = [store.registry.find("score-table", key) for key in keys]
-        folders = [published[0] for published in found if published]
+        artifacts = [store.registry.find("score-table", key) for key in keys]
+        folders = [published[0] for published in artifacts if published]
         if first:
             print_extremes(name, folders)
             several = len(folders) > 1 and (in_sweep() or len(folders) > 3)
@@ -82,9 +82,9 @@ def run(config: ScanConfig) -> None:
 
 
 RANKS = 10
-"""Of one prompt at each end."""
+"""Ranks of one prompt at each end."""
 LINES = 12
-"""Of all prompts together."""
+"""Lines of all prompts together."""
 CERTIFIED = "✓"
 OBJECTIVES = 5
 LONGEST = 24

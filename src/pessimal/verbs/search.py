@@ -80,24 +80,24 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
 
 
 def print_checklist(
-    results: list[Result], found: SearchResult, known: Mapping[tuple[int, ...], str]
+    results: list[Result], result: SearchResult, references: Mapping[tuple[int, ...], str]
 ) -> None:
     """The response, who found it, and what is certain of it."""
-    title = f"{results[0].headline} {found.evaluations:,} evaluations. By {found.found_by}."
+    title = f"{results[0].headline} {result.evaluations:,} evaluations. By {result.found_by}."
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )
-    checks = found.tables["checks"]
+    checks = result.tables["checks"]
     for check in checks.itertuples():
         table.add_row(MARKS[check.verdict], check.check, Text(check.measured, style="dim"))
     show(table)
-    if not found.exact:
+    if not result.exact:
         show(Text(checks["meaning"][0], style="dim"))
-    for result in results:
-        if result.name in ("contexts", "candidates") and result.headline:
-            show(Text(result.headline))
-    for response, reference in known.items():
-        better = "No better response than" if response == found.response else "Better than"
+    for part in results:
+        if part.name in ("contexts", "candidates") and part.headline:
+            show(Text(part.headline))
+    for response, reference in references.items():
+        better = "No better response than" if response == result.response else "Better than"
         show(Text(f"{better} {reference} held."))
 
 

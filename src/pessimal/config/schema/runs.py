@@ -42,7 +42,7 @@ NAMES = {
     RunsAction.diff: (2, 2, "pessimal runs diff plain-bpe-0--greatest plain-bpe-0--worst"),
     RunsAction.verify: (0, 1, "pessimal runs verify plain-bpe-0--greatest"),
 }
-"""How many names each takes, and an example."""
+"""The least and the largest number of names of each, and an example."""
 FILTERS = ("type", "of_model", "prompt", "name")
 
 
@@ -81,11 +81,15 @@ class RunsConfig(TaskConfig):
     only one."""
 
     def check(self) -> None:
-        least, most, example = NAMES[self.action]
-        if not least <= len(self.names) <= most:
-            wanted = f"{least} name{'s' * (least > 1)}" if least == most else f"up to {most} name"
-            given = f"{len(self.names)} were given ({', '.join(self.names) or 'none'})"
-            raise ConfigError(f"runs {self.action.value} takes {wanted}, and {given}: {example}")
+        lowest, highest, example = NAMES[self.action]
+        if not lowest <= len(self.names) <= highest:
+            wanted = (
+                f"{lowest} name{'s' * (lowest > 1)}"
+                if lowest == highest
+                else f"up to {highest} name"
+            )
+            count = f"{len(self.names)} were given ({', '.join(self.names) or 'none'})"
+            raise ConfigError(f"runs {self.action.value} takes {wanted}, and {count}: {example}")
         filters = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
         if filters and self.action is not RunsAction.list:
             typed = filters[0].removeprefix("of_")
@@ -122,7 +126,7 @@ _FREE = {*FILTERS, "where", "sort", "table"}
 def runs_overrides(
     words: Sequence[str], overrides: Sequence[str], options: Sequence[str]
 ) -> list[str]:
-    """What Hydra is to read for `runs` and the bare words after it: an action, then names.
+    """The overrides for `runs` and the bare words after it: an action, then names.
 
     Values that Hydra would stumble over (n>1000) are put into the quotes that it wants.
 
@@ -137,8 +141,8 @@ def runs_overrides(
         return [*quoted, *QUIET]
     action, *names = words
     if action not in actions:
-        named = f" To list these: pessimal runs 'name={action}*'" * bool(_NAME.fullmatch(action))
-        guess = did_you_mean(action, actions) or named
+        hint = f" To list these: pessimal runs 'name={action}*'" * bool(_NAME.fullmatch(action))
+        guess = did_you_mean(action, actions) or hint
         raise ConfigError(f"after runs comes show, diff or verify, not {action!r}.{guess}")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
         raise ConfigError(f"runs {action}: {wrong[0]!r} is no artifact's name: type TYPE/NAME:v0")

@@ -157,11 +157,11 @@ class ScanConfig(PromptedConfig):
         return language_model_of(self.policy or "")
 
     def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
-        """What is asked, by key: the prompts, alone and behind the personas."""
+        """The prompts by key, alone and behind the personas."""
         return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
 
     def questions(self) -> tuple[Mapping[str, Prompt | Context], dict[str, Prefixed]]:
-        """What is asked, by key: real answers that candidates are put into, or prompts, alone and
+        """The questions by key: real answers that candidates are put into, or prompts, alone and
         behind the personas; and the personas."""
         from pessimal.scoring.contexts import of_comparison, read_contexts, sample  # pandas
 
@@ -170,11 +170,11 @@ class ScanConfig(PromptedConfig):
             answers = read_contexts(self.contexts, slot)
         elif slot is not None:
             comparisons = self.comparisons.load().comparisons
-            answers = {one.key: of_comparison(one, slot) for one in comparisons}
+            answers = {each.key: of_comparison(each, slot) for each in comparisons}
         else:
-            asked = self.asked().items()
-            personas = {key: persona for key, (_, persona) in asked if persona is not None}
-            return {key: prompt for key, (prompt, _) in asked}, personas
+            prompts = self.asked().items()
+            personas = {key: persona for key, (_, persona) in prompts if persona is not None}
+            return {key: prompt for key, (prompt, _) in prompts}, personas
         return sample(answers, self.n_contexts, seed=self.seed), {}
 
     def check(self) -> None:
@@ -211,9 +211,9 @@ class ScanConfig(PromptedConfig):
             if self.states:
                 raise ConfigError("states of words are kept of prompts: leave out states=true")
             self.states = False
-            given = self.candidates.most is not None or self.screens
+            is_typed = self.candidates.most is not None or self.screens
             whole = vocabulary and self.model.has_vocabulary
-            if whole and not given and self.trainer.accelerator == "cpu":
+            if whole and not is_typed and self.trainer.accelerator == "cpu":
                 self.candidates = replace(self.candidates, most=FREQUENT)
         if vocabulary and grades and self.answers is None:  # of tasks with true answers
             census = any(true_answers(tasks))
@@ -245,7 +245,7 @@ class ScanConfig(PromptedConfig):
 
 
 class TrainerLoop(Enum):
-    """Whose calls of a reward model are known."""
+    """Trainers whose calls of a reward model are known."""
 
     trl = "trl"
     verl = "verl"

@@ -126,7 +126,7 @@ class PromptedConfig(TaskConfig):
     prompts=FILE takes these alone."""
 
     def __post_init__(self):
-        named = {key: prompt_of(one, name=f"prompts.{key}") for key, one in self.prompts.items()}
+        typed = {key: prompt_of(p, name=f"prompts.{key}") for key, p in self.prompts.items()}
         more = {} if self.prompts_path is None else read_prompts(self.prompts_path)
-        self.prompts = named | more
+        self.prompts = typed | more
         super().__post_init__()
