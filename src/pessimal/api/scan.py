@@ -166,9 +166,9 @@ def scan_all(
         ConfigError: the policy writes no answers.
         Others as of `scan_missing`.
     """
+    bar, where = options.get("progress", True), trainer or trainer_for(model)
     if candidates is policy is answers is None:
         _report_rows_without_token(model)
-    bar, where = options.get("progress", True), trainer or trainer_for(model)
     parts: Iterable[tuple[Reward, Mapping[str, Asked], Candidates, Mode]]
     if answers is not None:
         if not isinstance(policy, LogProbability):
@@ -284,21 +284,22 @@ def scan_missing(
     if states is None:
         states = model.keeps_states(of_vocabulary=candidates.is_vocabulary)
     states = states and not in_contexts and model.as_network is not None
-    asked = identify_all(
-        model, prompts, prefixed=prefixed, candidates=candidates, mode=mode, certain=certain
-    )
+    about: dict[str, Any] = {"prefixed": prefixed, "candidates": candidates}
+    about |= {"mode": mode, "certain": certain}
     with contextlib.ExitStack() as stack:
         if store is None:
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pessimal-")))
         else:
             work = Path(cache) / "scans"
         first = store is None or is_first_process()
-        todo, before = (asked, None) if store is None else _unfinished(store, model, asked, work)
+        asked, todo, before = _unfinished(store, model, prompts, work, **about)
         if store is not None and first:
             for provenance in todo:
                 stack.enter_context(locked(work, provenance))
             # What another command has published since is not scanned again.
-            todo = [i for i in todo if not store.find("score-table", i.key())]
+            published = [] if store.force else store.registry.manifests("score-table")
+            keys = {manifest.key for _, manifest in published}
+            todo = [provenance for provenance in todo if provenance.key() not in keys]
         live = LiveScan()
         inputs: list[str] = []
         source: dict[str, str] = {}
@@ -314,10 +315,10 @@ def scan_missing(
                 again=store is not None and store.force,
                 report=live.report,
             )
-            about: dict[str, Any] = {"before": read_score_table(before) if before else None}
-            about |= {"states": states, "base": base}
+            options: dict[str, Any] = {"before": read_score_table(before) if before else None}
+            options |= {"states": states, "base": base}
             finished = functools.partial(_published, store)
-            scanner = make_scanner(model, todo, candidates, plan, finished=finished, **about)
+            scanner = make_scanner(model, todo, candidates, plan, finished=finished, **options)
             if store is not None and first and in_contexts and (rate := scanner.rate(todo[0])):
                 _announce(len(todo), candidates, whole or candidates, rate)
             if store is not None:
@@ -338,7 +339,8 @@ def scan_missing(
                 if store is not None and first:
                     live.finish(len(table.rows), time.monotonic() - started)
                     for term in scanner.terms_of(provenance):
-                        if store.find("score-table", term.provenance.key()) is None:
+                        key = term.provenance.key()
+                        if store.force or store.registry.find("score-table", key) is None:
                             _publish(store.registry, live.mirror, term, [], {})
                     _publish(store.registry, live.mirror, table, inputs, source)
                 wait_for_all()
@@ -403,10 +405,14 @@ def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: fl
 
 
 def _unfinished(
-    store: Store, model: Reward, asked: Sequence[ScoreProvenance], work: Path
-) -> tuple[list[ScoreProvenance], Path | None]:
-    """The tables that are still to be scanned, and the last finished one before. Logs the finished,
-    and refuses a name that stands for another model."""
+    store: Store | None, model: Reward, prompts: Mapping[str, Asked], work: Path, **about: Any
+) -> tuple[list[ScoreProvenance], list[ScoreProvenance], Path | None]:
+    """The tables of a scan (`about`: as of `identify_all`), those that are still to be scanned, and
+    the last finished one before. Logs the finished, and refuses a name that stands for another
+    model."""
+    asked = identify_all(model, prompts, **about)
+    if store is None:
+        return asked, asked, None
     newest = {pair[1].name: pair for pair in store.registry.latest("score-table")}
     todo: list[ScoreProvenance] = []
     finished: list[tuple[ScoreProvenance, Path]] = []
@@ -424,17 +430,17 @@ def _unfinished(
             log.warning(message, newest_folder, folder)
         before = before if todo else folder
     if finished and is_first_process():
-        prompts = dict.fromkeys(provenance.prompt for provenance, _ in finished)
+        keys = dict.fromkeys(provenance.prompt for provenance, _ in finished)
         names = dict.fromkeys(provenance.model for provenance, _ in finished)
         message = "%s is scanned already on %s (force=true scans again)"
-        log.info(message, ", ".join(names), ", ".join(prompts))
+        log.info(message, ", ".join(names), ", ".join(keys))
         wanted = {of_pass(model, provenance).key() for provenance in todo}
         for provenance, folder in finished:
             if (one := of_pass(model, provenance)).key() not in wanted:
                 forget_work(work, one, published=folder)
     if todo and not store.force:
         _check_name(todo, newest.values())
-    return todo, before
+    return asked, todo, before
 
 
 def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]) -> None:
