@@ -276,13 +276,12 @@ def add_published(registry: Registry, chosen: Chosen) -> Chosen:
             table.
     """
     ten = {name for repository in published_models() for name in names_of(repository)}
-    published: dict[tuple[str, str], list[tuple[Path, Manifest]]] = {}
-    for folder, manifest in registry.latest("score-table", needs=TABLE):
-        model, items, prompt = (
-            manifest.summary[name] for name in ("model", "candidates", "prompt")
-        )
-        if model in ten and items != "vocabulary":
-            published.setdefault((items, prompt), []).append((folder, manifest))
+    published = [
+        ((manifest.summary["candidates"], manifest.summary["prompt"]), folder, manifest)
+        for folder, manifest in registry.latest("score-table", needs=TABLE)
+        if manifest.summary["model"] in ten and manifest.summary["candidates"] != "vocabulary"
+    ]
+    keys = dict.fromkeys(key for key, *_ in published)
     if not published:
         raise TableError(
             f"reference=published: {registry.root} has no scores of the ten published models. Type "
@@ -290,19 +289,19 @@ def add_published(registry: Registry, chosen: Chosen) -> Chosen:
             "github.com/brchristian/reward_model_optimal_pessimal_tokens"
         )
     mine = [pair for pair in chosen if pair[0].provenance.model not in ten]
-    tables = [pair for pair in mine if _items(pair[0].provenance) in published]
+    tables = [pair for pair in mine if _items(pair[0].provenance) in keys]
     if not tables:
         models = ", ".join(sorted({table.provenance.model for table, _ in mine}))
-        items, prompt = next(iter(published))
+        items, prompt = next(iter(keys))
         raise TableError(
             f"reference=published: {models or 'no model but these ten'} has no scores on the items "
-            f"of the published models: {'; '.join(f'{a} on {b}' for a, b in [*published][:4])}. "
+            f"of the published models: {'; '.join(f'{a} on {b}' for a, b in [*keys][:4])}. "
             f"Type: pessimal scan model=NAME prompts={prompt} mode=text candidates=items "
             f"candidates.path=FILE candidates.name={items}"
         )
-    shared = SharedColumns()
-    for key in published.keys() & {_items(table.provenance) for table, _ in tables}:
-        for folder, manifest in published[key]:
+    shared, same = SharedColumns(), {_items(table.provenance) for table, _ in tables}
+    for key, folder, manifest in published:
+        if key in same:
             registry.verify(folder)
             tables.append((shared.of(read_score_table(folder)), manifest.reference))
     return tables

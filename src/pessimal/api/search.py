@@ -229,7 +229,6 @@ class _Live:
     def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
         self.counter, self.mirror, self.sign = counter, mirror, sign
         self.sent, self.now, self.value = 0.0, "", ""
-        self.waiting: dict[str, float] | None = None
 
     def cost(self, text: str, total: int) -> None:
         log.info("%s", text)
@@ -241,22 +240,19 @@ class _Live:
 
     def best(self, evaluations: int, value: float) -> None:
         self.value = f", best {self.sign * value:.4g}"
-        self.waiting = {"search/evaluations": evaluations, "search/best": self.sign * value}
-        self._send(1.0)
+        if time.monotonic() - self.sent >= 1:
+            best = {"search/evaluations": evaluations, "search/best": self.sign * value}
+            self.mirror.metrics(best)
+            self.sent = time.monotonic()
         self._label()
 
     def end(self, evaluations: int, value: float) -> None:
         """The same number of evaluations as the manifest has."""
+        self.sent = 0.0  # so that this is sent, whatever was before
         self.best(evaluations, value)
-        self._send(0)
 
     def _label(self) -> None:
         self.counter.begin(self.now + self.value)
-
-    def _send(self, pause: float) -> None:
-        if self.waiting is not None and time.monotonic() - self.sent >= pause:
-            self.mirror.metrics(self.waiting)
-            self.sent, self.waiting = time.monotonic(), None
 
 
 SEARCH = {"model": str, "goal": str, "best_text": str}

@@ -30,10 +30,6 @@ OF_GROUPS = {
 }
 """Hydra's words on a group in a plain ValueError, and what to type."""
 DEMO_FAMILY = "To train one of the demo family: python -m experiments.demo_family.train NAME"
-EVERY_PAIR = (
-    "scoring every pair of tokens is an experiment of the repository now. Type there: python "
-    "experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER"
-)
 MORE_PROMPTS = "each prompt has one random start: give more tuning.prompts and tuning.held_out"
 MOVED = {
     "model": "compare takes models=[NAME,…], train takes base=NAME data=FILE. " + DEMO_FAMILY,
@@ -44,7 +40,8 @@ MOVED = {
     "source": "W&B's own client fetches score tables. Type: wandb artifact get "
     "ENTITY/PROJECT/MODEL--PROMPT:latest --root FOLDER/MODEL--PROMPT, and then: pessimal compare "
     "tables=FOLDER",
-    "search.keep": EVERY_PAIR,
+    "search.keep": "scoring every pair of tokens is an experiment of the repository now. Type "
+    "there: python experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER",
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",
     "search.beam_width": "a search ends at the same without it. Type search.baselines=true",

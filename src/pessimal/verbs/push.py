@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 Published = tuple[Path, Manifest]
 _BYTES_PER_SECOND = 100_000
 """The slowest upload that a push waits for."""
-TYPE = "score-table"
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def _send(published: Sequence[Published], target: Target) -> None:
     seconds = PATIENCE + size / _BYTES_PER_SECOND
     run = begin_run(target, mode="online", id=id, patience=3 * seconds, settings=quiet, **about)
     for folder, m in published:
-        prefix = f"{m.summary.get('prompt')}/" if m.type == TYPE else ""
+        prefix = f"{m.summary.get('prompt')}/" if m.type == "score-table" else ""
         run.summary.update(clean({f"{prefix}{key}": value for key, value in m.summary.items()}))
         log_artifact(run, folder, m)
     run.finish()

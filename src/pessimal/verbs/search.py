@@ -19,7 +19,6 @@ from pessimal.conversation import Asked
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import require_network
 from pessimal.rewards.log_probability import LogProbability
-from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.contexts import halves, read_contexts, sample
 from pessimal.scoring.trainer import begin_process, make_trainer
@@ -65,7 +64,7 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
         contexts = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
         searched, held_out = halves(contexts)
         name = f"{Path(config.contexts).stem}-{len(searched)}"
-    policy = config.policy and open_reward(language_model_of(config.policy), cache=cache)
+    policy = config.policy and open_reward(config.policy_spec, cache=cache)
     model = require_network(open_reward(config.model, cache=cache), "search", "gradient")
     context = SearchContext(
         *(model, searched, config.search),

@@ -1,6 +1,7 @@
 """Options of `pessimal search`."""
 
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from omegaconf import MISSING
@@ -9,7 +10,8 @@ from pydantic.dataclasses import dataclass
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, existing_file, listed
-from pessimal.rewards.spec import Mode, ModelSpec
+from pessimal.rewards.named import language_model_of
+from pessimal.rewards.spec import CheckpointSpec, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import SearchSpec, Slot, TuningSpec
 
@@ -72,6 +74,11 @@ class SearchConfig(PromptedConfig):
         self.model.require("search", "ids", "gradient")
         if self.mode is Mode.text:
             self.model.check_text_search()
+
+    @cached_property
+    def policy_spec(self) -> CheckpointSpec:
+        """The policy as a model. ConfigError where there is none of this name."""
+        return language_model_of(self.policy or "")
 
     @property
     def prompt_keys(self) -> list[str]:
