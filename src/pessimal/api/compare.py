@@ -235,7 +235,8 @@ def choose_tables(
     if not tables:
         near = sorted({f"{about['model']} on {about['prompt']}" for about, _, _ in entries})
         listing = "; ".join(near[:8]) or "no score tables"
-        raise TableError(f"nothing to compare in {where} ({choice}): {listing}. Type pessimal scan")
+        message = f"nothing to compare in {where} ({str(choice) or 'all'}): {listing}"
+        raise TableError(f"{message}. Scan or import first: pessimal scan MODEL")
     for field, names, _ in choice.fields:
         left = {getattr(table.provenance, field) for table, _ in tables}
         if lost := [name for name in names if name not in left]:
