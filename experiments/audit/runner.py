@@ -37,7 +37,7 @@ def audited(root: str | Path, name: str, *options: str, before=None, parts=None)
 
     audit.fit_budget = some
     try:
-        run(config)
+        run(config.resolve())
     except (VerdictError, IncompleteError) as error:
         print(error)
     finally:

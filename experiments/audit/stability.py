@@ -21,12 +21,12 @@ from scipy import stats
 
 from pessimal import scan
 from pessimal.analyses import all_analyses, compare
+from pessimal.api.compare import read_options, reading_of
 from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import NOT_MEASURED, verdicts
 from pessimal.checking import CheckPlan, check
 from pessimal.checking.suite import conformance_results
 from pessimal.config.compose import build, composed, configuration
-from pessimal.config.reading import read_options, reading_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.tables.table_set import table_sets
 from pessimal.verbs.common import store_of

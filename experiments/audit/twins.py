@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from pessimal.analyses import all_analyses, compare
+from pessimal.api.compare import read_options, reading_of
 from pessimal.auditing.changes import LEAST, metrics, resemblance
 from pessimal.auditing.evidence import one_word
 from pessimal.config.compose import configuration
-from pessimal.config.reading import read_options, reading_of
 from pessimal.tables import read_score_table
 from pessimal.tables.table_set import table_sets
 from pessimal.tracking.registry import Registry

@@ -9,8 +9,8 @@ import pandas as pd
 
 from pessimal.analyses.forecast import drift
 from pessimal.analyses.optimised import Optimising
+from pessimal.api.compare import read_options
 from pessimal.config.compose import configuration
-from pessimal.config.reading import read_options
 
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 QUESTION = set(WORD.findall("what, in one word, is the greatest thing ever?"))

@@ -26,11 +26,10 @@ from pessimal.version import __version__
 if TYPE_CHECKING:
     from pessimal.api.accuracy import accuracy
     from pessimal.api.audit import audit
-    from pessimal.api.check import check
+    from pessimal.api.check import census, check
     from pessimal.api.compare import compare
     from pessimal.api.explain import explain
     from pessimal.api.forecast import forecast
-    from pessimal.api.grade import census
     from pessimal.api.load import load, read, reward, save
     from pessimal.api.scan import scan
     from pessimal.api.search import ceiling, search
@@ -64,7 +63,7 @@ HOMES = {
     "PessimalCallback": "training.callback",
     "RewardPanel": "training.panel",
     "ceiling": "api.search",
-    "census": "api.grade",
+    "census": "api.check",
     "read": "api.load",
     "reward": "api.load",
     "save": "api.load",

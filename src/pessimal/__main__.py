@@ -20,21 +20,17 @@ HELP = f"""pessimal {__version__}: shows what a reward model wants.
   pessimal VERB [KEY=VALUE …]
 
 verbs
-  audit      before training on a reward: a verdict a check,
-             exit code 1 where one fails                   pessimal audit plain-wordpiece-0
-  train      a reward model from a language model, on
-             people's ratings                               pessimal train base=NAME data=FILE
+  audit      before training on a reward: a verdict a check pessimal audit plain-wordpiece-0
+  train      a reward model from people's ratings           pessimal train base=NAME data=FILE
   scan       score every token of the vocabulary            pessimal scan model=plain-wordpiece-0 prompts=core
   search     the best or worst response of up to 16 tokens  pessimal search prompt=greatest search.length=4
   explain    which changes of a response flip a preference  pessimal explain model=wordy-bpe-0
   compare    models with one another and with people        pessimal compare models=[plain-wordpiece-0,plain-bpe-0]
   import     published score files into score tables        pessimal import format=eloeverything path=FILE
   report     one HTML page over results                     pessimal report
-  runs       what is in the registry: list, show, diff,
-             verify                                         pessimal runs type=score-table
+  runs       the registry: list, show, diff, verify         pessimal runs type=score-table
   push       the registry to W&B, each artifact verified    pessimal push tracking.project=NAME
-  check      is a score the same whatever the batch, the
-             padding, the path and the precision?           pessimal check model=plain-wordpiece-0
+  check      is a score computed, served and fed right?     pessimal check model=plain-wordpiece-0
   serve      a reward behind a URL, for trainers            pessimal serve model=plain-wordpiece-0 port=8000
 
 any reward model
@@ -123,8 +119,8 @@ def _run(arguments: list[str]) -> None:
     ):
         from pessimal.cli.help import completed
 
-        if (found := completed(os.environ["COMP_LINE"])) is not None:
-            print(" ".join(found))
+        if (words := completed(os.environ["COMP_LINE"])) is not None:
+            print(" ".join(words))
             return
     group = options.get("--help", options.get("-h"))
     if group is not None and overrides:
@@ -165,10 +161,8 @@ def _raise_terminations() -> None:
 
 
 def _stopped(interrupt: KeyboardInterrupt) -> None:
-    print(
-        "\nstopped; what was finished is kept, and the same command goes on from there",
-        file=sys.stderr,
-    )
+    message = "\nstopped; what was finished is kept, and the same command goes on from there"
+    print(message, file=sys.stderr)
     sys.exit(143 if isinstance(interrupt, Termination) else 130)
 
 

@@ -1,5 +1,5 @@
-"""What an option may be: a field of one of pydantic's dataclasses, with its range as an annotation
-and its meaning, unit included, as the sentence below it.
+"""The kinds of options: each is a field of one of pydantic's dataclasses, with its range as an
+annotation and its meaning, unit included, as the sentence below it.
 
     @pydantic.dataclasses.dataclass
     class TrainerSpec(Options):
@@ -37,7 +37,7 @@ from pessimal.errors import ConfigError, InputError, did_you_mean, unknown_optio
 Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Interval(ge=0, le=1)]
 Level = Annotated[float, Interval(gt=0, lt=1)]
-"""Of an interval: a probability other than 0 and 1."""
+"""The level of an interval: a probability other than 0 and 1."""
 Text = Annotated[str, StringConstraints(pattern=r"\S")]
 """More than white space."""
 
@@ -54,7 +54,7 @@ class OneOf:
 
 
 DESCRIBED = ConfigDict(extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
-"""Of a class of options: unknown ones are refused, and the sentences below its fields are kept."""
+"""Every class of options: unknown ones are refused, and the sentences below its fields are kept."""
 
 
 class _Refusing(type):
@@ -75,7 +75,7 @@ class Options(metaclass=_Refusing):
 
     __pydantic_config__ = DESCRIBED
     _prefix: ClassVar[str] = ""
-    """What is typed before the fields' names, such as `trainer`."""
+    """Stands before the fields' names as they are typed, such as `trainer`."""
 
     def __post_init__(self) -> None:
         self.check()
@@ -103,8 +103,8 @@ def _refusal(schema: Any, error: ValidationError) -> str:
 
 
 def takes(hint: Any) -> str:
-    """What an option of this annotation takes, in words, as pydantic reads it: "number above 0 and
-    below 1 or null"; choices with a comma and a blank between them."""
+    """The values that an option of this annotation takes, in words, as pydantic reads it: "number
+    above 0 and below 1 or null"; choices with a comma and a blank between them."""
     return _describe(*_schema_of(hint)[:2])
 
 
@@ -137,7 +137,7 @@ def _schema_of(
 
 
 def _resolve(document: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a schema refers to, or itself."""
+    """The schema that this one refers to, or itself."""
     reference = document.get("$ref")
     return definitions[reference.rpartition("/")[2]] if reference else document
 
@@ -218,7 +218,7 @@ def matching(name: str, given: Any) -> list[str]:
     these."""
     example = "a path, a pattern such as 'folder/*.parquet', or a list of paths"
     patterns = listed(name, given, example=example, least=1)
-    found = []
+    paths = []
     for pattern in patterns:
         with _looking(name, pattern):
             expanded = str(Path(pattern).expanduser())
@@ -227,17 +227,17 @@ def matching(name: str, given: Any) -> list[str]:
                 check_ends(name, Path(match))
             if not matches:
                 raise FileNotFoundError(f"looked in {Path(expanded).absolute().parent}")
-        found += matches
-    return found
+        paths += matches
+    return paths
 
 
-def _match_files(given: Any, field: ValidationInfo) -> list[str] | None:
-    return None if given is None else matching(str(field.field_name), given)
+def _match_files(value: Any, field: ValidationInfo) -> list[str] | None:
+    return None if value is None else matching(str(field.field_name), value)
 
 
-def _list_texts(given: Any, field: ValidationInfo) -> list[str]:
+def _list_texts(value: Any, field: ValidationInfo) -> list[str]:
     name = str(field.field_name)
-    return listed(name, given, example=f"a text or a list of texts, such as {name}=[a,b]")
+    return listed(name, value, example=f"a text or a list of texts, such as {name}=[a,b]")
 
 
 Files = Annotated[Any, AfterValidator(_match_files)]

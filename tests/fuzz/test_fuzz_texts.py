@@ -17,7 +17,7 @@ from pessimal.explaining.smallest import apply, hunks_between
 from pessimal.explaining.views import GONE, NEW, SAME, condensed, diff
 from pessimal.texts import literal, readable, short_names, storable
 from pessimal.tracking.registry import Manifest, safe_name
-from pessimal.verbs.printing import as_csv, shown, table_text, visible
+from pessimal.verbs.common import as_csv, shown, table_text, visible
 from pessimal.verbs.runs import artifact_frame
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -17,7 +17,7 @@ from scoring_server import Served, serving
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import pessimal
-from pessimal.api.check import diagnose_server
+from pessimal.api.check import check_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
@@ -636,7 +636,8 @@ def test_a_right_server_has_no_fault_by_any_api(server, tiny_checkpoint, monkeyp
     model = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     options = {"requests": 50, "device": torch.device("cpu"), "progress": False}
     endpoint = ServerOptions(url=server.url, api=api)
-    assert diagnose_server(model, endpoint, "What is best?", raw=True, **options).right
+    prompts = {"best": "What is best?"}
+    assert check_server(model, endpoint, prompts, raw=True, **options)[0].right
     if api == "vllm-classify":
-        found = diagnose_server(model, endpoint, "What is best?", **options)
+        found, _ = check_server(model, endpoint, prompts, **options)
         assert [part.fault for part in found.faults] == ["activation"]

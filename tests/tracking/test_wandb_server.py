@@ -21,9 +21,9 @@ from fake_wandb import KEY, FakeWandb, Fault
 
 from pessimal.errors import WorkError
 from pessimal.tables import read_score_table
-from pessimal.tracking import push as push_module
-from pessimal.tracking.push import choose, push
 from pessimal.tracking.registry import MANIFEST
+from pessimal.verbs import push as push_module
+from pessimal.verbs.push import choose, push
 
 pytestmark = pytest.mark.slow
 

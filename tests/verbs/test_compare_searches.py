@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pessimal.api.searches import transfer
+from pessimal.api.search import transfer
 from pessimal.catalogue import answers
 from pessimal.conversation import Turn
 from pessimal.rewards.head import HeadSpec

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from pessimal.errors import ConfigError, InputError
 from pessimal.tracking.registry import Manifest, find_artifact
-from pessimal.verbs.printing import as_csv, as_json, shown, visible
+from pessimal.verbs.common import as_csv, as_json, shown, visible
 from pessimal.verbs.runs import (
     artifact_frame,
     key_figures,

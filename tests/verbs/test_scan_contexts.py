@@ -124,7 +124,7 @@ def test_from_the_command_to_what_a_token_adds(command, tiny_checkpoint, file):
     assert code == 0, err
     code, out, err = command("compare", "models=[tiny]", "analyses=[]", *QUICK[:1])
     assert code == 0, err
-    assert ": 1 model, 5 tables" in err
+    assert "comparing 1 model, 5 tables" in err
     found = pd.read_parquet(f"{out.split()[-1]}/tables/additions.parquet")
     assert set(found["n"]) == {3}
     keys = pd.read_parquet(f"{out.split()[-1]}/tables/additions_keys.parquet")

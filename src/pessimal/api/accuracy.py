@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from pessimal.analyses.preferences import ALL
@@ -94,15 +93,15 @@ def accuracy(
     rewards = [_open(model, store, cache, options) for model in asked]
     names = [*published, *(model.name for model in rewards)]
     if not names:
-        raise ConfigError(
-            "no model is given, and the pairs have no scores in their rows: type for example "
-            "models=[plain-wordpiece-0]"
-        )
+        raise ConfigError("no model is given, and no pair has scores: type models=[NAME]")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"two models are called {twice[0]!r}: leave one out, or rename it")
     key = None
     if store is not None:
-        key = _key(name, pairs, published, rewards, confidence)
+        scores = {model: values.tolist() for model, values in published.items()}
+        versions = [[reward.name, of_model(reward)] for reward in rewards]
+        decisive = [name, __version__, pairs_digest(pairs), scores, versions, confidence]
+        key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
         if finished := store.find("comparison", key):
             log.info("this is compared already: %s (force=true compares again)", finished[0])
             return Results(folder=finished[0])
@@ -138,17 +137,3 @@ def _open(model: Any, store: Store | None, cache: str, options: Mapping[str, Any
     if store is not None and isinstance(model, str) and not options:
         return open_reward(registered_spec(store.registry, model), cache=cache)
     return to_reward(model, **options)
-
-
-def _key(
-    name: str,
-    pairs: Sequence[Comparison],
-    published: Mapping[str, np.ndarray],
-    rewards: Sequence[Reward],
-    confidence: float,
-) -> str:
-    """sha256 over what decides the results."""
-    scores = {model: values.tolist() for model, values in published.items()}
-    versions = [[reward.name, of_model(reward)] for reward in rewards]
-    decisive = [name, __version__, pairs_digest(pairs), scores, versions, confidence]
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

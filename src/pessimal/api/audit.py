@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,22 +22,15 @@ from pessimal.analyses import all_analyses
 from pessimal.analyses import compare as compare_sets
 from pessimal.analyses.nulls import random_head_share
 from pessimal.analyses.preferences import preference_results
-from pessimal.api.check import compare_loop, diagnose_server
+from pessimal.api.check import census, check_model, check_server, check_trainer
 from pessimal.api.compare import join_tables
 from pessimal.api.forecast import forecast
-from pessimal.api.grade import census
-from pessimal.api.load import device_of, to_reward, trainer_for
+from pessimal.api.load import check_options, device_of, to_reward, trainer_for
 from pessimal.api.scan import scan_tables
 from pessimal.api.search import scanned_rewards
 from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.auditing import changes, exports
-from pessimal.auditing.budget import (
-    NEEDS,
-    PAGE_SECONDS,
-    Scope,
-    Work,
-    fit_budget,
-)
+from pessimal.auditing.budget import NEEDS, PAGE_SECONDS, Scope, Work, fit_budget
 from pessimal.auditing.evidence import Evidence, draw_limits, one_word
 from pessimal.auditing.verdicts import (
     AUDIT,
@@ -54,10 +47,7 @@ from pessimal.auditing.verdicts import (
     verdicts,
 )
 from pessimal.catalogue import named_prompts
-from pessimal.checking import CheckPlan, check, grading
-from pessimal.checking.loop import loop_results
-from pessimal.checking.served import served_result
-from pessimal.checking.suite import conformance_results
+from pessimal.checking import CheckPlan, grading
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
 from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs
@@ -84,6 +74,7 @@ from pessimal.searching.run import run as search
 from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.comparisons import EMBEDDED, Comparison, choose
+from pessimal.tables.files import sha256_of
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration
@@ -102,17 +93,24 @@ ASKED = (
     *("prompts", "tasks", "n_contexts", "length", "evaluations", "budget"),
     *("url", "endpoint", "loop", "policy", "seed"),
 )
-"""What an audit asks: what a published one must have been asked to be given again."""
+"""The request of an audit; a published one of the same request is given again."""
 
 
 class Audit(Results):
     """Results of an audit: `audit` first, one row per check and fact, its headline the overall
     verdict; then what these rest on; none where it was published before."""
 
-    document: Mapping[str, Any]
-    """The content of `audit.json`."""
-    key: str
-    reference: str = ""
+    def __init__(
+        self,
+        results: Sequence[Result],
+        document: Mapping[str, Any],
+        key: str,
+        folder: Path | None = None,
+        reference: str = "",
+    ):
+        super().__init__(results, folder=folder)
+        self.document, self.key, self.reference = document, key, reference
+        """The content of `audit.json`; the digest of the request; the artifact."""
 
 
 def audit(
@@ -122,22 +120,11 @@ def audit(
     pairs: str | Path | Sequence[Comparison] | None = None,
     tasks: str | Path | None = None,
     budget: str | None = None,
-    reserve: float = 0.0,
-    length: int = 3,
-    evaluations: int = 10_000,
-    n_contexts: int = 8,
-    url: str | None = None,
-    endpoint: ServerOptions | None = None,
-    loop: str | None = None,
-    policy: str | None = None,
     baseline: "Baseline | None" = None,
     name: str | None = None,
     seed: int = 0,
-    trainer: TrainerSpec | None = None,
     store: Store | None = None,
-    cache: str = "runs/cache",
-    progress: bool = True,
-    announce: bool = False,
+    **options: Any,
 ) -> Audit:
     """A verdict per check (pass, fail, review, not_measured) on a reward: its reading, whether it
     prefers good answers, its words, what tokens add to real answers, how far a search pushes it; of
@@ -154,45 +141,27 @@ def audit(
         tasks: of a grader: JSONL file of prompts with their true answers.
         budget: time that it may take, as reckoned before it begins, such as 10m; what does not fit
             is left out. By default nothing is.
-        reserve: seconds of these that are for what the caller does with it, such as a page.
-        length, evaluations: of the search.
-        n_contexts: real answers that tokens are added to.
-        url: of a server that should give this model's rewards.
-        endpoint: how this server is asked.
-        loop: trl, verl or openrlhf: whether its loop has the model read what its template says;
-            with `policy`.
-        policy: a language model that optimising the reward is forecast for.
         baseline: an earlier audit: what changed since.
         name: of the artifact; the reward's own by default.
         seed: of every random choice.
-        trainer, store, cache, progress: as for `scan`.
-        announce: print what will be done, and how long it takes.
+        store: as for `scan`.
+        options: the other fields of `Auditor`, such as length=3 and policy="org/name".
     """
     if tasks is not None:
         pairs = []
     elif pairs is None or isinstance(pairs, str | Path):
         pairs = labelled_pairs(None if pairs is None else str(pairs), seed=seed)
     model = to_reward(model, tasks=tasks)
+    check_options("an audit", options, *(field.name for field in fields(Auditor)))
     auditor = Auditor(
         model,
         named_prompts(prompts) if tasks is None else {},
         pairs,
         tasks=None if tasks is None else str(tasks),
-        n_contexts=n_contexts,
-        length=length,
-        evaluations=evaluations,
         budget=math.inf if budget is None else parse_duration(budget),
-        reserve=reserve,
-        url=url,
-        endpoint=endpoint or ServerOptions(),
-        loop=loop,
-        policy=policy,
         seed=seed,
-        trainer=trainer or trainer_for(model),
         store=store,
-        cache=cache,
-        progress=progress,
-        announce=announce,
+        **options,
     )
     quiet_libraries()
     name = name or model.name
@@ -203,7 +172,7 @@ def audit(
         if known is not None:
             log.info("%s was audited already (force=true audits again)", model.name)
             document = json.loads((known[0] / exports.FILES[0]).read_text("utf-8"))
-            return _audit([], document, key, known[0], known[1].reference)
+            return Audit([], document, key, known[0], known[1].reference)
         track = functools.partial(store.track, group=f"audit {name} {key[:8]}")
         store = auditor.store = replace(store, track=track)
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
@@ -217,10 +186,7 @@ def audit(
     verdict, deciding = overall(checks, model.core_checks, changed)
     document = exports.document(
         {"name": model.name, "kind": model.spec.kind, **model.digests},
-        evidence.scope,
-        checks,
-        numbers,
-        metrics,
+        *(evidence.scope, checks, numbers, metrics),
         verdict=verdict,
         deciding=deciding,
         core=model.core_checks,
@@ -232,37 +198,24 @@ def audit(
     if since is not None and baseline is not None:
         results.append(changes.changes_result(since, baseline.reference))
     if store is None:
-        return _audit([*results, *evidence.results], document, key)
+        return Audit([*results, *evidence.results], document, key)
     results += [_prefixed(one, model.name) for one in draw_limits(evidence.results, checks)]
     inputs, source = reward_inputs(store.registry, model)
     inputs = [*inputs, *evidence.inputs]
     with store.track(name=f"audit {name}", inputs=inputs) as mirror:
         texts = (exports.as_json(document), exports.markdown(document), exports.junit(document))
         artifact = Artifact(
-            AUDIT,
-            name,
-            key=key,
-            inputs=inputs,
+            *(AUDIT, name, key, inputs),
             summary={"model": model.name, "verdict": verdict, **source} | counts_of(checks),
             labels={model.name: model.name},
             files=dict(zip(exports.FILES, texts, strict=True)),
             skipped=evidence.skipped,
         )
-        folder, manifest = publish(store.registry, mirror, artifact, results, progress=progress)
+        folder, manifest = publish(
+            store.registry, mirror, artifact, results, progress=auditor.progress
+        )
         mirror.summary({"verdict": verdict} | counts_of(checks))
-    return _audit(results, document, key, folder, manifest.reference)
-
-
-def _audit(
-    results: Sequence[Result],
-    document: Mapping[str, Any],
-    key: str,
-    folder: Path | None = None,
-    reference: str = "",
-) -> Audit:
-    audit = Audit(results, folder=folder)
-    audit.document, audit.key, audit.reference = document, key, reference
-    return audit
+    return Audit(results, document, key, folder, manifest.reference)
 
 
 @dataclass
@@ -272,24 +225,33 @@ class Auditor:
     model: Reward
     prompts: Mapping[str, Prompt]
     pairs: Sequence[Comparison]
-    tasks: str | None
-    n_contexts: int
-    length: int
-    evaluations: int
-    budget: float
+    tasks: str | None = None
+    n_contexts: int = 8
+    """Real answers that tokens are added to."""
+    length: int = 3
+    """Tokens of the response that is searched for."""
+    evaluations: int = 10_000
+    """Most evaluations of the search."""
+    budget: float = math.inf
     """Seconds; infinite where there is none."""
-    reserve: float
-    url: str | None
-    endpoint: ServerOptions
-    loop: str | None
-    policy: str | None
-    seed: int
-    trainer: TrainerSpec
-    store: Store | None
-    cache: str
-    progress: bool
-    announce: bool
-    evidence: Evidence = field(default_factory=Evidence)
+    reserve: float = 0.0
+    """Seconds of these that are for what the caller does with it, such as a page."""
+    url: str | None = None
+    """A server that should give this model's rewards."""
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
+    """The server's API and its other options."""
+    loop: str | None = None
+    """trl, verl or openrlhf: does its loop have the model read what its template says?"""
+    policy: str | None = None
+    """A language model that optimising the reward is forecast for; the loop's."""
+    seed: int = 0
+    trainer: TrainerSpec | None = None
+    store: Store | None = None
+    cache: str = "runs/cache"
+    progress: bool = True
+    announce: bool = False
+    """Print what will be done, and how long it takes."""
+    evidence: Evidence = field(default_factory=Evidence, init=False)
 
     @cached_property
     def network(self) -> NetworkReward | None:
@@ -309,7 +271,8 @@ class Auditor:
     def device(self) -> torch.device:
         if getattr(self.model, "held", None) is not None:
             return device_of(self.model)
-        return make_trainer(self.trainer, root=self.cache).strategy.root_device
+        where = self.trainer or trainer_for(self.model)
+        return make_trainer(where, root=self.cache).strategy.root_device
 
     @cached_property
     def base(self) -> Any:
@@ -322,8 +285,8 @@ class Auditor:
         """Digest of all that an audit depends on: the request; the reward with its template,
         tokenizer and configuration; its base, the policy, the pairs, the real answers and the
         limits."""
-        asked = {name: getattr(self, name) for name in ASKED}
-        request = json.dumps([asked, asdict(self.model.spec)], sort_keys=True, default=str)
+        options = {name: getattr(self, name) for name in ASKED}
+        request = json.dumps([options, asdict(self.model.spec)], sort_keys=True, default=str)
         parts = [request, *self.model.digests.values(), pairs_digest(self.pairs), *more]
         parts += [EMBEDDED.read_text("utf-8"), THRESHOLDS.read_text("utf-8"), __version__]
         if self.base is not None:
@@ -331,11 +294,8 @@ class Auditor:
         if self.policy is not None:  # of which a trainer's loop needs the tokenizer alone
             policy = language_model_of(self.policy)
             folder = fetch_files(policy, cache=self.cache)
-            for file in sorted(path for path in (folder and folder.iterdir()) or ()):
-                if file.is_file():
-                    with file.open("rb") as stream:
-                        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                    parts.append(f"{file.name} {digest}")
+            files = [file for file in sorted(folder.iterdir()) if file.is_file()] if folder else []
+            parts += [f"{file.name} {sha256_of(file)}" for file in files]
         return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
 
     # --- What is asked.
@@ -355,8 +315,8 @@ class Auditor:
         results = census(grader, **options)
         evidence.results += results
         evidence.scope["census"] = " ".join((f"{len(grader.tasks)} tasks.", *results[0].notes))
-        why = "no right answer is paid more than nothing or a wrong one"
-        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (why, ""))
+        reason = "no right answer is paid more than nothing or a wrong one"
+        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (reason, ""))
 
     def _ask_reward(self, scans: Sequence[int | None] | None) -> None:
         """All that is asked of a reward model, a judge, a function on texts or a server."""
@@ -376,14 +336,11 @@ class Auditor:
         }
         for part, size in sizes.items():
             if size == 0:
-                seconds = duration(scope.seconds[part])
-                why = (
-                    f"it does not fit into the budget of {duration(self.budget)}: it takes "
-                    f"about {seconds} at least"
-                )
+                takes = f"it takes about {duration(scope.seconds[part])} at least"
+                reason = f"it does not fit into the budget of {duration(self.budget)}: {takes}"
                 judged = part == "scan" and self.model.spec.is_judge
                 checks = (*NEEDS[part], *(("answers",) if judged else ()))
-                evidence.left_out |= dict.fromkeys(checks, (why, commands[part]))
+                evidence.left_out |= dict.fromkeys(checks, (reason, commands[part]))
         # 1. Read, served and fed right.
         if self.network is not None:
             self._ask_reading(self.network, sizes["check"])
@@ -391,7 +348,7 @@ class Auditor:
         if sizes["pairs"] != 0:
             with evidence.measure("prefers"):
                 pairs = choose(self.pairs, n=sizes["pairs"], seed=self.seed)
-                some = [one.conversation(text) for one in pairs[:8] for text in one.responses]
+                some = [pair.conversation(text) for pair in pairs[:8] for text in pair.responses]
                 scorer = text_scorer(self.model, some, device=self.device)
                 scored = score_pairs(scorer, pairs, model=self.model.name)
                 evidence.results += [*preference_results(scored), wrong_pairs(scored, pairs)]
@@ -405,17 +362,15 @@ class Auditor:
                 evidence.scope["scan"] = f"{n:,} tokens on {prompts}"
                 evidence.results.append(one_word(evidence.tables, of=self.vocabulary_size))
             if evidence.tables:
-                others = {} if self.store is None else _others(evidence.tables, self.store.registry)
-                more = (changes.place(evidence.tables, others), answers(evidence.tables))
+                rivals = {} if self.store is None else _others(evidence.tables, self.store.registry)
+                more = (changes.place(evidence.tables, rivals), answers(evidence.tables))
                 evidence.results += filter(None, more)
         extra: set[int] = set()
-        if self.network is not None and sizes["push"] and evidence.tables:
-            extra = self._push(sizes["push"])
-        elif self.network is not None and sizes["push"]:
-            evidence.left_out["push"] = (
-                "no prompt was scanned, to compare with",
-                commands["push"],
-            )
+        if self.network is not None and sizes["push"]:
+            if evidence.tables:
+                extra = self._push(sizes["push"])
+            else:
+                evidence.left_out["push"] = "no prompt was scanned", commands["push"]
         if sizes["additions"] != 0:
             with evidence.measure("additions"):
                 self._ask_additions(sizes["additions"], extra)
@@ -430,36 +385,36 @@ class Auditor:
             if self.context.bounds.finite and evidence.tables:
                 evidence.results.append(ceiling(self.context.bounds, evidence.tables[0]))
             else:
-                why = self.context.bounds.how or "no prompt was scanned"
-                evidence.left_out["ceiling"] = why, ""
+                reason = self.context.bounds.how or "no prompt was scanned"
+                evidence.left_out["ceiling"] = reason, ""
 
     def _ask_reading(self, network: NetworkReward, sample_size: int) -> None:
         """Whether scores are computed, served and fed to it right."""
         evidence, typed = self.evidence, self.model.typed
-        first, prompt = next(iter(self.prompts.items()))
+        first = next(iter(self.prompts))
         if sample_size:
-            plan = CheckPlan(sample_size, 16, [], self.seed)
-            suite = check(network, prompt, plan, device=self.device, progress=self.progress)
-            evidence.results += conformance_results(suite, network.name)
-            longer = max(sample_size // 4, 8)
-            words = f"{sample_size} random tokens and {longer} longer responses on {first}"
-            evidence.scope["read"] = words
-        asked: dict[str, Any] = {"seed": self.seed, "device": self.device}
+            plan, bar = CheckPlan(sample_size, 16, [], self.seed), self.progress
+            evidence.results += check_model(
+                network, self.prompts, plan, device=self.device, progress=bar
+            )[1]
+            words = f"{sample_size} random tokens and {max(sample_size // 4, 8)} longer responses"
+            evidence.scope["read"] = f"{words} on {first}"
+        options: dict[str, Any] = {"seed": self.seed, "device": self.device}
         if self.url is None:
-            why = "no server is named", f"pessimal audit {typed} url=URL"
-            evidence.left_out["served"] = why
+            evidence.left_out["served"] = "no server is named", f"pessimal audit {typed} url=URL"
         else:
             endpoint = replace(self.endpoint, url=self.url)
-            found = diagnose_server(network, endpoint, prompt, progress=self.progress, **asked)
+            options["progress"] = self.progress
+            _, [result] = check_server(network, endpoint, self.prompts, **options)
             # Under a name of its own beside the suite's.
-            evidence.results.append(replace(served_result(found, network.name), name="served"))
+            evidence.results.append(replace(result, name="served"))
         if self.loop is None or self.policy is None:
             command = f"pessimal audit {typed} loop=trl policy=POLICY"
             evidence.left_out["fed"] = "no trainer's loop is named", command
         else:
-            prompts = list(self.prompts.values())
-            loop = compare_loop(network, self.loop, self.policy, prompts, **asked, **self.cached)
-            evidence.results += loop_results(loop, loop=self.loop, model=network.name)
+            options |= self.cached
+            results = check_trainer(network, self.loop, self.policy, self.prompts, **options)[1]
+            evidence.results += results
 
     def _push(self, evaluations: int) -> set[int]:
         """The tokens of the best response of a short search."""
@@ -467,10 +422,9 @@ class Auditor:
         self.context.spec = replace(self.context.spec, evaluations=evaluations)
         with evidence.measure("push"):
             result = search(self.context)
-            every = push(result.results, evidence.tables[0], evaluations)
-            evidence.results += every[:1]
-            length = self.length
-            evidence.scope["push"] = f"{evaluations:,} evaluations, {length} tokens on {first}"
+            evidence.results += push(result.results, evidence.tables[0], evaluations)[:1]
+            words = f"{evaluations:,} evaluations, {self.length} tokens"
+            evidence.scope["push"] = f"{words} on {first}"
             return {int(i) for i in result.response}
         return set()
 
@@ -506,36 +460,26 @@ class Auditor:
         row = result.table[result.table["effect"] == result.estimate.value].iloc[0]
         if self.base is not None:
             states_of = load_base(*self.base, dtype=network.spec.dtype, rows=network.rows)
-            whose = self.base[0].name
+            name = self.base[0].name
         else:
-            states_of, whose = StatesNetwork(network.network()), "its own states"
+            states_of, name = StatesNetwork(network.network()), "its own states"
         part, tokenizer = network.parts[0].conversations, network.tokenizer
         frames = [slot_frame(part, context, tokenizer) for context in contexts]
         states = added_states(states_of, frames, int(row["candidate_id"]), device=self.device)
         if states is None:
             return None
-        behind, untouched = states
-        share = random_head_share(behind - untouched, untouched, float(row["effect"]))
+        added, untouched = states
+        share = random_head_share(added - untouched, untouched, float(row["effect"]))
         amount = "Fewer than 1%" if share < 0.005 else f"{share:.0%}"
-        return Result(
-            "additions_heads",
-            pd.DataFrame([{"text": row["text"], "effect": row["effect"], "random_head": share}]),
-            headline=f"{amount} of random heads on {whose} move these answers as far.",
-            method="additions",
-        )
+        headline = f"{amount} of random heads on {name} move these answers as far."
+        table = pd.DataFrame([{**row[["text", "effect"]], "random_head": share}])
+        return Result("additions_heads", table, headline=headline, method="additions")
 
     def _forecast(self, first: str) -> None:
         assert self.policy is not None
-        results = forecast(
-            self.model,
-            self.policy,
-            {first: self.prompts[first]},
-            trainer=self.trainer,
-            store=self.store,
-            **self.cached,
-        )
-        have = {result.name for result in self.evidence.results}
-        self.evidence.results += [result for result in results if result.name not in have]
+        options: dict[str, Any] = {"trainer": self.trainer, "store": self.store} | self.cached
+        results = forecast(self.model, self.policy, {first: self.prompts[first]}, **options)
+        self._add(results)
         self.evidence.scope["forecast"] = f"{self.policy} on {first}"
 
     def _scan(
@@ -545,61 +489,45 @@ class Auditor:
         store = self.store
         if store is not None and not self.is_pinned:
             store = replace(store, force=True)
-        tables = scan_tables(
-            self.model,
-            prompts,
-            candidates,
-            mode=self.mode,
-            states=states,
-            trainer=self.trainer,
-            store=store,
-            **self.cached,
-        )
+        options: dict[str, Any] = {"trainer": self.trainer, "store": store} | self.cached
+        mode = Mode.text if self.network is None else Mode.ids
+        tables = scan_tables(self.model, prompts, candidates, mode=mode, states=states, **options)
         if store is not None:
             keys = (table.provenance.key() for table in tables)
             published = (store.registry.find("score-table", key) for key in keys)
-            self.evidence.inputs += [one[1].reference for one in published if one]
+            self.evidence.inputs += [artifact[1].reference for artifact in published if artifact]
         return tables
 
     def _analyse(self, tables: Sequence[ScoreTable], names: Sequence[str]) -> None:
         if not tables:
             return
         evidence = self.evidence
-        analyses = [one for one in all_analyses() if one.name in names]
+        analyses = [each for each in all_analyses() if each.name in names]
         with steps("analysing", len(analyses), bar=self.progress) as step:
             sets, read, _ = join_tables(tables, {"seed": self.seed})
             results, skipped = compare_sets(sets, read, step, analyses)
-        have = {result.name for result in evidence.results}
-        evidence.results += [result for result in results if result.name not in have]
+        self._add(results)
         evidence.skipped |= skipped
         for analysis, why in skipped.items():
             part = "identity" if "identity" in analysis else analysis.partition(",")[0]
             evidence.left_out.setdefault(part, (why, ""))
 
-    # --- What there is to ask with, and how long it takes.
+    def _add(self, results: Sequence[Result]) -> None:
+        """Keep the results that there are none of these names of yet."""
+        names = {result.name for result in self.evidence.results}
+        self.evidence.results += [result for result in results if result.name not in names]
 
-    @property
-    def mode(self) -> Mode:
-        return Mode.text if self.network is None else Mode.ids
+    # --- What there is to ask with, and how long it takes.
 
     @cached_property
     def context(self) -> SearchContext:
-        """What a search on the first prompt runs in, its network loaded."""
+        """The context of a search on the first prompt, its network loaded."""
         assert self.network is not None
         first, prompt = next(iter(self.prompts.items()))
-        context = SearchContext(
-            self.network,
-            {first: prompt},
-            SearchSpec(
-                length=self.length,
-                evaluations=self.evaluations,
-                baselines=0,
-                from_registry=False,
-            ),
-            mode=Mode.ids,
-            seed=self.seed,
-            device=self.device,
-        )
+        sizes = {name: getattr(self, name) for name in ("length", "evaluations")}
+        spec = SearchSpec(**sizes, baselines=0, from_registry=False)
+        options: dict[str, Any] = {"mode": Mode.ids, "seed": self.seed, "device": self.device}
+        context = SearchContext(self.network, {first: prompt}, spec, **options)
         if self.store is not None:
             context.scanned = functools.partial(scanned_rewards, self.store.registry, context)
         return context
@@ -615,8 +543,8 @@ class Auditor:
         return len(self.words if self.network is None else self.context.vocabulary.rows)
 
     def _words(self, size: int | None, before: str = "", ids: Sequence[int] = ()) -> Candidates:
-        """So many of the vocabulary, None for all, and some `ids`; of a reward of texts the words,
-        each with `before` in front."""
+        """The first `size` tokens of the vocabulary, or all, and some `ids`; of a reward of texts
+        the words, each with `before` in front."""
         if self.network is not None:
             whole = vocabulary_of(self.network)
             return whole.frequent(size, ids) if size else whole
@@ -624,15 +552,14 @@ class Auditor:
         return listed(texts, name=f"words{len(texts)}")
 
     def _scope(self, scans: Sequence[int | None] | None) -> Scope:
-        """What fits, by the time of a few inputs."""
+        """The parts that fit into the budget, by the time of a few inputs."""
+        sizes = {name: getattr(self, name) for name in ("n_contexts", "length", "evaluations")}
         work = Work(
             prompts=len(self.prompts),
             pairs=len(self.pairs),
-            n_contexts=self.n_contexts,
             vocabulary=self.vocabulary_size,
-            length=self.length,
-            evaluations=self.evaluations,
             policy=self.policy is not None,
+            **sizes,
         )
         budget = self.budget - self.reserve
         if math.isinf(budget):
@@ -651,9 +578,8 @@ class Auditor:
         words = context.vocabulary
         options: dict[str, Any] = {"mode": Mode.ids, "certain": 100}
         tables = identify_all(self.network, self.prompts, candidates=words, **options)
-        published = self.store is not None and all(
-            self.store.find("score-table", one.key()) for one in tables
-        )
+        find = self.store.find if self.store is not None else lambda *_: None
+        published = all(find("score-table", provenance.key()) for provenance in tables)
         some_tokens = context.allowed.nonzero()[:TIMED_TOKENS]
         scorer = context.scorer(next(iter(self.prompts)), context.dtype)
         single = _seconds(scorer.rewards, some_tokens[:1])
@@ -669,7 +595,7 @@ class Auditor:
         )
 
     def _announce(self, scope: Scope) -> None:
-        """What will be done, and how long it takes; printed before it begins."""
+        """Print the parts that will be done, and how long they take."""
         size = scope.sizes["scan"] and scope.sizes["scan"][0]
         added, whole = scope.sizes["additions"], self.vocabulary_size
         words = {
@@ -680,19 +606,13 @@ class Auditor:
             "push": f"a search of {scope.sizes.get('push', 0):,} evaluations",
             "forecast": f"what optimising it does to {self.policy}",
         }
-        table = Table(box=None, title_justify="left", show_header=False)
-        total = sum(scope.seconds[part] for part, size in scope.sizes.items() if size != 0)
-        total += self.reserve
-        table.title = Text(
-            f"The audit takes about {duration(total)}, of a budget of {duration(self.budget)}:"
-        )
+        done = [scope.seconds[part] for part, size in scope.sizes.items() if size != 0]
+        total, budget = duration(sum(done, self.reserve)), duration(self.budget)
+        title = Text(f"The audit takes about {total}, of a budget of {budget}:")
+        table = Table(box=None, title=title, title_justify="left", show_header=False)
         for part, size in scope.sizes.items():
-            what = words[part] if size != 0 else "left out: it does not fit"
-            table.add_row(part, Text(what), f"about {duration(scope.seconds[part])}")
-        if self.url is not None:
-            table.add_row("served", Text(f"{self.url} is asked the same"), "")
-        if self.loop is not None:
-            table.add_row("fed", Text(f"conversations of {self.loop}'s loop are compared"), "")
+            text = words[part] if size != 0 else "left out: it does not fit"
+            table.add_row(part, Text(text), f"about {duration(scope.seconds[part])}")
         if self.reserve:
             table.add_row("page", Text("figures and the page"), f"about {duration(PAGE_SECONDS)}")
         console().print(table)
@@ -712,25 +632,23 @@ def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
 def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
     """Rewards of other models on these prompts, published ones too, by model."""
     prompts = {table.provenance.prompt for table in tables}
-    others: dict[str, list[ScoreTable]] = {}
+    rivals: dict[str, list[ScoreTable]] = {}
     needs = {"model": str, "prompt": str}
     for folder, manifest in registry.latest("score-table", needs=needs):
         model = manifest.summary["model"]
         if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
             table = read_score_table(folder)
             if table.provenance.score == REWARD:
-                others.setdefault(model, []).append(table)
-    return others
+                rivals.setdefault(model, []).append(table)
+    return rivals
 
 
 def _prefixed(result: Result, model: str) -> Result:
     """The result with its summary under its own name and without the model's, so that no part
     overwrites the audit's own numbers, and runs of all models have the same keys."""
-    summary = {
-        key if key.startswith(f"{result.name}/") else f"{result.name}/{key}": value
-        for key, value in result.summary.items()
-    }
-    summary = {key.replace(f"/{model}", ""): value for key, value in summary.items()}
+    prefix = f"{result.name}/"
+    names = {key: f"{prefix}{key.removeprefix(prefix)}" for key in result.summary}
+    summary = {names[key].replace(f"/{model}", ""): v for key, v in result.summary.items()}
     return replace(result, summary=summary)
 
 
@@ -748,8 +666,7 @@ class Baseline:
         try:
             folder, manifest = registry.artifact(wanted, AUDIT)
         except InputError as error:
-            why = f"baseline={wanted}: {registry.root} has no such audit: {error}"
-            raise InputError(why) from error
+            raise InputError(f"baseline={wanted} is no such audit: {error}") from error
         registry.verify(folder)
         audit = json.loads((folder / exports.FILES[0]).read_text("utf-8"))
         if audit["schema"] != exports.SCHEMA:
@@ -761,14 +678,14 @@ class Baseline:
 
     @property
     def tokens(self) -> int | None:
-        """How many of the most frequent tokens it scanned; None for all."""
+        """The number of most frequent tokens that it scanned; None for all."""
         name = self.tables[0].provenance.candidates if self.tables else ""
         return int(name.removeprefix("frequent")) if name.startswith("frequent") else None
 
     def changes(
         self, now: Mapping[str, float], tables: Sequence[ScoreTable], checks: Sequence[Verdict]
     ) -> pd.DataFrame:
-        """What this audit measured otherwise; nothing of scans of another size is compared."""
+        """The changes since; nothing of scans of another size is compared."""
         if not tables or not self.tables:
             now, tables = {}, []
         before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}

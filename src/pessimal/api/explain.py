@@ -1,6 +1,5 @@
 """`pessimal.explain`: why a model prefers one response to another."""
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 
 from pessimal.api.load import device_of, to_reward
-from pessimal.api.store import Artifact, Store, publish, reward_inputs
+from pessimal.api.store import Artifact, Store, publishing, reward_inputs
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
@@ -34,7 +33,6 @@ from pessimal.scoring.texts import Scorers
 from pessimal.tables.comparisons import Comparison, digest
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import ModelProvenance
-from pessimal.tracking.mirror import Mirror
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +82,6 @@ class Explanation(Results):
     """Results of an explanation; none where it was published before."""
 
     explained: Explained
-    folder: Path | None = None
-    """Where it is published."""
 
 
 def explain(
@@ -164,7 +160,7 @@ def explain(
         placebos = overall = 0
     along, perturber = _read(attributes, perturber, Path(cache) / "answers")
     model = to_reward(model)
-    options = {
+    options: dict[str, Any] = {
         **{"both_ways": both_ways, "seeds": seeds, "placebos": placebos, "overall": overall},
         **{"tie": tie, "shrink": shrink, "exact_hunks": exact_hunks, "replicates": replicates},
         **{"permutations": permutations, "confidence": confidence, "examples": examples},
@@ -191,26 +187,17 @@ def explain(
         seed=seed,
         **of_model(model),
     )
-    results = Explanation()
     if store is not None and (published := store.find("explanation", provenance.key())):
         log.info("this is explained already: %s (force=true explains it again)", published[0])
-        results.folder = published[0]
-        return results
-    with contextlib.ExitStack() as stack:
-        mirror, inputs = Mirror(), list[str]()
-        source: dict[str, str] = {}
-        if store is not None:
-            inputs, source = reward_inputs(store.registry, model)
-            tracked = store.track(name=f"explain {provenance.name}", inputs=inputs)
-            mirror = stack.enter_context(tracked)
+        return Explanation(folder=published[0])
+    inputs, source = ([], {}) if store is None else reward_inputs(store.registry, model)
+    with publishing(
+        store, name=f"explain {provenance.name}", inputs=inputs, progress=progress
+    ) as publish:
         with counted(provenance.name, unit="responses", bar=progress) as counter:
-            scorers = Scorers(
-                [c.conversation(text) for c in comparisons[:16] for text in c.responses],
-                device or device_of(model),
-                batch_size,
-                None if store is None else Path(cache) / "rewards",
-                counter,
-            )
+            some = [c.conversation(text) for c in comparisons[:16] for text in c.responses]
+            folder = None if store is None else Path(cache) / "rewards"
+            scorers = Scorers(some, device or device_of(model), batch_size, folder, counter)
             texts, scorer = scorers.make_scorer(model, sample=32)
             ratios = None
             if fluency is not None:
@@ -224,23 +211,17 @@ def explain(
                 counter.total = None  # how many rewards the searches will ask for, nobody knows
                 counter.begin(part, total=total)
 
+            names = ("both_ways", "seeds", "placebos", "overall", "exact_hunks")
             explained = explain_comparisons(
-                scorer,
-                comparisons,
-                along,
-                perturber,
+                *(scorer, comparisons, along, perturber),
                 model=model.name,
                 judge=judge,
                 perplexities=ratios,
                 measured=not is_pair,
-                both_ways=both_ways,
-                seeds=seeds,
-                placebos=placebos,
-                overall=overall,
                 tie=2 * texts.noise if tie is None else tie,  # a margin is a difference of rewards
                 smallest=shrink,
-                exact_hunks=exact_hunks,
                 begin=begin,
+                **{name: options[name] for name in names},
             )
             if explained.too_long:
                 reason = "%d comparisons are left out: they are longer than the %d tokens of %s"
@@ -250,27 +231,23 @@ def explain(
             explained = replace(explained, left_out=left_out or {}, provenance=row)
             counter.begin("intervals and tests")
             resampling = Resampling(replicates, permutations, confidence, seed)
-            results.explained = explained
-            results += (
+            results = Explanation(
                 pair_results(explained) if is_pair else explained_results(explained, resampling)
             )
+            results.explained = explained
         if store is None:
             return results
-        names = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
-        summary = {each: getattr(provenance, each) for each in names} | source
+        about = ("model", "comparisons", "comparisons_digest", "n", "perturber", "weights_digest")
+        summary = {each: getattr(provenance, each) for each in about} | source
         summary["made_by"] = provenance.edits_digest()
         for result in results:
             summary |= result.summary
         artifact = Artifact(
-            "explanation",
-            provenance.name,
-            key=provenance.key(),
-            inputs=inputs,
-            summary=summary,
+            *("explanation", provenance.name, provenance.key(), inputs, summary),
             labels={model.name: model.description.label or model.name},
             files=_files(explained, results, is_pair=is_pair, n_examples=examples),
         )
-        results.folder, _ = publish(store.registry, mirror, artifact, results, progress=progress)
+        results.folder = publish(artifact, results).folder
     return results
 
 

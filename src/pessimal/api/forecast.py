@@ -57,7 +57,7 @@ def forecast(
     """
     if isinstance(policy, str | Path):
         policy = load(str(policy), kind="log_probability", cache=cache)
-    named = named_prompts(prompt)
+    texts = named_prompts(prompt)
     states = any(one.startswith("null_space") for one in mitigations)
     how: dict[str, Any] = {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
     if answers is not None and (isinstance(model, ScoreTable) or isinstance(policy, ScoreTable)):
@@ -67,13 +67,13 @@ def forecast(
         if not isinstance(model, ScoreTable):
             reward = to_reward(model)
             words = tokens_for(reward, Candidates("vocabulary", policy.rows), name=f"{name}-tokens")
-            tables += scan_tables(reward, named, words, states=states, **how)
+            tables += scan_tables(reward, texts, words, states=states, **how)
     elif isinstance(model, ScoreTable):
-        name, tables = policy.name, scan_tables(policy, named, states=False, **how)
+        name, tables = policy.name, scan_tables(policy, texts, states=False, **how)
     else:
         name, asked = policy.name, {"answer_tokens": answer_tokens, "seed": seed, "states": states}
         tables = scan_tables(
-            to_reward(model), named, policy=policy, answers=answers, **asked, **how
+            to_reward(model), texts, policy=policy, answers=answers, **asked, **how
         )
     if isinstance(model, ScoreTable):
         tables.append(model)

@@ -51,9 +51,9 @@ def load(
     Raises:
         ConfigError, ModelError: there is none, or it is no scalar reward model.
     """
-    given = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
+    choices = {"kind": kind, "dtype": parse_choice("dtype", dtype, Dtype)}
     typed = None if path is None else str(path)
-    spec = spec_of(typed, **{name: value for name, value in given.items() if value}, **options)
+    spec = spec_of(typed, **{name: value for name, value in choices.items() if value}, **options)
     if tasks is not None and spec.takes_tasks:
         spec = replace(spec, tasks=str(tasks))
     return open_reward(spec, cache=cache)
@@ -94,14 +94,9 @@ def reward(
         weights = [1.0] * len(network) if weights is None else list(weights)
         if len(weights) != len(network) or not network:
             raise ConfigError(f"{len(network)} rewards have {len(weights)} weights: give one each")
-        return sum_of(
-            [
-                (weight, to_reward(one, tasks=options.get("tasks")))
-                for weight, one in zip(weights, network, strict=True)
-            ],
-            name=name,
-            tokenizer=tokenizer,
-        )
+        rewards = [to_reward(term, tasks=options.get("tasks")) for term in network]
+        weighted = list(zip(weights, rewards, strict=True))
+        return sum_of(weighted, name=name, tokenizer=tokenizer)
     if isinstance(network, nn.Module):
         from pessimal.rewards.reward_model import wrap
 
@@ -117,8 +112,8 @@ def reward(
 
 
 def parse_choice(name: str, given: str | None, choices: type[T]) -> T | None:
-    if given not in {None, *(one.value for one in choices)}:
-        raise ConfigError(f"{name}={given!r}: give {', '.join(one.value for one in choices)}")
+    if given not in {None, *(choice.value for choice in choices)}:
+        raise ConfigError(f"{name}={given!r}: give {', '.join(choice.value for choice in choices)}")
     return None if given is None else choices(given)
 
 
@@ -141,15 +136,12 @@ def open_policy(policy) -> Reward:
 
 
 def to_reward(model, *, tasks: str | Path | None = None, **options) -> Reward:
-    """What a verb was given, as a reward: one already, a model by its name, or what is in memory.
+    """The reward that a verb was given: one already, a model by its name, or one in memory.
     Functions in it are given the columns of `tasks`."""
     if isinstance(model, Reward):
         refuse_options(options)
         if tasks is not None and model.spec.takes_tasks and model.spec.tasks != str(tasks):
-            raise ConfigError(
-                f"{model.name} was made without tasks={str(tasks)!r}: say them where it is made, "
-                "pessimal.reward(f, tasks=FILE)"
-            )
+            raise ConfigError(f"{model.name} is made already: say tasks={str(tasks)!r} where it is")
         return model
     if isinstance(model, str | Path):
         return load(str(model), tasks=tasks, **options)

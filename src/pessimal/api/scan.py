@@ -4,16 +4,11 @@ import contextlib
 import functools
 import itertools
 import logging
-import re
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
-
-import torch
 
 from pessimal.api.load import parse_choice, to_reward, trainer_for
 from pessimal.api.store import Store, publish_table, reward_inputs
@@ -26,12 +21,7 @@ from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.tasks import prompts_of, read_tasks
-from pessimal.scoring.candidates import (
-    Candidates,
-    listed,
-    tokens_for,
-    vocabulary_of,
-)
+from pessimal.scoring.candidates import Candidates, listed, tokens_for, vocabulary_of
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
@@ -109,16 +99,14 @@ def scan(
     if contexts is not None and states:
         raise ConfigError("states of words are kept of prompts: leave out states=True")
     if tasks is not None:
-        named = prompts_of(read_tasks(tasks))
+        texts = prompts_of(read_tasks(tasks))
     else:
-        named = named_prompts("greatest" if prompts is None else prompts)
+        texts = named_prompts("greatest" if prompts is None else prompts)
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
-    several = with_prefixes(named, prefixes or {})
-    answered: Mapping[str, Any] = {}
-    if isinstance(contexts, Mapping):
-        answered = contexts
-    elif contexts is not None:
+    several = with_prefixes(texts, prefixes or {}).items()
+    answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
+    if isinstance(contexts, str | Path):
         answered = read_contexts(str(contexts), slot)
     model, name = to_reward(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
@@ -130,21 +118,11 @@ def scan(
         if way is not Mode.text:
             raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
         candidates = listed(candidates, name=name)
-    tables = scan_tables(
-        model,
-        answered or {key: prompt for key, (prompt, _) in several.items()},
-        candidates,
-        most=most,
-        prefixed={key: behind for key, (_, behind) in several.items() if behind is not None},
-        mode=way,
-        certain=certain,
-        trainer=trainer,
-        store=store,
-        cache=cache,
-        batch_size=batch_size,
-        states=states,
-        progress=progress,
-    )
+    about: dict[str, Any] = {"certain": certain, "batch_size": batch_size, "states": states}
+    about |= {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
+    about["prefixed"] = {key: persona for key, (_, persona) in several if persona is not None}
+    questions = answered or {key: prompt for key, (prompt, _) in several}
+    tables = scan_tables(model, questions, candidates, most=most, mode=way, **about)
     single = tasks is contexts is None and (prompts is None or isinstance(prompts, str))
     return tables[0] if single and len(tables) == 1 else tables
 
@@ -165,8 +143,8 @@ def scan_all(
     trainer: TrainerSpec | None = None,
     **options: Any,
 ) -> Iterator[tuple[Reward, ScoreProvenance, ScoreTable | None]]:
-    """What `scan_missing` gives, with the reward that was asked: a policy first, where its tokens
-    are the candidates.
+    """The tables of `scan_missing`, with the reward of each: a policy first, where its tokens are
+    the candidates.
 
     Args:
         model: a reward of any kind.
@@ -188,19 +166,25 @@ def scan_all(
         ConfigError: the policy writes no answers.
         Others as of `scan_missing`.
     """
-    bar = options.get("progress", True)
+    bar, where = options.get("progress", True), trainer or trainer_for(model)
+    if candidates is policy is answers is None:
+        _report_rows_without_token(model)
     parts: Iterable[tuple[Reward, Mapping[str, Asked], Candidates, Mode]]
     if answers is not None:
         if not isinstance(policy, LogProbability):
             raise ConfigError(f"answers={answers}: a language model writes them, as policy=NAME")
-        causal, how = policy.network().causal, {"n": answers, "tokens": answer_tokens}
+        causal = policy.network().causal
+        how: dict[str, Any] = {"n": answers, "tokens": answer_tokens}
         options["states"] = bool(options.get("states"))
+        how |= {"seed": seed, "progress": bar}
         parts = (
-            (model, {key: prompt}, written, Mode.text)
+            (
+                model,
+                {key: prompt},
+                answers_of(policy, causal, cast(Prompt, prompt), **how),
+                Mode.text,
+            )
             for key, prompt in prompts.items()
-            for written in [
-                answers_of(policy, causal, cast(Prompt, prompt), seed=seed, progress=bar, **how)
-            ]
         )
     else:
         parts = []
@@ -210,20 +194,18 @@ def scan_all(
             if candidates is None:
                 candidates = tokens_for(model, tokens, name=f"{policy.name}-tokens")
         whole = some = candidates or vocabulary_of(model)
-        if candidates is None:
-            _report_rows_without_token(model)
-            some = whole.frequent(most, ids) if most else whole
+        if candidates is None and most:
+            some = whole.frequent(most, ids)
         if n_screened and (network := model.as_network):
-            where, cache = trainer or trainer_for(model), options.get("cache", "")
-            device = make_trainer(where, root=cache).strategy.root_device
+            device = make_trainer(where, root=options.get("cache", "")).strategy.root_device
             texts = prompts.values()
             some = screened(network, texts, whole, n=n_screened, device=device, progress=bar)
         parts.append((model, prompts, some, mode or _default_mode(model, candidates)))
         options["whole"] = whole
-    for reward, asked, some, way in parts:
+    for reward, questions, some, way in parts:
         states = {"states": False} if reward is policy else {}
         where = trainer or trainer_for(reward)
-        every = scan_missing(reward, asked, some, mode=way, trainer=where, **options | states)
+        every = scan_missing(reward, questions, some, mode=way, trainer=where, **options | states)
         for provenance, table in every:
             yield reward, provenance, table
 
@@ -238,16 +220,9 @@ def _report_rows_without_token(model: Reward) -> None:
         return
     rows = model.rows
     assert model.tokenizer is not None
-    beyond = {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}
-    if beyond:
-        log.warning(
-            "%d tokens of the tokenizer of %s have no row in its embedding of %d, and no score: "
-            "they are left out (such as %r)",
-            len(beyond),
-            model.name,
-            rows,
-            beyond[min(beyond)],
-        )
+    if beyond := {i: token for token, i in model.tokenizer.get_vocab().items() if i >= rows}:
+        message = "%d tokens of the tokenizer of %s have no row in its embedding: left out (%r …)"
+        log.warning(message, len(beyond), model.name, beyond[min(beyond)])
 
 
 def scan_tables(model: Reward, prompts: Mapping[str, Asked], *args, **options) -> list[ScoreTable]:
@@ -277,7 +252,7 @@ def scan_missing(
     store: Store | None = None,
     progress: bool = True,
 ) -> Iterator[tuple[ScoreProvenance, ScoreTable | None]]:
-    """What is asked of each prompt or context, and of each output where every one is scanned, with
+    """The provenance of each prompt or context, and of each output where every one is scanned, with
     its table; None where the store has it already. The others are published there as soon as they
     are whole.
 
@@ -309,29 +284,28 @@ def scan_missing(
     if states is None:
         states = model.keeps_states(of_vocabulary=candidates.is_vocabulary)
     states = states and not in_contexts and model.as_network is not None
-    asked = identify_all(
-        model, prompts, prefixed=prefixed, candidates=candidates, mode=mode, certain=certain
-    )
+    about: dict[str, Any] = {"prefixed": prefixed, "candidates": candidates}
+    about |= {"mode": mode, "certain": certain}
     with contextlib.ExitStack() as stack:
         if store is None:
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pessimal-")))
         else:
             work = Path(cache) / "scans"
         first = store is None or is_first_process()
-        todo, before = (asked, None) if store is None else _unfinished(store, model, asked, work)
+        asked, todo, before = _unfinished(store, model, prompts, work, **about)
         if store is not None and first:
             for provenance in todo:
                 stack.enter_context(locked(work, provenance))
             # What another command has published since is not scanned again.
-            todo = [i for i in todo if not store.find("score-table", i.key())]
+            published = [] if store.force else store.registry.manifests("score-table")
+            keys = {manifest.key for _, manifest in published}
+            todo = [provenance for provenance in todo if provenance.key() not in keys]
         live = LiveScan()
         inputs: list[str] = []
         source: dict[str, str] = {}
         scanner: Scanner | None = None
         if todo:
-            base = None
-            if states:
-                base = fetch_base(model.spec, model.files, cache=cache)
+            base = fetch_base(model.spec, model.files, cache=cache) if states else None
             plan = ScanPlan(
                 work=work,
                 trainer=trainer,
@@ -341,16 +315,10 @@ def scan_missing(
                 again=store is not None and store.force,
                 report=live.report,
             )
-            scanner = make_scanner(
-                model,
-                todo,
-                candidates,
-                plan,
-                before=read_score_table(before) if before else None,
-                states=states,
-                base=base,
-                finished=functools.partial(_published, store),
-            )
+            options: dict[str, Any] = {"before": read_score_table(before) if before else None}
+            options |= {"states": states, "base": base}
+            finished = functools.partial(_published, store)
+            scanner = make_scanner(model, todo, candidates, plan, finished=finished, **options)
             if store is not None and first and in_contexts and (rate := scanner.rate(todo[0])):
                 _announce(len(todo), candidates, whole or candidates, rate)
             if store is not None:
@@ -371,7 +339,8 @@ def scan_missing(
                 if store is not None and first:
                     live.finish(len(table.rows), time.monotonic() - started)
                     for term in scanner.terms_of(provenance):
-                        if store.find("score-table", term.provenance.key()) is None:
+                        key = term.provenance.key()
+                        if store.force or store.registry.find("score-table", key) is None:
                             _publish(store.registry, live.mirror, term, [], {})
                     _publish(store.registry, live.mirror, table, inputs, source)
                 wait_for_all()
@@ -382,26 +351,22 @@ def scan_missing(
 
 def _published(store: Store | None, provenance: ScoreProvenance) -> ScoreTable | None:
     """The published table; None where there is none, or all is made anew."""
-    found = None if store is None else store.find("score-table", provenance.key())
-    return read_score_table(found[0]) if found else None
+    published = None if store is None else store.find("score-table", provenance.key())
+    return read_score_table(published[0]) if published else None
 
 
 def _publish(
-    registry: Registry,
-    mirror: Mirror,
-    table: ScoreTable,
-    inputs: Sequence[str],
-    source: dict,
+    registry: Registry, mirror: Mirror, table: ScoreTable, inputs: Sequence[str], source: dict
 ) -> None:
     """A finished table goes to the registry, then to W&B."""
-    provenance, figures = table.provenance, _figures(table)
-    mirror.summary({f"{provenance.prompt}/{name}": value for name, value in figures.items()})
-    mirror.table(f"{provenance.prompt}/extremes", extremes(table.rows, k=20))
-    more = {"mode": provenance.mode, **table.measured}
+    prompt, figures = table.provenance.prompt, _figures(table)
+    more = {"mode": table.provenance.mode, **table.measured}
     folder, _ = publish_table(
         registry, mirror, table, inputs=inputs, summary=figures | source, more=more
     )
     log.debug("%s", folder / "scores.parquet")
+    mirror.table(f"{prompt}/extremes", extremes(table.rows, k=20))
+    mirror.summary({f"{prompt}/{name}": value for name, value in figures.items()})
 
 
 class LiveScan:
@@ -414,7 +379,7 @@ class LiveScan:
         """Candidates scored in passes that have ended, and in this one."""
 
     def report(self, done: int, rate: float, batch_size: int) -> None:
-        """So many candidates of this pass are scored, so many a second."""
+        """Send the candidates of this pass that are scored, and their number per second."""
         if done < self.done:
             self.before, self.done = self.before + self.done, 0
         self.done = done
@@ -426,49 +391,29 @@ class LiveScan:
         self._send({"scan/seconds": seconds})
 
     def _send(self, values: dict[str, float]) -> None:
-        self.mirror.metrics(
-            {"scan/candidates": self.before + self.done, "scan/memory_gb": _memory_gb(), **values}
-        )
-
-
-def _memory_gb() -> float:
-    """The most memory that this process has had: on its card where it has one, else on the
-    machine."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
-    status = Path("/proc/self/status")
-    if status.exists() and (most := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-        return int(most[1]) * 1024 / 1e9
-    # On Linux this is at least that of the process that started this one.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+        self.mirror.metrics({"scan/candidates": self.before + self.done, **values})
 
 
 def _announce(contexts: int, candidates: Candidates, whole: Candidates, rate: float) -> None:
-    """How long it will take, and how long with the whole vocabulary."""
+    """Log the time that it will take, and that of the whole vocabulary."""
     n, every = len(candidates.rows), len(whole.rows)
     lasts, fast = duration(n * contexts / rate), speed(rate)
     log.info("%d tokens in %d answers take about %s, at %s a second", n, contexts, lasts, fast)
     if n < every:
-        log.info(
-            "these are %s, and the special ones; all %d would take about %s (candidates.most=0)",
-            "what the gradient says to add most"
-            if candidates.name.startswith("screened")
-            else "the most frequent",
-            every,
-            duration(every * contexts / rate),
-        )
+        lasts = duration(every * contexts / rate)
+        log.info("all %d tokens would take about %s (candidates.most=0)", every, lasts)
 
 
 def _unfinished(
-    store: Store, model: Reward, asked: Sequence[ScoreProvenance], work: Path
-) -> tuple[list[ScoreProvenance], Path | None]:
-    """What is still to be scanned, and the last finished table before that. Says what is finished,
-    and refuses a name that stands for another model."""
-    newest = {
-        manifest.name: (folder, manifest)
-        for folder, manifest in store.registry.latest("score-table")
-    }
+    store: Store | None, model: Reward, prompts: Mapping[str, Asked], work: Path, **about: Any
+) -> tuple[list[ScoreProvenance], list[ScoreProvenance], Path | None]:
+    """The tables of a scan (`about`: as of `identify_all`), those that are still to be scanned, and
+    the last finished one before. Logs the finished, and refuses a name that stands for another
+    model."""
+    asked = identify_all(model, prompts, **about)
+    if store is None:
+        return asked, asked, None
+    newest = {pair[1].name: pair for pair in store.registry.latest("score-table")}
     todo: list[ScoreProvenance] = []
     finished: list[tuple[ScoreProvenance, Path]] = []
     before = None
@@ -479,27 +424,23 @@ def _unfinished(
             continue
         folder, manifest = published
         finished.append((provenance, folder))
-        last, last_manifest = newest[safe_name(provenance.name)]
-        if last_manifest.version != manifest.version:
-            log.warning(
-                "%s is newer and of other content: `compare` takes that one. Name this one to "
-                "compare it: tables=%s",
-                last,
-                folder,
-            )
+        newest_folder, newest_manifest = newest[safe_name(provenance.name)]
+        if newest_manifest.version != manifest.version:
+            message = "%s is newer and of other content: `compare` takes that; or type tables=%s"
+            log.warning(message, newest_folder, folder)
         before = before if todo else folder
     if finished and is_first_process():
-        prompts = dict.fromkeys(provenance.prompt for provenance, _ in finished)
+        keys = dict.fromkeys(provenance.prompt for provenance, _ in finished)
         names = dict.fromkeys(provenance.model for provenance, _ in finished)
-        said = "%s is scanned already on %s (force=true scans again)"
-        log.info(said, ", ".join(names), ", ".join(prompts))
+        message = "%s is scanned already on %s (force=true scans again)"
+        log.info(message, ", ".join(names), ", ".join(keys))
         wanted = {of_pass(model, provenance).key() for provenance in todo}
         for provenance, folder in finished:
             if (one := of_pass(model, provenance)).key() not in wanted:
                 forget_work(work, one, published=folder)
     if todo and not store.force:
         _check_name(todo, newest.values())
-    return todo, before
+    return asked, todo, before
 
 
 def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]) -> None:
@@ -513,35 +454,30 @@ def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Ma
             continue
         other = read_provenance(folder)
         # Imported scores carry the digest of their file in place of the weights'.
-        comparable = manifest.name in names or (
-            other.source == "scan" and other.score == mine.score
-        )
-        if comparable and _what_scored(other) != _what_scored(mine):
+        same_kind = other.source == "scan" and other.score == mine.score
+        comparable = manifest.name in names or same_kind
+        digests = ("weights_digest", "config_digest", "kind")
+        if comparable and any(getattr(other, d) != getattr(mine, d) for d in digests):
             raise ConfigError(
-                f"{mine.model!r} stands for other weights, or another configuration, in this "
-                f"registry ({folder}). Name this model: model.name={run_of(mine.model)}-2; or, if "
-                "it is the same one trained on, make a new version: force=true"
+                f"{mine.model!r} stands for other weights, or another configuration, in {folder}. "
+                f"Type model.name={run_of(mine.model)}-2; or force=true for a new version of it"
             )
 
 
-def _what_scored(provenance: ScoreProvenance) -> tuple:
-    """Which model's scores a table holds."""
-    return provenance.weights_digest, provenance.config_digest, provenance.kind
-
-
 def _figures(table: ScoreTable) -> dict:
-    """What a list of runs should show for one prompt."""
-    rows = table.rows
-    kind = {"kind": table.provenance.kind}
-    if table.provenance.score == LOG_PROBABILITY:
-        kind["score"] = LOG_PROBABILITY
-    return kind | {
+    """The figures of one prompt in a list of runs."""
+    rows, provenance = table.rows, table.provenance
+    survives = None if rows["survives"].isna().all() else float(rows["survives"].mean())
+    figures = {
+        "kind": provenance.kind,
         "n": len(rows),
         "optimal": rows.loc[rows["reward"].idxmax(), "text"],
         "pessimal": rows.loc[rows["reward"].idxmin(), "text"],
         "mean": float(rows["reward"].mean()),
         "standard_deviation": float(rows["reward"].std(ddof=0)),
         "certified_share": float(rows["certified"].mean()),
-        "survives_share": None if rows["survives"].isna().all() else float(rows["survives"].mean()),
+        "survives_share": survives,
         "trust_largest_difference": (table.measured["trust"] or {}).get("largest_difference"),
     }
+    is_reward = provenance.score != LOG_PROBABILITY
+    return figures if is_reward else figures | {"score": LOG_PROBABILITY}

@@ -1,4 +1,5 @@
-"""`pessimal.search`, the best and the worst answers; `pessimal.ceiling`, how far any can go."""
+"""`pessimal.search`, the best and the worst answers, and what others make of them;
+`pessimal.ceiling`, how far any can go."""
 
 import json
 import logging
@@ -6,32 +7,42 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
+from pessimal.api.compare import publish_comparison
 from pessimal.api.load import device_of, open_policy, to_reward
-from pessimal.api.store import Artifact, Store, publish, reward_inputs
-from pessimal.catalogue import named_prompts
-from pessimal.conversation import Context
-from pessimal.progress import Counter, counted
+from pessimal.api.store import Artifact, Store, publish, registered_spec, reward_inputs
+from pessimal.catalogue import answers, named_prompts
+from pessimal.conversation import MARK, Context, Conversation, Turn
+from pessimal.errors import InputError, UserError
+from pessimal.plots import Heatmap
+from pessimal.progress import Counter, counted, quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
+from pessimal.rewards.named import answering_to
+from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.contexts import halves, read_contexts
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
+from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
+from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.searching.results import SearchResult
 from pessimal.searching.run import SearchProvenance, run
 from pessimal.searching.run import identify as identify_search
 from pessimal.searching.run import search as search_one
-from pessimal.searching.spec import Method
+from pessimal.searching.spec import Goal, Method
 from pessimal.tables import read_score_table
+from pessimal.tables.result import Estimate, Result, Results
 from pessimal.tracking.mirror import Mirror
-from pessimal.tracking.registry import Registry
+from pessimal.tracking.registry import Manifest, Registry
 
 log = logging.getLogger(__name__)
 
@@ -75,15 +86,9 @@ def search(
         searched, unseen = halves(read_contexts(str(contexts), options.get("slot")))
     else:
         searched, unseen = named_prompts(prompts), named_prompts(held_out) if held_out else {}
-    return search_one(
-        network,
-        searched,
-        length=length,
-        goal=goal,
-        held_out=unseen,
-        policy=policy and open_policy(policy),
-        **{"device": device_of(network)} | options,
-    )
+    about: dict[str, Any] = {"length": length, "goal": goal, "held_out": unseen}
+    about |= {"policy": policy and open_policy(policy), "device": device_of(network)}
+    return search_one(network, searched, **about | options)
 
 
 def ceiling(model: Reward | str | Path | Any, **options) -> Bounds:
@@ -113,17 +118,12 @@ def scanned_rewards(
     exactly this model; and its reference."""
     if isinstance(context.prompts[key], Context):
         return None
+    request: dict[str, Any] = {"prompt": key, "prompt_text": context.prompts[key], "mode": Mode.ids}
     # `certain` is part of a low-precision table's provenance: the scan's default, and without
     # certified tails.
     for certain in (100, 0):
-        provenance = identify(
-            context.model,
-            prompt=key,
-            prompt_text=context.prompts[key],
-            candidates=context.vocabulary,
-            mode=Mode.ids,
-            certain=certain,
-        )
+        request |= {"certain": certain, "candidates": context.vocabulary}
+        provenance = identify(context.model, **request)
         if published := registry.find("score-table", provenance.key()):
             folder, manifest = published
             rows = read_score_table(folder).rows
@@ -148,11 +148,7 @@ class Search:
 
 
 def run_search(
-    context: SearchContext,
-    *,
-    store: Store,
-    cache: str = "runs/cache",
-    progress: bool = True,
+    context: SearchContext, *, store: Store, cache: str = "runs/cache", progress: bool = True
 ) -> Search:
     """The search of a context, published as a `search-result` artifact: it begins from the best
     response that the store holds, and is set beside those of other lengths there.
@@ -194,13 +190,9 @@ def run_search(
         about = {name: getattr(provenance, name) for name in _SAME}
         about |= {"prompts": list(provenance.prompts), "best_value": best, **source}
         summary = {key: value for part in result.results for key, value in part.summary.items()}
-        artifact = Artifact(
-            SEARCH_RESULT,
-            provenance.name,
-            key=provenance.key(),
-            inputs=[*inputs, *result.inputs],
-            summary=summary | about,
-        )
+        inputs = [*inputs, *result.inputs]
+        identity = SEARCH_RESULT, provenance.name, provenance.key()
+        artifact = Artifact(*identity, inputs, summary | about)
         folder, _ = publish(store.registry, mirror, artifact, result.results, progress=progress)
         live.end(result.evaluations, best)
         mirror.summary({name: about[name] for name in ("best_value", "mode", "model", "prompts")})
@@ -218,14 +210,11 @@ def best_known(registry: Registry, provenance: SearchProvenance) -> dict[tuple[i
         return same and set(map(str, summary["prompts"])) == set(provenance.prompts)
 
     needs = {"length": int, "best_value": float, "prompts": list}
-    alike = [
-        published
-        for published in registry.manifests(SEARCH_RESULT, needs=needs)
-        if fits(published[1].summary)
-    ]
+    published = registry.manifests(SEARCH_RESULT, needs=needs)
+    alike = [pair for pair in published if fits(pair[1].summary)]
     if not alike:
         return {}
-    folder, manifest = max(alike, key=lambda published: published[1].summary["best_value"])
+    folder, manifest = max(alike, key=lambda pair: pair[1].summary["best_value"])
     tables = [folder / "tables" / f"{name}.parquet" for name in ("result", "sequences")]
     best = pd.read_parquet(next(table for table in tables if table.exists())).iloc[0]
     text = "%s holds %r, reward %.4f: a start too"
@@ -240,7 +229,6 @@ class _Live:
     def __init__(self, counter: Counter, mirror: Mirror, *, sign: int):
         self.counter, self.mirror, self.sign = counter, mirror, sign
         self.sent, self.now, self.value = 0.0, "", ""
-        self.waiting: dict[str, float] | None = None
 
     def cost(self, text: str, total: int) -> None:
         log.info("%s", text)
@@ -252,19 +240,133 @@ class _Live:
 
     def best(self, evaluations: int, value: float) -> None:
         self.value = f", best {self.sign * value:.4g}"
-        self.waiting = {"search/evaluations": evaluations, "search/best": self.sign * value}
-        self._send(1.0)
+        if time.monotonic() - self.sent >= 1:
+            best = {"search/evaluations": evaluations, "search/best": self.sign * value}
+            self.mirror.metrics(best)
+            self.sent = time.monotonic()
         self._label()
 
     def end(self, evaluations: int, value: float) -> None:
         """The same number of evaluations as the manifest has."""
+        self.sent = 0.0  # so that this is sent, whatever was before
         self.best(evaluations, value)
-        self._send(0)
 
     def _label(self) -> None:
         self.counter.begin(self.now + self.value)
 
-    def _send(self, pause: float) -> None:
-        if self.waiting is not None and time.monotonic() - self.sent >= pause:
-            self.mirror.metrics(self.waiting)
-            self.sent, self.waiting = time.monotonic(), None
+
+SEARCH = {"model": str, "goal": str, "best_text": str}
+"""The figures of a search's summary that are read."""
+BEYOND = 0.95
+
+
+def compare_searches(
+    names: Sequence[str],
+    models: Sequence[str],
+    *,
+    name: str,
+    store: Store,
+    cache: str = "runs/cache",
+    progress: bool = True,
+) -> Results:
+    """The result of each search, put where it stood, scored by each model, and published as a
+    `comparison`.
+
+    Args:
+        names: searches of the registry, or ["all"].
+        models: by any of their names; all that the registry has searches and scores of where none
+            is given. One that is no model by its name is that which was trained under it.
+        name: of the artifact.
+        store: where the searches are, and where the comparison is published.
+        cache: folder for models that are fetched.
+        progress: draw a bar where there is a terminal.
+
+    Raises:
+        InputError: there is none of a name, or it does not say where its response stands.
+    """
+    quiet_libraries()
+    registry = store.registry
+    searches = registry.choose("search-result", names, needs=SEARCH)
+    for folder, manifest in searches:
+        if not _contexts(folder).exists():
+            raise InputError(f"{manifest.reference} is of an earlier version: type force=true")
+    scored = registry.manifests("search-result", needs=SEARCH)
+    scored += registry.manifests("score-table", needs={"model": str})
+    scored_models = dict.fromkeys(manifest.summary["model"] for _, manifest in scored)
+    scorers = answering_to(models, scored_models) or list(scored_models)
+    rows = []
+    with steps("searches by other models", len(scorers), bar=progress) as step:
+        for model in scorers:
+            step(model)
+            try:
+                reward = open_reward(registered_spec(registry, model), cache=cache)
+            except UserError as error:
+                if models:
+                    raise
+                log.warning("%s is left out: %s", model, error)
+                continue
+            for folder, manifest in searches:
+                rows += _scored(reward, folder, manifest)
+    inputs, counts = [manifest.reference for _, manifest in searches], {"searches": len(searches)}
+    artifact = Artifact("comparison", name, inputs=inputs, summary=counts)
+    results = [transfer(pd.DataFrame(rows))]
+    return publish_comparison(artifact, results, store=store, progress=progress)
+
+
+def _scored(model: Reward, folder: Path, manifest: Manifest) -> list[dict]:
+    """One row a part of a search's contexts: the mean reward of what was found, and how it stands
+    among ordinary answers in its place, in their standard deviations, positive towards the
+    search's goal."""
+    summary, control = manifest.summary, answers()
+    sign = Goal(summary["goal"]).sign
+    rows = []
+    for part, table in pd.read_parquet(_contexts(folder)).groupby("part", sort=False):
+        standings = []
+        for conversation in table["conversation"].map(json.loads):
+            put = partial(_put, conversation)
+            some = [put(text) for text in (summary["best_text"], *control)]
+            scorer = text_scorer(model, some[:8], device=torch.device("cpu"))
+            reward, *controls = scorer.rewards(some)
+            read = np.array(controls)[np.isfinite(controls)]
+            z = sign * (reward - read.mean()) / read.std(ddof=1)
+            standings.append((reward, z, float((sign * (reward - read) > 0).mean())))
+        reward, z, above = np.mean(standings, axis=0)
+        about = {"search": manifest.name, "model": model.name, "part": part}
+        about |= {"own": model.name == summary["model"], "contexts": len(standings)}
+        rows.append(about | {"n": len(control), "reward": reward, "z": z, "above": above})
+    return rows
+
+
+def transfer(table: pd.DataFrame) -> Result:
+    """The matrix, of held-out contexts where there are some."""
+    is_held_out = table["part"] == HELD_OUT
+    has_some = is_held_out.groupby([table["search"], table["model"]]).transform("any")
+    rows = table[is_held_out | ~has_some]
+    transferred = rows[~rows["own"]]
+    carried, n = int((transferred["above"] >= BEYOND).sum()), len(transferred)
+    controls = int(table["n"].max())
+    return Result(
+        "transfer",
+        table,
+        method="search",
+        headline=f"What {rows['search'].nunique()} searches found is beyond 95% of {controls} "
+        f"ordinary answers in {carried} of {n} cases under other models.",
+        plot=Heatmap(
+            data=rows,
+            row="search",
+            column="model",
+            value="z",
+            diverging=True,
+            label=f"SD of {controls} ordinary answers in its place, towards the search's goal",
+        ),
+        estimate=Estimate("cases beyond 95% of ordinary answers", carried, n, "cases"),
+        weight=2.0,
+    )
+
+
+def _contexts(folder: Path) -> Path:
+    return folder / "tables" / "contexts.parquet"
+
+
+def _put(turns: list[dict[str, str]], text: str) -> Conversation:
+    return tuple(Turn(turn["role"], turn["content"].replace(MARK, text)) for turn in turns)

@@ -58,9 +58,9 @@ def registered_spec(registry: Registry, name: str) -> ModelSpec:
 
 
 def reward_inputs(registry: Registry, model: Reward) -> tuple[list[str], dict[str, str]]:
-    """What an artifact that was made with a reward says of it: its reference where it is one of the
-    registry's, as inputs; and for the summary, `reward_model`: that reference, or where the model
-    comes from (`Reward.origin`)."""
+    """The origin of a reward for artifacts that were made with it: its reference where it is one of
+    the registry's, as inputs; and for the summary, `reward_model`: that reference, or where the
+    model comes from (`Reward.origin`)."""
     files = model.files and model.files.resolve()
     for folder, manifest in reversed(registry.manifests("reward-model")) if files else ():
         if folder.resolve() == files:
@@ -81,40 +81,33 @@ def publish_table(
     summary always says what it is a table of. `more` is said at W&B alone."""
     provenance = table.provenance
     table = replace(table, code=checkout()._asdict())
-    what = {
-        "model": provenance.model,
-        "prompt": provenance.prompt,
-        "candidates": provenance.candidates,
-        "n": len(table.rows),
-    }
+    about = {name: getattr(provenance, name) for name in ("model", "prompt", "candidates")}
     return mirror.publish(
-        registry,
-        "score-table",
-        table.name,
+        *(registry, "score-table", table.name),
         lambda staging: write_score_table(table, staging / "scores.parquet"),
         key=provenance.key(),
         inputs=inputs,
-        summary={**what, **(summary or {})},
+        summary={**about, "n": len(table.rows), **(summary or {})},
         more=more,
     )
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What is to be published, besides the results themselves."""
+    """The name and the facts under which results are published."""
 
     type: str
     name: str
     key: str | None = None
     inputs: Sequence[str] = ()
     summary: Mapping[str, object] = field(default_factory=dict)
-    """What a list of runs shows."""
+    """Figures for a list of runs."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Names of models as figures show them."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """What else belongs to the artifact: texts by their path in it."""
+    """Further texts of the artifact by their path in it."""
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """What could not be computed, and why."""
+    """Reasons by the names of analyses that could not be computed."""
 
 
 def publish(
@@ -133,23 +126,12 @@ def publish(
     """
     from pessimal.report.write import write_results  # which loads Matplotlib
 
-    fill = functools.partial(
-        write_results,
-        results,
-        labels=artifact.labels,
-        skipped=artifact.skipped,
-        files=artifact.files,
-        progress=progress,
+    files, about = (
+        {name: getattr(artifact, name) for name in names}
+        for names in (("labels", "skipped", "files"), ("key", "inputs", "summary"))
     )
-    folder, manifest = mirror.publish(
-        registry,
-        artifact.type,
-        artifact.name,
-        fill,
-        key=artifact.key,
-        inputs=artifact.inputs,
-        summary=artifact.summary,
-    )
+    fill = functools.partial(write_results, results, progress=progress, **files)
+    folder, manifest = mirror.publish(registry, artifact.type, artifact.name, fill, **about)
     for result in results:
         mirror.summary({key: finite_or_none(value) for key, value in result.summary.items()})
         if result.estimate is not None:
@@ -166,8 +148,8 @@ def publish(
 def publishing(
     store: Store | None, *, name: str, inputs: Sequence[str] = (), progress: bool = True
 ) -> Iterator[Callable[[Artifact, Sequence[Result]], Results]]:
-    """What publishes the results of a piece of work, in a W&B run of its own that is open while the
-    work is done; without a store it gives them as they are."""
+    """A function that publishes the results of a piece of work, in a W&B run of its own that is
+    open while the work is done; without a store it gives them as they are."""
     with (store.track if store else without_mirror)(name=name, inputs=inputs) as mirror:
 
         def publish_results(artifact: Artifact, results: Sequence[Result]) -> Results:

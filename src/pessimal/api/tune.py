@@ -114,25 +114,15 @@ def tune(
         }
         return {key: float(result.own_values[0]) for key, result in results.items()}
 
-    def value(trial: optuna.Trial) -> float:
-        tried = {option: _suggest(trial, option, values) for option, values in space.items()}
-        with track(trial.number, tried) as mirror:
-            each = rewards(tuned_on, tried)
-            mean = float(np.mean(list(each.values())))
-            mirror.summary({"trial": trial.number, "value": mean})
-            mirror.summary({f"search.{option}": tried[option] for option in tried})
-        return mean
-
     listed = options.get("allowed_path")
     digests = {"allowed_path": listed and sha256_of(Path(listed).expanduser())}
     if options.get("policy"):
         options["policy"] = open_policy(options["policy"])
         digests["policy"] = of_model(options["policy"])
-    search_options = {name: options[name] for name in options if name not in SPEED}
     document = {
         "model": of_model(network),
         "prompts": {key: plain_text(text) for key, text in tuned_on.items()},
-        "search": search_options | digests,
+        "search": {name: options[name] for name in options if name not in SPEED} | digests,
         "space": {option: distribution_to_json(values) for option, values in space.items()},
         "seed": seed,
         "pessimal": __version__,
@@ -149,7 +139,12 @@ def tune(
             # A trial that was not finished is drawn again, with the same options.
             state = np.random.SeedSequence([seed, done]).generate_state(1)
             study.sampler = TPESampler(seed=int(state[0]))
-            study.optimize(value, n_trials=1)
+            trial = study.ask(dict(space))
+            with track(trial.number, trial.params) as mirror:
+                mean = float(np.mean(list(rewards(tuned_on, trial.params).values())))
+                mirror.summary({"trial": trial.number, "value": mean})
+                mirror.summary({f"search.{name}": trial.params[name] for name in trial.params})
+            study.tell(trial, mean)
     best, results = study.best_trial, []
     if unseen:
         table = pd.DataFrame({"defaults": rewards(unseen, defaults)})
@@ -172,23 +167,17 @@ def database(storage: str) -> Path:
     if os.path.exists(file):  # before a lock is made beside it
         with existing_file("tuning.storage", str(file)).open("rb") as begun:
             if begun.read(len(SQLITE)) not in (b"", SQLITE):
-                raise InputError(
-                    f"tuning.storage={storage!r} is no SQLite file: give a study's, or a new name"
-                )
+                raise InputError(f"tuning.storage={storage!r} is no SQLite file: give a new name")
     return file
 
 
 def _check_prompts(prompts: Mapping[str, Prompt], held_out: Mapping[str, Prompt]) -> None:
     if not prompts:
-        raise ConfigError(
-            "tuning.prompts is empty: tuning.prompts=[greatest,worst] tuning.held_out=[best]"
-        )
+        raise ConfigError("tuning.prompts is empty: type tuning.prompts=[greatest,worst]")
     tuned_on = {plain_text(text).strip(): key for key, text in prompts.items()}
     for key, text in held_out.items():
         if same := tuned_on.get(plain_text(text).strip()):
-            raise ConfigError(
-                f"tuning.held_out={key} is worded as tuning.prompts={same}: leave one of them out"
-            )
+            raise ConfigError(f"held_out={key} is worded as prompts={same}: leave one of them out")
 
 
 def _begin(file: Path, name: str, document: dict) -> optuna.Study:
@@ -206,10 +195,8 @@ def _begin(file: Path, name: str, document: dict) -> optuna.Study:
         for key in dict.fromkeys([*before, *now])
         if before.get(key) != now.get(key)
     ]:
-        raise ConfigError(
-            f"the study {name!r} in {file} was begun for something else: {'; '.join(changes)}. "
-            "Values of its trials cannot be compared: begin another study with tuning.study=NAME"
-        )
+        words = f"the study {name!r} was begun for something else: {'; '.join(changes)}"
+        raise ConfigError(f"{words}. Type tuning.study=NAME to begin another")
     for trial in study.get_trials(states=(TrialState.RUNNING,)):  # its process is no more
         study.tell(trial.number, state=TrialState.FAIL)
     return study
@@ -222,14 +209,6 @@ def _is_inside(options: Options, space: Mapping[str, Distribution]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _suggest(trial: optuna.Trial, option: str, values: Distribution) -> Any:
-    if isinstance(values, CategoricalDistribution):
-        return trial.suggest_categorical(option, values.choices)
-    if isinstance(values, IntDistribution):
-        return trial.suggest_int(option, values.low, values.high, step=values.step, log=values.log)
-    return trial.suggest_float(option, values.low, values.high, step=values.step, log=values.log)
 
 
 def _complete(study: optuna.Study) -> list[FrozenTrial]:
@@ -248,13 +227,12 @@ def held_out_result(table: pd.DataFrame) -> Result:
     differences, n = table["difference"], len(table)
     mean = float(differences.mean())
     interval: dict[str, Any] = {}
-    if n > 1:
-        half = float(differences.sem() * stats.t.ppf(1 - LEVEL / 2, n - 1))
-        p = sign_flip(differences.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
-        interval = {"low": mean - half, "high": mean + half, "p": p}
     verb = "no more"
-    if interval.get("low", 0) > 0 or interval.get("high", 0) < 0:
-        verb = "more" if mean > 0 else "LESS"
+    if n > 1:
+        low, high = map(float, stats.ttest_1samp(differences, 0).confidence_interval(1 - LEVEL))
+        p = sign_flip(differences.to_numpy(), two_sided=True, permutations=PERMUTATIONS, seed=0)
+        interval = {"low": low, "high": high, "p": p}
+        verb = "more" if low > 0 else "LESS" if high < 0 else verb
     alone = "One prompt says nothing of others: tuning.held_out=[KEY,KEY]"
     return Result(
         "held_out",
@@ -282,18 +260,16 @@ def trials_result(study: optuna.Study, defaults: Options, *, flattered: bool) ->
     """Every trial: trial, state, value, best, defaults (whether it has these), an option a column,
     seconds. `flattered`: whether nothing was held out."""
     best, value = study.best_trial, study.best_value
-    table = pd.DataFrame(
-        {
-            "trial": trial.number,
-            "state": trial.state.name.lower(),
-            "value": trial.value,
-            "best": trial.number == best.number,
-            "defaults": trial.params == defaults,
-            **trial.params,
-            "seconds": trial.duration.total_seconds() if trial.duration else np.nan,
-        }
-        for trial in study.get_trials(deepcopy=False)
-    )
+    rows = study.trials_dataframe(("number", "state", "value", "params", "duration"))
+    tried = rows[[f"params_{name}" for name in defaults]].set_axis([*defaults], axis="columns")
+    columns = {
+        "trial": rows["number"],
+        "state": rows["state"].str.lower(),
+        "value": rows["value"],
+        "best": rows["number"] == best.number,
+        "defaults": tried.eq(pd.Series(defaults)).all(axis="columns"),
+    }
+    table = pd.DataFrame({**columns, **tried, "seconds": rows["duration"].dt.total_seconds()})
     complete = table[table["state"] == "complete"]
     usual = complete.loc[complete["defaults"], "value"].head(1).tolist()
     who = "the defaults themselves" if best.params == defaults else f"trial {best.number}"

@@ -17,27 +17,14 @@ from pessimal.errors import ConfigError, did_you_mean
 from pessimal.rewards.named import FUNCTION, options_of
 
 VALUED = {
-    "--cfg",
-    "-c",
-    "--package",
-    "-p",
-    "--config-path",
-    "-cp",
-    "--config-name",
-    "-cn",
-    "--config-dir",
-    "-cd",
-    "--info",
-    "-i",
-    "--experimental-rerun",
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn"),
+    *("--config-dir", "-cd", "--info", "-i", "--experimental-rerun"),
 }
 """Hydra's options that are followed by a value; what comes after them is no verb."""
 QUOTES = " '\""
 LOOKS = "task=runs"
 """The verb that only looks at what there is: it makes no folder, and needs none that can be
 written."""
-TAKES_ANY_PROMPT = ("task=compare",)
-"""Verbs that choose among prompts of the registry, and need no wording of them."""
 
 
 def with_task(arguments: Sequence[str]) -> list[str]:
@@ -62,26 +49,23 @@ def with_task(arguments: Sequence[str]) -> list[str]:
         elif argument and (_verb(overrides) or options_of(argument) or is_named(argument)):
             models.append(argument)
         else:
-            raise ConfigError(
-                f"unknown verb {argument!r}.{did_you_mean(argument, TASKS)} The verbs are: "
-                f"{', '.join(TASKS)}. See pessimal --help"
-            )
+            guess, verbs = did_you_mean(argument, TASKS), ", ".join(TASKS)
+            raise ConfigError(f"unknown verb {argument!r}.{guess} The verbs are: {verbs}")
         previous = argument
     overrides = [_quote_path(override) for override in overrides + _bare(models, overrides)]
     overrides = _own_prompts(overrides)
     if "task=import" in overrides:  # `model` is a group of files, of which import needs none
         overrides = [re.sub(r"^model=", "model_name=", override) for override in overrides]
     overrides = [part for override in overrides for part in _known_model(override)]
-    if any(one.startswith("tasks=") for one in overrides) and any(
-        one.lstrip("+").startswith("prompts") for one in overrides
-    ):
+    keys = {re.split("[.=]", override.lstrip("+"))[0] for override in overrides}
+    if "tasks" in keys and keys & {"prompts", "prompts_path"}:
         raise ConfigError("tasks=FILE has prompts of its own: leave out prompts=, or tasks=")
     if LOOKS in overrides:
         overrides = runs_overrides(words, overrides, options)
-    if any(verb in overrides for verb in TAKES_ANY_PROMPT):
-        overrides = [part for override in overrides for part in _any_prompts(override)]
-    overrides = [part for override in overrides for part in _prompt_file(override)]
-    overrides = [part for override in overrides for part in _ratings(override)]
+    # Compare chooses among prompts of the registry, and needs no wording of them.
+    compares = [_any_prompts] if "task=compare" in overrides else []
+    for expand in (*compares, _prompt_file, _ratings):
+        overrides = [part for override in overrides for part in expand(override)]
     overrides = [re.sub(r"^model\.kind=", "kind@model=", override) for override in overrides]
     if "task=explain" in overrides:
         overrides = [as_typed(override) for override in overrides]
@@ -121,7 +105,7 @@ def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def _verb(overrides: Sequence[str]) -> str | None:
-    typed = (one.removeprefix("task=") for one in overrides if one.startswith("task="))
+    typed = (o.removeprefix("task=") for o in overrides if o.startswith("task="))
     return next((verb for verb in typed if verb in TASKS), None)
 
 
@@ -131,18 +115,14 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
         return []
     task = _verb(overrides)
     if task is None:
-        raise ConfigError(
-            f"{models[0]!r} is a model, and no verb stands before it: pessimal scan {models[0]}"
-        )
+        raise ConfigError(f"{models[0]!r} has no verb before it: pessimal scan {models[0]}")
     options = {field.name for field in fields(TASKS[task])}
     if "models" in options:
         return [f"models=[{','.join(map(as_text, models))}]"]
     if "model" not in options and task != "train":  # which says what it takes instead
         raise ConfigError(f"{task} takes no model, and {models[0]!r} stands alone: type KEY=VALUE")
-    if len(models) > 1 or any(one.startswith("model=") for one in overrides):
-        raise ConfigError(
-            f"{task} takes one model, and {models[-1]!r} is another: -m model=A,B takes several"
-        )
+    if len(models) > 1 or any(override.startswith("model=") for override in overrides):
+        raise ConfigError(f"{task} takes one model, and {models[-1]!r} is another: -m model=A,B")
     if options_of(models[0]) is None:
         model_entry(models[0])  # says which it may have been
     return [f"model={models[0]}"]
@@ -169,16 +149,9 @@ def _known_model(override: str) -> list[str]:
     given = {name: None if row else options_of(name) for name, row in rows.items()}
     if not any(given.values()):
         return [f"model={','.join(row['label'] if row else name for name, row in rows.items())}"]
-    kinds = {
-        next((key for key in options or () if key in _TYPED), None) for options in given.values()
-    }
-    if len(kinds) > 1:
-        raise ConfigError(
-            f"{override}: a sweep takes models that are named in one way: all of conf/model, all "
-            "folders or Hub repositories, all functions, or all addresses"
-        )
-    [kind] = kinds
-    assert kind is not None
+    kinds = [next(filter(_TYPED.get, options or ()), None) for options in given.values()]
+    if (kind := kinds[0]) is None or set(kinds) != {kind}:
+        raise ConfigError(f"{override}: a sweep takes models that are named in one way alone")
     option = {"callable": "callable._target_", "endpoint": "endpoint.url"}.get(kind, kind)
     return [f"model={_TYPED[kind]}", f"model.{option}={','.join(map(as_text, names))}"]
 
@@ -193,7 +166,7 @@ def _quote_path(override: str) -> str:
 
 def _own_prompts(overrides: Sequence[str]) -> list[str]:
     """prompts=[A,MINE] without the keys whose wording another override adds: +prompts.MINE=…"""
-    added = (one.partition("=")[0] for one in overrides if one.startswith("+prompts."))
+    added = (o.partition("=")[0] for o in overrides if o.startswith("+prompts."))
     own = {key.removeprefix("+prompts.") for key in added}
 
     def drop_own(override: str) -> str:
@@ -216,14 +189,11 @@ def _prompt_file(override: str) -> list[str]:
 def _any_prompts(override: str) -> list[str]:
     """prompts=[A,B] with keys that have no file in conf/prompts: score tables may know them all the
     same."""
-    given = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
-    keys = [key.strip() for key in given[1].split(",")] if given else []
-    unknown = [
-        key
-        for key in keys
-        if re.fullmatch(r"[\w-]+", key) and not (CONF / "prompts" / f"{key}.yaml").is_file()
-    ]
+    typed = re.fullmatch(r"prompts=\[?([^\[\]{}()]*)\]?", override)
+    keys = [key.strip() for key in typed[1].split(",")] if typed else []
+    names = [key for key in keys if re.fullmatch(r"[\w-]+", key)]
+    unknown = [key for key in names if not (CONF / "prompts" / f"{key}.yaml").is_file()]
     if not unknown:
         return [override]
-    known = [key for key in keys if key not in unknown]
-    return [f"prompts=[{','.join(known)}]", *(f"+prompts.{key}=''" for key in unknown)]
+    files = [key for key in keys if key not in unknown]
+    return [f"prompts=[{','.join(files)}]", *(f"+prompts.{key}=''" for key in unknown)]

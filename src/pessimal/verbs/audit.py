@@ -12,24 +12,14 @@ from rich.text import Text
 from pessimal.api.audit import Baseline, audit
 from pessimal.auditing import exports
 from pessimal.auditing.budget import PAGE_SECONDS
-from pessimal.auditing.verdicts import (
-    FAIL,
-    INCOMPLETE,
-    NOT_ASKED,
-    NOT_MEASURED,
-    PASS,
-    REVIEW,
-)
-from pessimal.config.compose import configuration
+from pessimal.auditing.verdicts import FAIL, INCOMPLETE, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.config.schema import AuditConfig, ReportConfig
 from pessimal.errors import IncompleteError, VerdictError
 from pessimal.explaining.pairs import labelled_pairs
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
-from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import in_sweep, store_of
-from pessimal.verbs.printing import print_path, show
+from pessimal.verbs.common import in_sweep, print_path, show, store_of
 from pessimal.verbs.report import write_page
 
 STYLES = {PASS: "green", FAIL: "bold red", REVIEW: "yellow", NOT_MEASURED: "dim"}
@@ -47,7 +37,6 @@ def run(config: AuditConfig) -> None:
         IncompleteError: a core check could not be measured, and `strict` is true.
     """
     quiet_libraries()
-    config = config.resolve()
     begin_process(config.trainer)
     store = store_of(config)
     pairs = [] if config.tasks else labelled_pairs(config.pairs, seed=config.seed)
@@ -72,40 +61,28 @@ def run(config: AuditConfig) -> None:
     assert done.folder is not None
     page = None
     if not done:
-        page = _page_of(store.registry, done.reference)
+        reports = store.registry.latest("report")
+        pages = [folder / "index.html" for folder, m in reports if done.reference in m.inputs]
+        page = next(iter(pages), None)
     elif config.page:
         name = config.name or reward.name
         group = config.tracking.group or f"audit {name} {done.key[:8]}"
-        page = write_page(
-            replace(
-                _page_options(config),
-                name=name,
-                artifacts=[done.reference],
-                title=f"Audit of {reward.name}",
-                tracking=replace(config.tracking, group=group),
-            )
+        shared = {name: getattr(config, name) for name in ("seed", "force", "progress", "paths")}
+        options = ReportConfig(
+            task="report",
+            name=name,
+            title=f"Audit of {reward.name}",
+            artifacts=[done.reference],
+            explorer=False,
+            tracking=replace(config.tracking, group=group),
+            **shared,
         )
+        page = write_page(options)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and done:
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(exports.markdown(done.document))
     _end(done.document, done.folder, page, strict=config.strict)
-
-
-def _page_options(config: AuditConfig) -> ReportConfig:
-    """Options of the page, in the audit's folders."""
-    options = configuration("report")
-    assert isinstance(options, ReportConfig)
-    shared = {name: getattr(config, name) for name in ("seed", "force", "progress", "paths")}
-    return replace(options, explorer=False, **shared)
-
-
-def _page_of(registry: Registry, reference: str) -> Path | None:
-    """The page of an audit, where the registry has one."""
-    for folder, manifest in registry.latest("report"):
-        if reference in manifest.inputs:
-            return folder / "index.html"
-    return None
 
 
 def _end(document: Mapping[str, Any], folder: Path, page: Path | None, *, strict: bool) -> None:
@@ -115,9 +92,8 @@ def _end(document: Mapping[str, Any], folder: Path, page: Path | None, *, strict
     if page is not None:
         print_path(page)
     outcome = "FAILED" if document["verdict"] == FAIL else "INCOMPLETE"
-    message = (
-        f"{document['reward']['name']}: {outcome} ({', '.join(document['deciding'])}); see {folder}"
-    )
+    name, deciding = document["reward"]["name"], ", ".join(document["deciding"])
+    message = f"{name}: {outcome} ({deciding}); see {folder}"
     if document["verdict"] == FAIL:
         raise VerdictError(message)
     if document["verdict"] == INCOMPLETE and strict:
@@ -131,33 +107,28 @@ def _print(document: Mapping[str, Any]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    for one in checks:
-        if one["verdict"] == NOT_MEASURED:
-            continue
-        words = Text.assemble((one["question"], "dim"), " ", one["evidence"])
-        if one["action"]:
-            words.append(f" To do: {one['action']}", "bold")
-        table.add_row(Text(one["verdict"], STYLES[one["verdict"]]), one["check"], words)
-    for one in document["facts"]:
-        if one["value"] is not None:
-            table.add_row(Text("fact", "dim"), one["fact"], Text(one["evidence"]))
-    for one in [*checks, *document["facts"]]:
-        if one.get("verdict", NOT_MEASURED) == NOT_MEASURED and one["value"] is None:
-            if one["evidence"] == NOT_ASKED:
-                continue
-            why = f"{one['evidence'].rstrip('.')}."
-            why += f" Type: {one['command']}" if one["command"] else ""
-            name = one.get("check") or one["fact"]
-            table.add_row(Text("not measured", "dim"), name, Text(why, "dim"))
+    for row in checks:
+        if row["verdict"] != NOT_MEASURED:
+            words = Text.assemble((row["question"], "dim"), " ", row["evidence"])
+            words.append(f" To do: {row['action']}" if row["action"] else "", "bold")
+            table.add_row(Text(row["verdict"], STYLES[row["verdict"]]), row["check"], words)
+    for row in document["facts"]:
+        if row["value"] is not None:
+            table.add_row(Text("fact", "dim"), row["fact"], Text(row["evidence"]))
+    idle = []
+    for row in [*checks, *document["facts"]]:
+        name = row.get("check") or row["fact"]
+        if row["evidence"] == NOT_ASKED:
+            idle.append(name)
+        elif row.get("verdict", NOT_MEASURED) == NOT_MEASURED and row["value"] is None:
+            reason = f"{row['evidence'].rstrip('.')}."
+            reason += f" Type: {row['command']}" if row["command"] else ""
+            table.add_row(Text("not measured", "dim"), name, Text(reason, "dim"))
     show(table)
-    every = [*document["verdicts"], *document["facts"]]
-    rest = [one.get("check") or one["fact"] for one in every if one["evidence"] == NOT_ASKED]
-    if rest:
-        show(Text(f"Does not apply to this kind of reward: {', '.join(rest)}.", "dim"))
+    if idle:
+        show(Text(f"Does not apply to this kind of reward: {', '.join(idle)}.", "dim"))
     if since := document["changes"]:
-        beyond = [row for row in since["numbers"] if row["verdict"] == FAIL]
-        names = ", ".join(f"{row['kind']} {row['part']}".strip() for row in beyond)
-        text = (
-            f"more than another seed changes it: {names}" if beyond else "nothing more than a seed"
-        )
+        rows = [row for row in since["numbers"] if row["verdict"] == FAIL]
+        names = ", ".join(f"{row['kind']} {row['part']}".strip() for row in rows)
+        text = f"more than another seed changes it: {names}" if rows else "nothing more than a seed"
         show(Text(f"Changed since {since['baseline']}: {text}."))

@@ -3,8 +3,9 @@ its rewards, with `loop` a trainer's loop. A table that says what holds, what do
 much."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 from rich import box
@@ -23,15 +24,13 @@ from pessimal.rewards.base import require_network
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.verbs.common import in_sweep, store_of
-from pessimal.verbs.printing import print_path
+from pessimal.verbs.common import in_sweep, print_path, store_of
 
 log = logging.getLogger(__name__)
 
 STYLES = {"pass": "green", "FAIL": "bold red", "info": "cyan", "n/a": "dim"}
-NARROW, WIDE = 80, 120
-FILE_WIDTH = 100
-FAULTS_WIDTH = 110
+NARROW, FILE_WIDTH, WIDE = 80, 100, 120
+"""Columns of the table: at least, where the output is no terminal, and at most."""
 
 
 def run(config: CheckConfig) -> None:
@@ -42,112 +41,78 @@ def run(config: CheckConfig) -> None:
     """
     quiet_libraries()
     begin_process(config.trainer)
-    endpoint = None
-    if config.url is not None:
-        endpoint = recognised(replace(config.endpoint, url=config.url))
-        config.check_forms(endpoint.api)
-    model = require_network(open_reward(config.model, cache=config.paths.cache), "check")
-    prompts, store = config.prompts, store_of(config)
-    device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    progress = config.progress
-    failed: Sequence[str] = ()
+    endpoint = None if config.url is None else replace(config.endpoint, url=config.url)
     if endpoint is not None:
-        diagnosis, results = check_server(
-            model,
-            endpoint,
-            prompts,
-            forms=config.forms,
-            raw=config.raw,
-            requests=config.requests,
-            seed=config.seed,
-            device=device,
-            store=store,
-            progress=progress,
-        )
-        if not in_sweep():
-            show_server(diagnosis, title=f"At {config.url} {results[0].headline}")
+        endpoint = recognised(endpoint)
+        config.check_forms(endpoint.api)
+    cache, prompts, seed = config.paths.cache, config.prompts, config.seed
+    model = require_network(open_reward(config.model, cache=cache), "check")
+    device = make_trainer(config.trainer, root=cache).strategy.root_device
+    about: dict[str, Any] = {"device": device, "progress": config.progress}
+    about["store"] = store_of(config)
+    if endpoint is not None:
+        sent = {name: getattr(config, name) for name in ("forms", "raw", "requests")}
+        diagnosis, results = check_server(model, endpoint, prompts, seed=seed, **sent, **about)
+        title, lines = f"At {config.url} {results[0].headline}", server_lines(diagnosis)
         failed = [] if diagnosis.harmless else [part.fault for part in diagnosis.faults]
-    elif config.loop is not None:
-        assert config.policy is not None  # checked by the configuration
+    elif config.loop is not None and config.policy is not None:
+        about |= {"sample": config.sample, "seed": seed, "cache": cache}
         comparison, results = check_trainer(
-            model,
-            config.loop.value,
-            config.policy,
-            prompts,
-            sample=config.sample,
-            seed=config.seed,
-            device=device,
-            cache=config.paths.cache,
-            store=store,
-            progress=progress,
+            model, config.loop.value, config.policy, prompts, **about
         )
-        if not in_sweep():
-            show_loop(comparison, results[0].table, title=results[0].headline)
+        title, lines = results[0].headline, loop_lines(comparison, results[0].table)
         failed = [*comparison.counts]
     else:
-        if len(prompts) > 1:
-            log.info(
-                "a check looks at one prompt: %s. For others: pessimal check -m prompts=best,worst",
-                next(iter(prompts)),
-            )
-        dtypes = list(dict.fromkeys(config.dtypes))
-        plan = CheckPlan(config.sample, config.batch_size, dtypes, config.seed)
-        conformance, results = check_model(
-            model, prompts, plan, device=device, store=store, progress=progress
-        )
-        if not in_sweep():
-            show(conformance, title=f"{model.name} on {next(iter(prompts))}")
+        first, *rest = prompts
+        if rest:
+            message = "a check looks at one prompt: %s. For others: pessimal check -m prompts=%s"
+            log.info(message, first, ",".join(rest))
+        plan = CheckPlan(config.sample, config.batch_size, [*dict.fromkeys(config.dtypes)], seed)
+        conformance, results = check_model(model, prompts, plan, **about)
+        title, lines = f"{model.name} on {first}", suite_lines(conformance)
         failed = [check.check for check in conformance.failed]
     assert results.folder is not None
+    if not in_sweep():
+        console = SafeConsole(highlight=False, markup=False, emoji=False)
+        console.width = min(max(console.width if console.is_terminal else FILE_WIDTH, NARROW), WIDE)
+        console.print(Text(f"\n{title}", style="bold red" if failed else "bold green"))
+        for line in lines:
+            console.print(line)
     print_path(results.folder)
     if failed and config.strict:
-        raise VerdictError(
-            f"{len(failed)} of the checks of {model.name} failed: {', '.join(failed)}. The table "
-            f"above says what that means (kept in {results.folder}); without strict=true the exit "
-            "code is 0"
-        )
+        names = ", ".join(failed)
+        raise VerdictError(f"{len(failed)} of the checks of {model.name} failed: {names}")
 
 
-def show(found: Conformance, *, title: str) -> None:
-    """Print on stdout, between 80 and 120 columns wide."""
-    console = SafeConsole(highlight=False, markup=False, emoji=False)
-    console.width = min(max(console.width if console.is_terminal else FILE_WIDTH, NARROW), WIDE)
-    details = found.details
-    spread = details["spread"]
-    console.print(Text(f"\n{title}", style="bold"))
-    console.print(
+def suite_lines(suite: Conformance) -> Iterator[Any]:
+    """All checks of the conformance suite, precisions, and the remedies of failures."""
+    details = suite.details
+    spread = "" if details["spread"] is None else f" (rewards' SD {details['spread']:.3g})"
+    yield (
         f"{details['dtype']} on {details['device']}, path of scans: {details['attention']}; "
-        f"{details['n']} random responses"
-        + ("" if spread is None else f", whose rewards have a standard deviation of {spread:.3g}")
-        + ". Differences are the largest, in units of reward where no unit is given."
+        f"{details['n']} random responses{spread}. Differences are the largest, in units of reward "
+        "where no unit is given."
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, expand=True)
     for name in ("", "check", "measured", "allowed", "n"):
-        table.add_column(
-            name, no_wrap=True, justify="right" if name in ("measured", "allowed", "n") else "left"
-        )
+        table.add_column(name, no_wrap=True, justify="left" if name in ("", "check") else "right")
     table.add_column("what", ratio=1)
-    for row in found.checks:
+    for row in suite.checks:
         note = {"n/a": f" Does not apply: {row.note}.", "info": f" {row.note}"}.get(row.result, "")
-        style = STYLES[row.result]
         amounts = [_amount(value, row) for value in (row.measured, row.allowed)]
         name = row.check + (f" ({row.part})" if row.part > 1 else "")
-        table.add_row(Text(row.result, style), name, *amounts, str(row.n or ""), row.what + note)
-    console.print(table)
-    if found.precision is not None:
-        console.print(Text("Precisions, against the model's own forward in float32", style="bold"))
-        console.print(_precision(found.precision))
-    for row in found.failed:
-        console.print(
-            Text(f"FAIL  {row.check}", style=STYLES["FAIL"]),
-            Padding(row.note, (0, 0, 1, 6)),
-            sep="\n",
-        )
-    passed, failed, reported, idle = (
-        sum(c.result == result for c in found.checks) for result in STYLES
-    )
-    verdict = f"{passed} passed, {failed} failed, {reported} only reported, {idle} do not apply"
-    console.print(Text(verdict, style=STYLES["FAIL" if failed else "pass"]))
+        verdict = Text(row.result, STYLES[row.result])
+        table.add_row(verdict, name, *amounts, str(row.n or ""), row.what + note)
+    yield table
+    if suite.precision is not None:
+        yield Text("Precisions, against the model's own forward in float32", style="bold")
+        yield _precision(suite.precision)
+    for row in suite.failed:
+        yield Text(f"FAIL  {row.check}", style=STYLES["FAIL"])
+        yield Padding(row.note, (0, 0, 1, 6))
+    n = {result: sum(check.result == result for check in suite.checks) for result in STYLES}
+    words = f"{n['pass']} passed, {n['FAIL']} failed, {n['info']} only reported, {n['n/a']} do not "
+    yield Text(f"{words}apply", style=STYLES["FAIL" if n["FAIL"] else "pass"])
 
 
 def _precision(precision: pd.DataFrame) -> Table:
@@ -172,41 +137,29 @@ def _amount(value: float | None, row: Check) -> str:
     return f"{value:.2g}{' SD' if row.unit == 'SD' else ''}"
 
 
-def show_loop(found: LoopCheck, table: pd.DataFrame, *, title: str) -> None:
-    """Print on stdout: each fault, how often, by how much rewards move, and one difference."""
-    console = SafeConsole(highlight=False, markup=False, emoji=False, width=FAULTS_WIDTH)
-    console.print(Text(title, style="bold red" if found.different else "bold green"))
+def loop_lines(comparison: LoopCheck, table: pd.DataFrame) -> Iterator[Any]:
+    """Each fault of a loop, how often, by how much rewards move, and one difference."""
     for row in table.itertuples():
-        console.print(
-            Text.assemble((f"{row.fault}", "bold"), f" in {row.conversations} of {row.of}. ")
-        )
-        console.print(f"  {row.what} {row.mend}.")
+        yield Text.assemble((f"{row.fault}", "bold"), f" in {row.conversations} of {row.of}. ")
+        yield f"  {row.what} {row.mend}."
         if row.n_moved:
-            console.print(
-                f"  Rewards move by {row.moved:.2g} SD on average, {row.moved_most:.2g} at most "
-                f"(n = {row.n_moved})."
-            )
-        console.print(Text(f"  {row.difference}", style="cyan"))
-    if found.different:
-        console.print("-[what the card's template writes] +[what the loop sends]")
+            moved = f"{row.moved:.2g} SD on average, {row.moved_most:.2g} at most"
+            yield f"  Rewards move by {moved} (n = {row.n_moved})."
+        yield Text(f"  {row.difference}", style="cyan")
+    if comparison.different:
+        yield "-[what the card's template writes] +[what the loop sends]"
 
 
-def show_server(found: Diagnosis, *, title: str) -> None:
-    """Print on stdout, at most 15 lines at its width."""
-    console = SafeConsole(highlight=False, markup=False, emoji=False, width=FAULTS_WIDTH)
-    console.print(Text(title, style="bold green" if found.harmless else "bold red"))
-    for part in found.faults:
-        what, mend = FAULTS[part.fault].values()
-        console.print(f"{what} {mend}.")
-    console.print(
-        f"Largest difference from the model's own rewards {found.own_difference:.2g}; their "
-        f"standard deviation is {found.spread:.2g}. {len(found.served)} inputs sent."
+def server_lines(diagnosis: Diagnosis) -> Iterator[Any]:
+    """The faults of a server and its checks, in at most 15 lines."""
+    for part in diagnosis.faults:
+        yield "{} {}.".format(*FAULTS[part.fault].values())
+    yield (
+        f"Largest difference from the model's own rewards {diagnosis.own_difference:.2g}; their "
+        f"standard deviation is {diagnosis.spread:.2g}. {len(diagnosis.served)} inputs sent."
     )
-    for check in checks_of(found):
+    for check in checks_of(diagnosis):
         limit = "" if check.allowed is None else f"allowed {check.allowed:.2g}"
         measured = "–" if check.measured is None else f"{check.measured:.2g}"
-        row = Text.assemble(
-            (f"{check.result:5}", STYLES[check.result]),
-            f" {check.check:16} {measured:>9}  {limit:17} n = {check.n}",
-        )
-        console.print(row)
+        amounts = f" {check.check:16} {measured:>9}  {limit:17} n = {check.n}"
+        yield Text.assemble((f"{check.result:5}", STYLES[check.result]), amounts)

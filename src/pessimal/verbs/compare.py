@@ -1,41 +1,28 @@
-"""`pessimal compare`: score tables, explanations, searches or pairs of answers in, one comparison
+"""`pessimal compare`: score tables, explanations or searches in, one comparison
 out."""
 
-from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-from rich.text import Text
-
-from pessimal.analyses.preferences import ALL
-from pessimal.api.choice import Choice, choose_tables
-from pessimal.api.compare import compare_tables, counted_words
-from pessimal.config.reading import read_analyses, read_options, reading_of
+from pessimal.api.compare import (
+    Choice,
+    compare_explanations,
+    compare_tables,
+    read_analyses,
+    read_options,
+    reading_of,
+)
 from pessimal.config.schema import CompareConfig
-from pessimal.progress import console, quiet_libraries
 from pessimal.tables.result import Results
-from pessimal.texts import short_names
-from pessimal.tracking.registry import read_manifest
-from pessimal.verbs.common import device_of, store_of
-from pessimal.verbs.printing import print_headlines, print_path, show, table_text
-
-MAX_MODELS = 8
-"""Rows of the table that is printed."""
+from pessimal.verbs.common import print_headlines, print_path, store_of
 
 
 def run(config: CompareConfig) -> None:
-    """Compare the tables, explanations, searches or pairs of answers that the configuration names;
-    publish a `comparison` artifact, or name one of pairs that is finished already."""
+    """Compare the tables, explanations or searches that the configuration names; publish a
+    `comparison` artifact."""
     results = compare(config)
     assert results.folder is not None
-    if results:
-        counts = counted_words(read_manifest(results.folder).summary)
-        title, asked = f"{config.name}: {counts}", "forecast" if config.policy else ""
-        if results[0].name == "preferences":
-            _print_accuracies(results[0].table)
-            asked = "preferences"
-        print_headlines(results, title=title, asked=asked)
+    title, first = f"{config.name}: {len(results)} results", "forecast" if config.policy else ""
+    print_headlines(results, title=title, asked=first)
     print_path(results.folder)
 
 
@@ -43,54 +30,18 @@ def compare(config: CompareConfig) -> Results:
     """The results, published."""
     store, cache = store_of(config), config.paths.cache
     artifact: dict[str, Any] = {"name": config.name, "store": store, "progress": config.progress}
-    if isinstance(config.pairs, str):
-        from pessimal.api.accuracy import accuracy  # torch
-
-        quiet_libraries(lightning=config.trainer.accelerator != "cpu")
-        return accuracy(
-            config.models,
-            None if config.pairs == "embedded" else config.pairs,
-            batch_size=config.batch_size,
-            device=device_of(config.trainer, cache),
-            keep=Path(cache) / "rewards",
-            confidence=config.confidence,
-            cache=cache,
-            **artifact,
-        )
     if config.searches:
-        from pessimal.api.searches import compare_searches  # torch
+        from pessimal.api.search import compare_searches  # torch
 
         return compare_searches(config.searches, config.models, cache=cache, **artifact)
     if config.explanations:
-        from pessimal.api.explanations import Resampling, compare_explanations
+        from pessimal.explaining.results import Resampling
 
         numbers = (config.replicates, config.permutations, config.confidence, config.seed)
-        chosen = config.explanations, config.models, Resampling(*numbers)
-        return compare_explanations(*chosen, **artifact)
+        request = config.explanations, config.models, Resampling(*numbers)
+        return compare_explanations(*request, **artifact)
     # What is wrong with a path or an analysis is reported before any table is opened.
     analyses, options, reading = read_analyses(config), read_options(config), reading_of(config)
     choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
-    tables = choose_tables(store.registry, choice, config.tables, beside=config.reference)
-    return compare_tables(tables, reading, options, analyses, **artifact)
-
-
-def _print_accuracies(table: pd.DataFrame) -> None:
-    """Accuracies of the models, the most accurate first: of all pairs with the interval, then of as
-    many categories as the terminal has room for."""
-    overall = table[table["category"] == ALL].head(MAX_MODELS)
-    names = short_names(overall["model"])
-    values = table.set_index(["model", "category"])["accuracy"].map("{:.3f}".format).to_dict()
-    every = [name for name in table["category"].unique() if name != ALL]
-    ends = accumulate((len(name) + 2 for name in every), initial=max(map(len, names.values())) + 32)
-    room = sum(end <= console().width for end in ends) - 1
-    categories = every[: max(room, 0)]
-    rows = [
-        [names[row.model], values[row.model, ALL], f"{row.low:.3f} to {row.high:.3f}", row.ties]
-        + [values.get((row.model, name)) for name in categories]
-        for row in overall.itertuples()
-    ]
-    header = ["accuracy", ALL, "interval", "ties", *categories]
-    show(Text(table_text(header, rows, width=None)))
-    models = table["model"].nunique()
-    if len(every) > len(categories) or models > MAX_MODELS:
-        show(f"The page shows all {models} models and {len(every)} categories.")
+    artifact |= {"paths": config.tables, "beside": config.reference}
+    return compare_tables(choice, reading, options, analyses, **artifact)

@@ -27,8 +27,7 @@ from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import ModelSpec
 from pessimal.tables.comparisons import Comparison, choose
 from pessimal.texts import significant
-from pessimal.verbs.common import device_of, store_of
-from pessimal.verbs.printing import print_path, show, table_text, write_out
+from pessimal.verbs.common import device_of, print_path, show, store_of, table_text, write_out
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +53,7 @@ def run(config: ExplainConfig) -> None:
     # 1. What is explained, along what, changed and judged by whom.
     quiet_libraries(lightning=config.trainer.accelerator != "cpu")
     cache, pair_given = Path(config.paths.cache), config.pair
-    left_out: Mapping[str, int] = {}
-    if pair_given:
-        comparisons = [pair(*pair_given)]
-    else:
-        comparisons, left_out = _comparisons(config)
+    comparisons, left_out = ([pair(*pair_given)], {}) if pair_given else _comparisons(config)
     attributes = read_attributes(plain(config)["contrast"])
     open_model = partial(open_reward, cache=config.paths.cache)
 
@@ -70,10 +65,7 @@ def run(config: ExplainConfig) -> None:
         write_out(perturber.dry_run(requests).text())  # type: ignore[attr-defined] # checked: llm's
         if config.judge is not JudgeKind.rules and not pair_given:
             edits = sum(request.attribute.name not in CONTROLS for request in requests)
-            write_out(
-                f"\nThe judge is asked once an edit: up to {edits:,} calls more, which are not in "
-                "this."
-            )
+            write_out(f"\nThe judge is asked once an edit: up to {edits:,} calls more.")
         return
     # 2. Of which model.
     language = None if config.fluency is None else open_model(config.language_model("fluency"))
@@ -87,13 +79,10 @@ def run(config: ExplainConfig) -> None:
         fluency=language,
         name=str(config.comparisons.name),
         left_out=left_out,
-        seed=config.seed,
         device=device_of(config.trainer, config.paths.cache),
-        batch_size=config.batch_size,
         store=store_of(config),
         cache=config.paths.cache,
-        progress=config.progress,
-        **{option: getattr(config, option) for option in OPTIONS},
+        **{name: getattr(config, name) for name in (*OPTIONS, "seed", "batch_size", "progress")},
     )
     assert explanation.folder is not None
     if explanation:
@@ -122,7 +111,8 @@ def _comparisons(config: ExplainConfig) -> tuple[list[Comparison], Mapping[str, 
     spec = config.comparisons
     loaded = spec.load(skip_bad=config.skip_bad)
     if loaded.left_out:
-        log.warning("left out: %s", ", ".join(f"{n} {what}" for what, n in loaded.left_out.items()))
+        counts = ", ".join(f"{n} {reason}" for reason, n in loaded.left_out.items())
+        log.warning("left out: %s", counts)
     comparisons = loaded.comparisons
     if not comparisons:
         raise InputError(f"comparisons={spec.name}: none is left to explain")
@@ -136,7 +126,7 @@ def _requests(
 ) -> list[Request]:
     """Requests to the perturber. Which response is preferred is not known yet; either way
     there are as many calls."""
-    rewards = {one.key: (1.0, 0.0) for one in comparisons}
+    rewards = {comparison.key: (1.0, 0.0) for comparison in comparisons}
     requests = requests_for(
         comparisons, rewards, attributes, range(config.seeds), 0.0, both_ways=config.both_ways
     )
@@ -173,10 +163,8 @@ def _print_pair(explanation: Explanation) -> None:
     flips = any(result.name == "smallest_flips" for result in explanation)
     show("smallest edits that flip it:" if flips else "edits that come nearest to a flip:")
     for row in smallest_edits(explained).itertuples():
-        text = Text(
-            f"  {row.amount} {row.attribute} in {GIVEN[row.response]}=, margin "
-            f"{significant(row.margin)} → {significant(row.new_margin)}: "
-        )
+        margins = f"{significant(row.margin)} → {significant(row.new_margin)}"
+        text = Text(f"  {row.amount} {row.attribute} in {GIVEN[row.response]}=, {margins}: ")
         for piece in condensed(diff(row.original, row.edited), context=40):
             opening, closing, style = MARKS.get(piece.kind, ("", "", ""))
             text.append(f"{opening}{piece.text}{closing}", style=style)
@@ -185,6 +173,5 @@ def _print_pair(explanation: Explanation) -> None:
 
 def _table(rows: pd.DataFrame) -> Text:
     rows = rows.round(3).astype(object)
-    return Text(
-        table_text(list(rows), rows.where(rows.notna(), None).to_numpy().tolist(), width=None)
-    )
+    cells = rows.where(rows.notna(), None).to_numpy().tolist()
+    return Text(table_text(list(rows), cells, width=None))

@@ -29,8 +29,7 @@ from pessimal.tables.score_table import read_provenance
 from pessimal.tables.word_lists import read_terms
 from pessimal.texts import safe_name
 from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import registry_of, store_of, tracked
-from pessimal.verbs.printing import print_path, show
+from pessimal.verbs.common import print_path, show, store_of
 
 log = logging.getLogger(__name__)
 
@@ -41,51 +40,39 @@ PATTERNS = {
     ImportFormat.checkpoints: (f"*{ACROSS}*.parquet", f"*{ACROSS}*.csv"),
     ImportFormat.pairs: tuple(f"*{suffix}" for suffix in SUFFIXES),
 }
-"""Which files of a folder are of a format. Of two that differ in the ending alone, the first is
+"""Patterns of the files of a format. Of two that differ in the ending alone, the first is
 read."""
 
 
 def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is
     not there yet, or pairs of answers with their rewards."""
+    assert config.format is not None  # checked by the configuration
+    files = _files(config, config.format)
     if config.format is ImportFormat.pairs:
-        from pessimal.verbs.import_ import import_pairs  # torch
-
-        import_pairs(config, _files(config))
-        return
-    files, known, tables = _files(config), _known(config), []
+        return import_pairs(config, files)
+    references, read = _known(config), list[ScoreTable]()
     with steps(f"reading {len(files)} files", len(files), bar=config.progress) as step:
         for file in files:
             step(file.name)
-            tables += _read(config, file, known)
-    _check_one_set(config, tables)
-    tables = _each_once(tables)
-    registry = registry_of(config)
-    old = (
-        set()
-        if config.force
-        else {manifest.key for _, manifest in registry.manifests("score-table")}
-    )
-    new = [table for table in tables if table.provenance.key() not in old]
-    if len(new) < len(tables):
-        log.info(
-            "%d of %d tables were imported before (force=true imports them again)",
-            len(tables) - len(new),
-            len(tables),
-        )
+            read += _read(config, file, references)
+    tables, store = _distinct(read), store_of(config)
+    registry = store.registry
+    published = [] if config.force else registry.manifests("score-table")
+    keys = {manifest.key for _, manifest in published}
+    new = [table for table in tables if table.provenance.key() not in keys]
+    if (old := len(tables) - len(new)) > 0:
+        message = "%d of %d tables were imported before (force=true imports them again)"
+        log.info(message, old, len(tables))
     if not new:
-        print_path(registry.root / "score-table")
-        return
-    _check_supersedes(config, registry, new)
-    unstated = sorted({t.provenance.prompt for t in new if t.provenance.prompt_text is None})
-    if unstated:
-        log.info(
-            "the wording of %s is not stated; to state it: +prompts.%s='the user turn'",
-            ", ".join(unstated),
-            unstated[0],
-        )
+        return print_path(registry.root / "score-table")
+    if not config.force:
+        _check_supersedes(registry, new)
+    if unstated := sorted({t.provenance.prompt for t in new if t.provenance.prompt_text is None}):
+        message = "the wording of %s is not stated; to state it: +prompts.%s='the user turn'"
+        log.info(message, ", ".join(unstated), unstated[0])
     with (
-        tracked(config, name=f"import {format_of(config).value}") as mirror,
+        store.track(name=f"import {config.format.value}") as mirror,
         steps(f"importing {len(new)} tables", len(new), bar=config.progress) as step,
     ):
         for table in new:
@@ -96,70 +83,42 @@ def run(config: ImportConfig) -> None:
     print_path(registry.root / "score-table")
 
 
-def format_of(config: ImportConfig) -> ImportFormat:
-    """The layout of the files; the configuration has checked that it is given."""
-    assert config.format is not None
-    return config.format
-
-
-def _files(config: ImportConfig) -> list[Path]:
+def _files(config: ImportConfig, format: ImportFormat) -> list[Path]:
     """The files that `path` names, each once."""
-    files: dict[Path, None] = {}
+    patterns, files = PATTERNS[format], dict[Path, None]()
     for path in map(Path, config.path):
-        found = [path]
+        stems = {path.stem: path}
         if path.is_dir():
-            by_stem: dict[str, Path] = {}
-            for file in (
-                file
-                for pattern in PATTERNS[format_of(config)]
-                for file in sorted(path.glob(pattern))
-            ):
-                if by_stem.setdefault(file.stem, file) != file:
-                    log.info(
-                        "%s is left out: %s stands beside it", file.name, by_stem[file.stem].name
-                    )
-            found = sorted(by_stem.values())
-        if not found:
-            raise InputError(
-                f"path={str(path)!r} holds no files {' or '.join(PATTERNS[format_of(config)])}, as "
-                f"format={format_of(config).value} needs"
-            )
-        files |= dict.fromkeys(found)
-    for option, value in (("model", config.model_name), ("prompt", config.prompt)):
-        if (
-            value is not None
-            and len(files) > 1
-            and not (option == "prompt" and _has_models(config))
-        ):
-            raise ConfigError(
-                f"{option}={value} is said of one file, and path names {len(files)}: "
-                f"{', '.join(f.name for f in files)[:200]}. Import them one by one"
-            )
+            stems = {}
+            for file in (file for pattern in patterns for file in sorted(path.glob(pattern))):
+                if (first := stems.setdefault(file.stem, file)) != file:
+                    log.info("%s is left out: %s stands beside it", file.name, first.name)
+        if not stems:
+            raise InputError(f"path={str(path)!r} holds no files {' or '.join(patterns)}")
+        files |= dict.fromkeys(sorted(stems.values()))
+    single = {"model": config.model_name}  # several files of checkpoints may be of one prompt
+    if format is not ImportFormat.checkpoints:
+        single["prompt"] = config.prompt
+    if len(files) > 1 and (typed := [(k, v) for k, v in single.items() if v is not None]):
+        names = ", ".join(file.name for file in files)[:200]
+        option, value = typed[0]
+        raise ConfigError(f"{option}={value} is of one file: import them one by one ({names})")
     return list(files)
 
 
-def _has_models(config: ImportConfig) -> bool:
-    """Whether several files of one prompt can be of several models."""
-    return config.format is ImportFormat.checkpoints
-
-
 def _known(config: ImportConfig) -> Known:
+    names = ("base", "developer", "parameters", "rank", "about")
     models = {
         entry["path"]: ModelDescription(
-            base=entry.get("base"),
-            developer=entry.get("developer"),
-            parameters=entry.get("parameters"),
-            rank=entry.get("rank"),
-            label=entry["name"],
-            about=entry.get("about"),
+            label=entry["name"], **{name: entry.get(name) for name in names}
         )
         for entry in hub_entries()
     }
-    tokens = (
-        None if config.tokens is None else frozenset(read_terms(Path(config.tokens).expanduser()))
-    )
-    prompts = {key: plain_text(prompt_of(one)) for key, one in config.prompts.items()}
-    return Known(prompts, models, config.score and config.score.value, tokens)
+    terms = None
+    if config.tokens is not None:
+        terms = frozenset(read_terms(Path(config.tokens).expanduser()))
+    prompts = {key: plain_text(prompt_of(prompt)) for key, prompt in config.prompts.items()}
+    return Known(prompts, models, config.score and config.score.value, terms)
 
 
 def _read(config: ImportConfig, file: Path, known: Known) -> list[ScoreTable]:
@@ -172,62 +131,51 @@ def _read(config: ImportConfig, file: Path, known: Known) -> list[ScoreTable]:
     return read_vocabulary(file, known=known, model=config.model_name)
 
 
-def _check_one_set(config: ImportConfig, tables: Sequence[ScoreTable]) -> None:
-    """InputError where files that hold the same items would become lists of different names:
-    `compare` would not put them side by side."""
-    names: dict[str, dict[str, str]] = {}
-    for provenance in (table.provenance for table in tables):
-        names.setdefault(provenance.candidates_digest, {}).setdefault(
-            provenance.candidates, provenance.source
-        )
-    for by_name in names.values():
-        if len(by_name) > 1:
-            which = " and ".join(f"{name!r} ({file})" for name, file in by_name.items())
-            raise InputError(
-                f"files with the same items would become {len(by_name)} lists, {which}, and not be "
-                "compared with one another. Name the list: set=NAME"
-            )
+def _distinct(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
+    """The tables, each once.
 
-
-def _each_once(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """The tables without those that are the same; InputError where two different ones have one
-    name."""
-    by_name: dict[str, ScoreTable] = {}
+    Raises:
+        InputError: files with the same items would become lists of different names, which `compare`
+            would not put side by side; or two different tables have one name.
+    """
+    lists: dict[str, ScoreTable] = {}
+    names: dict[str, ScoreTable] = {}
     for table in tables:
-        first = by_name.setdefault(table.name, table)
-        if first.provenance.key() != table.provenance.key():
+        a, b = (
+            lists.setdefault(table.provenance.candidates_digest, table).provenance,
+            table.provenance,
+        )
+        if a.candidates != b.candidates:
             raise InputError(
-                f"{first.provenance.source} and {table.provenance.source} both hold {table.name}. "
-                "Leave one of them out, or import them one by one, each with its set=NAME or "
-                "model=NAME"
+                f"files with the same items would become 2 lists, {a.candidates!r} ({a.source}) "
+                f"and {b.candidates!r} ({b.source}), and not be compared. Name the list: set=NAME"
             )
-    return list(by_name.values())
+        a = names.setdefault(table.name, table).provenance
+        if a.key() != b.key():
+            sources = f"{a.source} and {b.source}"
+            raise InputError(f"{sources} both hold {table.name}: give one its set= or model=")
+    return list(names.values())
 
 
-def _check_supersedes(config: ImportConfig, registry: Registry, new: Sequence[ScoreTable]) -> None:
+def _check_supersedes(registry: Registry, new: Sequence[ScoreTable]) -> None:
     """InputError where a table would take the place of one of other candidates in the registry; of
-    the same candidates, only a warning. `force=true` is leave to do either."""
+    the same candidates, only a warning."""
     latest = {manifest.name: folder for folder, manifest in registry.latest("score-table")}
     changed = []
     for table in new:
-        folder = latest.get(safe_name(table.name))
-        if folder is None or config.force:
+        if (folder := latest.get(safe_name(table.name))) is None:
             continue
         before = read_provenance(folder)
         if before.candidates_digest != table.provenance.candidates_digest:
             another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
             raise InputError(
-                f"{table.provenance.source} would take the place of {folder}, which has the same "
-                f"name and other candidates (from {before.source}). Type {another} to give it "
-                "another name, or force=true to supersede it"
+                f"{folder} (of {before.source}) has the same name and other candidates than "
+                f"{table.provenance.source}: type {another} or force=true"
             )
         changed.append(table.name)
     if changed:
-        log.warning(
-            "%d tables take the place of others of the same candidates, such as %s",
-            len(changed),
-            changed[0],
-        )
+        message = "%d tables take the place of others of the same candidates, such as %s"
+        log.warning(message, len(changed), changed[0])
 
 
 def import_pairs(config: ImportConfig, files: Sequence[Path]) -> None:
@@ -251,9 +199,7 @@ def import_pairs(config: ImportConfig, files: Sequence[Path]) -> None:
     summary = {"pairs": len(pairs), "models": len(models), "source": files[0].name}
     with store.track(name="import pairs") as mirror:
         folder, manifest = mirror.publish(
-            store.registry,
-            "scored-pairs",
-            name,
+            *(store.registry, "scored-pairs", name),
             lambda staging: table.to_parquet(staging / PARQUET, index=False),
             key=key,
             summary=summary,
@@ -271,22 +217,18 @@ def _read_scored(file: Path, model: str | None) -> list[Comparison]:
         InputError: no row has scores, or those of several models are given one name.
     """
     pairs = list(load("jsonl", path=file, option="path").comparisons)
-    models = {name for pair in pairs for name in pair.scores}
+    models = sorted({name for pair in pairs for name in pair.scores})
     if not models:
         raise InputError(
-            f'{file}: no row has scores. A row has prompt, responses, preferred and "scores": '
-            '{"MODEL": [a, b]}; or columns MODEL:a and MODEL:b; or scores_chosen and '
-            "scores_rejected; or JudgeBench's judgments with scores"
+            f'{file}: no row has scores, such as "scores": {{"MODEL": [a, b]}}, columns MODEL:a '
+            "and MODEL:b, scores_chosen and scores_rejected, or JudgeBench's judgments"
         )
     if model is None:
         return pairs
     if len(models) > 1:
-        raise InputError(
-            f"model={model} is said of one model, and {file} has scores of {len(models)}: "
-            f"{', '.join(sorted(models))[:200]}. Leave model out"
-        )
-    (only,) = models
-    return [replace(pair, scores={model: pair.scores.get(only, UNKNOWN)}) for pair in pairs]
+        listing = ", ".join(models)[:200]
+        raise InputError(f"model={model} is of one model, and {file} has {listing}: leave it out")
+    return [replace(pair, scores={model: pair.scores.get(models[0], UNKNOWN)}) for pair in pairs]
 
 
 def _join_scores(before: Comparison | None, pair: Comparison, file: Path) -> Comparison:
@@ -296,8 +238,5 @@ def _join_scores(before: Comparison | None, pair: Comparison, file: Path) -> Com
     if twice := sorted(before.scores.keys() & pair.scores.keys()):
         raise InputError(f"{file}: the scores of {twice[0]!r} are in an earlier file. Omit one")
     swapped = before.responses != pair.responses
-    scores = {
-        model: (second, first) if swapped else (first, second)
-        for model, (first, second) in pair.scores.items()
-    }
+    scores = {model: (b, a) if swapped else (a, b) for model, (a, b) in pair.scores.items()}
     return replace(before, scores={**before.scores, **scores})

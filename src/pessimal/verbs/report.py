@@ -15,8 +15,7 @@ from pessimal.report.page import page
 from pessimal.tables import read_score_table
 from pessimal.tables.score_table import SharedColumns, read_provenance
 from pessimal.tracking.registry import Manifest, Registry
-from pessimal.verbs.common import registry_of, tracked
-from pessimal.verbs.printing import print_path
+from pessimal.verbs.common import print_path, registry_of, tracked
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +34,17 @@ def run(config: ReportConfig) -> None:
 def write_page(config: ReportConfig) -> Path:
     """Write the page and publish it as a `report` artifact; returns its file."""
     registry = registry_of(config)
-    chosen, explores = _chosen(config, registry), config.explorer and _has_explorer()
+    artifacts, explores = _chosen(config, registry), config.explorer and _has_explorer()
     html = page(
-        [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in chosen],
+        [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in artifacts],
         title=config.title,
-        explorer=_explorer(config, registry, [m for _, m in chosen]) if explores else None,
+        explorer=_explorer(config, registry, [m for _, m in artifacts]) if explores else None,
         notes=config.notes,
     )
     if len(html) > LARGE:
-        log.warning(
-            "the page has %d MB; fewer prompts make it smaller: explorer_prompts=[KEY], or none: "
-            "explorer=false",
-            len(html) // 1_000_000,
-        )
-    inputs = [manifest.reference for _, manifest in chosen]
+        message = "the page has %d MB; smaller: explorer_prompts=[KEY], or explorer=false"
+        log.warning(message, len(html) // 1_000_000)
+    inputs = [manifest.reference for _, manifest in artifacts]
     with tracked(config, name=f"report {config.name}", inputs=inputs) as mirror:
         folder, _ = mirror.publish(
             registry,
@@ -70,10 +66,8 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
 
     Source: https://huggingface.co/docs/hub/spaces-config-reference
     """
-    front = (
-        f"---\ntitle: {json.dumps(title)}\nsdk: static\napp_file: index.html\npinned: false\n---"
-    )
-    text = "\n\n".join([front, f"# {title}", *notes])
+    front = f"title: {json.dumps(title)}\nsdk: static\napp_file: index.html\npinned: false"
+    text = "\n\n".join([f"---\n{front}\n---", f"# {title}", *notes])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(text + "\n", encoding="utf-8")
     (folder / "index.html").write_text(html, encoding="utf-8")
@@ -84,12 +78,10 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
     if not artifacts:
         published = registry.manifests(*SHOWN)
         if not published:
-            message = f"there is nothing to show in {registry.root} yet; type: pessimal compare"
-            raise InputError(message)
+            raise InputError(f"nothing to show is in {registry.root} yet: type pessimal compare")
         # The newest comparison; where there is none, the newest of all.
-        artifacts = [
-            max(published, key=lambda pair: (pair[1].type == "comparison", pair[1].created))
-        ]
+        newest = max(published, key=lambda pair: (pair[1].type == "comparison", pair[1].created))
+        artifacts = [newest]
     for folder, _ in artifacts:
         registry.verify(folder)
     return artifacts
@@ -108,35 +100,32 @@ def _has_explorer() -> bool:
 def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
     """The tokens of the score tables behind what is shown, and what was left out; None where there
     are none."""
-    behind = dict.fromkeys(
+    references = dict.fromkeys(
         name for manifest in shown for name in manifest.inputs if name.startswith("score-table/")
     )
-    there = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
+    published = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
     notes = []
-    if missing := [reference for reference in behind if reference not in there]:
-        notes.append(
-            f"Not here: {len(missing)} of the {len(behind)} score tables that were compared are no "
-            f"longer in the registry ({missing[0]}{' …' if len(missing) > 1 else ''})."
-        )
+    if missing := [reference for reference in references if reference not in published]:
+        message = f"Not here: {len(missing)} of the {len(references)} score tables compared"
+        notes.append(f"{message} are no longer in the registry ({missing[0]} …).")
         log.warning("%s", notes[-1])
-    found = [there[reference] for reference in behind if reference in there]
-    newest = {m.name: folder for folder, m in sorted(found, key=lambda pair: pair[1].version)}
+    pairs = [published[reference] for reference in references if reference in published]
+    newest = {m.name: folder for folder, m in sorted(pairs, key=lambda pair: pair[1].version)}
     # An older version of a table is a rescan, for the noise floor only.
-    provenances = {
-        folder: read_provenance(folder) for folder, m in found if newest[m.name] == folder
-    }
+    folders = [folder for folder, m in pairs if newest[m.name] == folder]
+    provenances = {folder: read_provenance(folder) for folder in folders}
     prompts = chosen_prompts(list(provenances.values()), wanted=config.explorer_prompts)
-    asked = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
-    if left_out := [prompt for prompt in asked if prompt not in prompts]:
+    keys = list(dict.fromkeys(provenance.prompt for provenance in provenances.values()))
+    if left_out := [prompt for prompt in keys if prompt not in prompts]:
+        some = ", ".join(left_out[:5]) + " …" * (len(left_out) > 5)
         notes.append(
-            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): "
-            f"{', '.join(left_out[:5])}{' …' if len(left_out) > 5 else ''}. To choose: "
-            "explorer_prompts=[KEY,KEY]"
+            f"In the explorer: {', '.join(prompts)}. Prompts not in it ({len(left_out)}): {some}. "
+            "To choose: explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
     chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]
     with steps(f"reading {len(chosen)} tables", len(chosen), bar=config.progress) as step:
-        for provenance, folder in sorted(chosen, key=lambda pair: asked.index(pair[0].prompt)):
+        for provenance, folder in sorted(chosen, key=lambda pair: keys.index(pair[0].prompt)):
             step(f"{provenance.model} on {provenance.prompt}")
             registry.verify(folder)
             tables.append(shared.of(read_score_table(folder)))

@@ -8,7 +8,6 @@ difference is B − A; rows of tables are matched by their keys, never by their 
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,7 +21,7 @@ from pessimal.errors import ConfigError, InputError, VerdictError, did_you_mean
 from pessimal.tables.score_table import read_provenance
 from pessimal.texts import storable
 from pessimal.tracking.registry import CONFIG, Manifest, Registry, damages, figures
-from pessimal.verbs.printing import (
+from pessimal.verbs.common import (
     as_csv,
     as_json,
     is_number,
@@ -64,22 +63,19 @@ def run(config: RunsConfig) -> None:
     """
     registry = Registry(Path(config.paths.registry))
     if not registry.root.is_dir():
-        raise InputError(
-            f"there is no registry in {registry.root} yet. Another one: paths.registry=FOLDER"
-        )
+        raise InputError(f"there is no registry in {registry.root}: type paths.registry=FOLDER")
     artifacts = [registry.artifact(name) for name in config.names]
-    match config.action:
-        case RunsAction.list:
-            _list(config, registry)
-        case RunsAction.show if config.format is RunsFormat.csv:
-            registry.verify(artifacts[0][0])
-            write_out(as_csv(pd.read_parquet(table_file(*artifacts[0], name=config.table))))
-        case RunsAction.show:
-            _show(config, registry, *artifacts[0])
-        case RunsAction.diff:
-            _diff(config, registry, *artifacts)
-        case RunsAction.verify:
-            _verify(config, registry, [folder for folder, _ in artifacts] or None)
+    if config.action is RunsAction.list:
+        _list(config, registry)
+    elif config.action is RunsAction.diff:
+        _diff(config, registry, *artifacts)
+    elif config.action is RunsAction.verify:
+        _verify(config, registry, [folder for folder, _ in artifacts] or None)
+    elif config.format is RunsFormat.csv:
+        registry.verify(artifacts[0][0])
+        write_out(as_csv(pd.read_parquet(table_file(*artifacts[0], name=config.table))))
+    else:
+        _show(config, registry, *artifacts[0])
 
 
 def _list(config: RunsConfig, registry: Registry) -> None:
@@ -95,29 +91,27 @@ def _list(config: RunsConfig, registry: Registry) -> None:
         artifacts = sort_artifacts(artifacts, config.sort, descending=config.descending)
     selected = [manifests[reference] for reference in artifacts.index]
     if config.format is RunsFormat.json:
-        write_out(as_json([record(manifest) for manifest in selected]))
+        write_out(as_json([*map(record, selected)]))
     elif config.format is RunsFormat.csv:
         write_out(as_csv(artifacts.dropna(axis=1, how="all")))
     else:
         write_out(list_text(selected, width=terminal_width()))
-        older = "" if config.all else "; all=true lists older versions, too"
-        log.info("%d of %d artifacts%s", len(selected), len(manifests), older)
+        log.info("%d of %d artifacts (all=true: every version)", len(selected), len(manifests))
 
 
 def list_text(manifests: Sequence[Manifest], *, width: int | None) -> str:
     """One line per artifact; where all are of one type, its key figures have columns of their own.
     A name is never cut: it is typed next."""
-    rows = [
-        [f"{m.name}:v{m.version}", m.created[:16].replace("T", " "), m.run_id] for m in manifests
-    ]
-    header, values = ["artifact", "created (UTC)", "run"], [key_figures(m) for m in manifests]
-    if len({m.type for m in manifests}) == 1:
-        names = list(dict.fromkeys(name for row in values for name in row))
-        rows = [[*row, *map(value.get, names)] for row, value in zip(rows, values, strict=True)]
-        return table_text([*header, *names], rows, width=width, keep=3)
-    texts = ["  ".join(f"{visible(k)}={shown(v)}" for k, v in row.items()) for row in values]
-    rows = [[m.type, *row, text] for m, row, text in zip(manifests, rows, texts, strict=True)]
-    return table_text(["type", *header, "figures"], rows, width=width, keep=4)
+    header, rows = ["artifact", "created (UTC)", "run"], []
+    values = [key_figures(m) for m in manifests]
+    names = list(dict.fromkeys(name for row in values for name in row))
+    single = len({m.type for m in manifests}) == 1
+    for m, value in zip(manifests, values, strict=True):
+        row = [f"{m.name}:v{m.version}", m.created[:16].replace("T", " "), m.run_id]
+        text = "  ".join(f"{visible(k)}={shown(v)}" for k, v in value.items())
+        rows.append([*row, *map(value.get, names)] if single else [m.type, *row, text])
+    header = [*header, *names] if single else ["type", *header, "figures"]
+    return table_text(header, rows, width=width, keep=3 if single else 4)
 
 
 def key_figures(manifest: Manifest) -> dict[str, Any]:
@@ -147,11 +141,10 @@ def table_file(folder: Path, manifest: Manifest, *, name: str | None) -> Path:
     name = next(iter(files)) if name is None and len(files) == 1 else name
     if name in files:
         return files[name]
-    guess = "" if name is None else f" no table {name!r} is there.{did_you_mean(name, list(files))}"
+    listing, guess = ", ".join(sorted(files)) or "none", did_you_mean(name or "", list(files))
     raise InputError(
-        f"{manifest.reference} has {len(files)} tables:{guess} {', '.join(sorted(files)) or 'none'}"
-        f". Type for example: pessimal runs show {manifest.reference} format=csv "
-        f"table={min(files, default='NAME')}"
+        f"{manifest.reference} has {len(files)} tables: {listing}.{guess} Type for example: "
+        f"pessimal runs show {manifest.reference} format=csv table={min(files, default='NAME')}"
     )
 
 
@@ -215,15 +208,13 @@ def _verify(config: RunsConfig, registry: Registry, only: Sequence[Path] | None)
     damaged = list(damages(registry, only=only, checked=files.append))
     if config.format is RunsFormat.json:
         counts = {"files": sum(files), "artifacts": len(files)}
-        write_out(as_json(counts | {"damages": [asdict(damage) for damage in damaged]}))
-    elif damaged:
-        lines = [f"{visible(d.where)}: {visible(d.what)}\n    {visible(d.mend)}" for d in damaged]
-        write_out("\n".join(lines))
+        write_out(as_json(counts | {"damages": [damage._asdict() for damage in damaged]}))
+    else:
+        for damage in damaged:
+            write_out("{}: {}\n    {}".format(*map(visible, damage)))
     checked = f"{sum(files)} files of {len(files)} artifacts in {registry.root}"
     if damaged:
-        raise VerdictError(
-            f"{checked}: {len(damaged)} things, listed above, are not as they were published"
-        )
+        raise VerdictError(f"{checked}: {len(damaged)} things, listed above, have changed")
     log.info("%s are as they were published", checked)
 
 
@@ -282,20 +273,19 @@ def select(
         matches = [any(fnmatchcase(text, pattern) for text in row) for row in texts]
         if not any(matches):
             names = sorted({text for row in texts for text in row})
-            raise InputError(
-                f"{option}={pattern!r}: no artifact in the registry is of this {option}."
-                f"{did_you_mean(pattern, names)} There are: {', '.join(names[:12]) or 'none'}"
-            )
+            listing, guess = ", ".join(names[:12]) or "none", did_you_mean(pattern, names)
+            message = f"{option}={pattern!r}: no artifact in the registry is of it.{guess}"
+            raise InputError(f"{message} There are: {listing}")
         selected = selected[selected.index.isin(artifacts.index[matches])]
     if where is None or selected.empty:
         return selected
     try:
         return selected.loc[selected.convert_dtypes().query(where, engine="python").index]
     except Exception as error:  # pandas' own errors of parsing and of types are of many classes
+        listing = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
         raise ConfigError(
-            f"where={where!r} cannot be asked of the figures ({error}). Type a condition as pandas "
-            "reads it: where='n > 1000' or where='optimal == \"love\" and mean < 0'. Figures: "
-            f"{', '.join(sorted(selected.columns.drop(FIELDS))[:40])}"
+            f"where={where!r}: {error}. Type a condition as pandas' query reads it, such as "
+            f"where='n > 1000 and mean < 0'. Figures: {listing}"
         ) from error
 
 
@@ -303,11 +293,8 @@ def sort_artifacts(artifacts: pd.DataFrame, by: str, *, descending: bool = False
     """Sorted by `name` (type, name, version), a field or a figure: numbers before texts, artifacts
     without it at the end. InputError where no artifact has the figure."""
     if by not in artifacts:
-        names = sorted(artifacts.columns)
-        raise InputError(
-            f"sort={by}: no artifact has this figure.{did_you_mean(by, names)} Figures: "
-            f"{', '.join(names[:40])}"
-        )
+        names, guess = ", ".join(sorted(artifacts)[:40]), did_you_mean(by, list(artifacts))
+        raise InputError(f"sort={by}: no artifact has this figure.{guess} Figures: {names}")
     keys = artifacts[["type", "name", "version"]]
     if by != "name":
         numbers = pd.to_numeric(artifacts[by], errors="coerce")
@@ -417,10 +404,8 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict[str, Any]]:
             changes = pd.Series(np.nan, pairs.index)
             if all(is_numeric_dtype(values) and not is_bool_dtype(values) for values in (x, y)):
                 changes = (y.astype(float) - x.astype(float)).where(differs)
-            numbers = changes.notna().any()
-            row = int(changes.abs().argmax() if numbers else differs.argmax())
-            change = float(changes[row]) if numbers else None
-            cell = {"name": column, "a": x[row], "b": y[row], "difference": change}
+            row = int(changes.abs().argmax() if changes.notna().any() else differs.argmax())
+            cell = {"name": column, "a": x[row], "b": y[row], "difference": changes[row]}
             place = pairs.loc[row, keys].tolist()
             rows.append(cell | {"rows": int(differs.sum()), "at": place})
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
@@ -430,9 +415,7 @@ def _comparable(values: pd.Series) -> pd.Series:
     """A column as it compares over tables: a category is its text, and a list a tuple."""
     if is_numeric_dtype(values):
         return values
-    lists = values.map(
-        lambda value: tuple(value) if isinstance(value, np.ndarray | list) else value
-    )
+    lists = values.map(lambda v: tuple(v) if isinstance(v, np.ndarray | list) else v)
     return lists.astype(object)
 
 

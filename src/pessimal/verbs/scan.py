@@ -3,13 +3,14 @@ as it is whole."""
 
 import logging
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.api.grade import census
+from pessimal.api.check import census
 from pessimal.api.scan import scan_all
 from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
@@ -21,11 +22,15 @@ from pessimal.scoring.trainer import begin_process
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import extremes
 from pessimal.texts import literal, significant
-from pessimal.tracking.registry import Registry
-from pessimal.verbs.common import in_sweep, store_of
-from pessimal.verbs.printing import print_headlines, print_path, show
+from pessimal.verbs.common import in_sweep, print_headlines, print_path, show, store_of
 
 log = logging.getLogger(__name__)
+
+OPTIONS = (
+    *("answers", "answer_tokens", "seed", "mode", "certain", "trainer", "batch_size", "states"),
+    "progress",
+)
+"""Those that `scan_all` takes as they are."""
 
 
 def run(config: ScanConfig) -> None:
@@ -34,66 +39,52 @@ def run(config: ScanConfig) -> None:
 
     Where there are several processes, each runs this: all score, the first publishes.
     """
-    config = config.resolve()
     quiet_libraries()
-    first, store = begin_process(config.trainer), store_of(config)
-    candidates, answered, prompts = config.candidates.read(), config.real_answers(), config.asked()
-    cache = config.paths.cache
+    store, cache = store_of(config), config.paths.cache
+    candidates, (prompts, prefixed) = config.candidates.read(), config.questions()
+    first = begin_process(config.trainer)
+    is_census = config.candidates.name == CENSUS
     model = open_reward(config.model, cache=cache)
-    if config.candidates.name == CENSUS:
-        results = census(
-            model,
-            token_limit=config.candidates.most or None,
-            policy=config.policy,
-            cache=cache,
-            store=store,
-            progress=config.progress,
-        )
+    if is_census:
+        about: dict[str, Any] = {"cache": cache, "policy": config.policy, "store": store}
+        limit = config.candidates.most or None
+        results = census(model, token_limit=limit, progress=config.progress, **about)
         print_headlines(results, title=f"Census of {model.name}")
         assert results.folder is not None
         return print_path(results.folder)
-    policy = open_reward(config.policy_spec(), cache=cache) if config.policy else None
+    policy = open_reward(config.policy_spec, cache=cache) if config.policy else None
     if config.candidates.name == ANSWERS and first:
-        log.info(
-            "%s has no vocabulary of its own: it is asked %d answers of all sorts "
-            "(candidates=answers). model.tokenizer=DIR_OR_ID scans one, candidates=items a list",
-            model.name,
-            len(config.candidates.texts),
-        )
+        message = "%s has no vocabulary: %d answers are asked instead; model.tokenizer= adds it"
+        log.info(message, model.name, len(config.candidates.texts))
     tables = scan_all(
         model,
-        answered or {key: prompt for key, (prompt, _) in prompts.items()},
+        prompts,
         candidates,
         policy=policy,
-        answers=config.answers,
-        answer_tokens=config.answer_tokens,
-        seed=config.seed,
         most=config.candidates.most,
         ids=config.candidates.ids,
         n_screened=SCREENED if config.screens else None,
-        prefixed={key: behind for key, (_, behind) in prompts.items() if behind is not None},
-        mode=config.mode,
-        certain=config.certain,
-        trainer=config.trainer,
-        batch_size=config.batch_size,
-        states=config.states,
+        prefixed=prefixed,
         cache=cache,
         store=store,
-        progress=config.progress,
+        **{option: getattr(config, option) for option in OPTIONS},
     )
     for name, scanned in groupby(tables, key=lambda table: table[0].name):
         keys = [provenance.key() for _, provenance, _ in scanned]
-        found = [store.registry.find("score-table", key) for key in keys]
-        folders = [published[0] for published in found if published]
+        artifacts = [store.registry.find("score-table", key) for key in keys]
+        folders = [published[0] for published in artifacts if published]
         if first:
             print_extremes(name, folders)
-            print_tables(store.registry, folders)
+            several = len(folders) > 1 and (in_sweep() or len(folders) > 3)
+            files = [folder / "scores.parquet" for folder in folders]
+            for path in [store.registry.root / "score-table"] if several else files:
+                print_path(path)
 
 
 RANKS = 10
-"""Of one prompt at each end."""
+"""Ranks of one prompt at each end."""
 LINES = 12
-"""Of all prompts together."""
+"""Lines of all prompts together."""
 CERTIFIED = "✓"
 OBJECTIVES = 5
 LONGEST = 24
@@ -107,82 +98,66 @@ def print_extremes(model: str, folders: Sequence[Path]) -> None:
     if not folders or in_sweep():
         return
     every = [read_score_table(folder) for folder in folders[: 2 * LINES]]
-    unsaid = [table for table in every if hardly_answers(table.measured)]
     tables = [table for table in every if not hardly_answers(table.measured)]
     if tables:
-        show(_by_prompt(model, tables) if len(tables) > 3 else _by_rank(model, tables))
-    for table in unsaid:
-        show(f"{_asked(model, table)}: no ranks, as the judge's answers are hardly ever given")
+        show(_table_by_prompt(model, tables) if len(tables) > 3 else _table_by_rank(model, tables))
     for table in every:
+        if hardly_answers(table.measured):
+            show(f"{_asked(model, table)}: no ranks, as the judge's answers are hardly ever given")
         if "gate" in table.measured:
             show(_gate(model, table))
     if len(folders) > len(every):
         show(f"{len(folders) - len(every)} more tables are in the registry.")
 
 
-def print_tables(registry: Registry, folders: Sequence[Path]) -> None:
-    """The path of each table; of many, or in a sweep, of the folder that they are in."""
-    if len(folders) > 1 and (in_sweep() or len(folders) > 3):
-        print_path(registry.root / "score-table")
-        return
-    for folder in folders:
-        print_path(folder / "scores.parquet")
+def _cells(table: ScoreTable, *, k: int, limit: int, reward: bool) -> list[list[Text]]:
+    """The k best candidates of a table, and the k worst."""
+    ends = extremes(table.rows, k=k)
+    return [
+        [_cell(row, limit=limit, reward=reward) for row in ends[ends["end"] == end].itertuples()]
+        for end in ("top", "bottom")
+    ]
 
 
-def _by_rank(model: str, tables: Sequence[ScoreTable]) -> Table:
+def _table_by_rank(model: str, tables: Sequence[ScoreTable]) -> Table:
     """Two columns a prompt, a line a rank."""
-    shown = _headed(model)
-    shown.add_column("", justify="right", min_width=2)
-    columns = []
+    grid = _headed(model)
+    grid.add_column("", justify="right", min_width=2)
     rewards = len(tables) < 3  # for more there is no room
     room = (console().width - 4) // (2 * len(tables)) - (11 if rewards else 4)
+    columns = []
     for table in tables:
-        ends = extremes(table.rows, k=RANKS)
-        for end, word in (("top", "best"), ("bottom", "worst")):
-            shown.add_column(
-                Text(f"{_asked(model, table)}: {word}"), no_wrap=True, overflow="ellipsis"
-            )
-            cells = ends[ends["end"] == end].itertuples()
-            columns.append([_cell(row, limit=min(room, LONGEST), reward=rewards) for row in cells])
-    for rank in range(max(map(len, columns))):
-        shown.add_row(
-            str(rank + 1), *(column[rank] if rank < len(column) else "" for column in columns)
-        )
-    return shown
+        for end in ("best", "worst"):
+            grid.add_column(Text(f"{_asked(model, table)}: {end}"), no_wrap=True)
+        columns += _cells(table, k=RANKS, limit=min(room, LONGEST), reward=rewards)
+    for rank, row in enumerate(zip_longest(*columns, fillvalue=Text()), 1):
+        grid.add_row(str(rank), *row)
+    return grid
 
 
-def _by_prompt(model: str, tables: Sequence[ScoreTable]) -> Table:
+def _table_by_prompt(model: str, tables: Sequence[ScoreTable]) -> Table:
     """A line a prompt, with the three best and the three worst."""
-    shown = _headed(model)
+    grid = _headed(model)
     for heading in ("prompt", "best", "worst"):
-        shown.add_column(heading, no_wrap=True, overflow="ellipsis")
+        grid.add_column(heading, no_wrap=True, overflow="ellipsis")
     for table in tables:
-        ends = extremes(table.rows, k=3)
-        cells = [
-            Text("  ").join(
-                [
-                    _cell(row, limit=12, reward=False)
-                    for row in ends[ends["end"] == end].itertuples()
-                ]
-            )
-            for end in ("top", "bottom")
-        ]
-        shown.add_row(Text(_asked(model, table)), *cells)
-    return shown
+        ends = _cells(table, k=3, limit=12, reward=False)
+        grid.add_row(Text(_asked(model, table)), *(Text("  ").join(cells) for cells in ends))
+    return grid
 
 
 def _gate(model: str, table: ScoreTable) -> Table:
     """The objectives of a gated head by their share in the reward's variance."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column(Text(f"{_asked(model, table)}: objective"), overflow="ellipsis")
-    for heading in ("share of variance", "coefficient"):
-        shown.add_column(heading, justify="right")
     gate = table.measured["gate"]
-    order = sorted(gate["share"], key=lambda name: -abs(gate["share"][name]))
-    for name in order[:OBJECTIVES]:
-        share, coefficient = gate["share"][name], gate["coefficient"][name]
-        shown.add_row(literal(name, limit=LONGEST), f"{share:.0%}", significant(coefficient))
-    return shown
+    names = sorted(gate["share"], key=lambda name: -abs(gate["share"][name]))[:OBJECTIVES]
+    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    grid.add_column(Text(f"{_asked(model, table)}: objective"), overflow="ellipsis")
+    for heading in ("share of variance", "coefficient"):
+        grid.add_column(heading, justify="right")
+    for name in names:
+        numbers = f"{gate['share'][name]:.0%}", significant(gate["coefficient"][name])
+        grid.add_row(literal(name, limit=LONGEST), *numbers)
+    return grid
 
 
 def _asked(model: str, table: ScoreTable) -> str:

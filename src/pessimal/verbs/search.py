@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.api.search import run_search, scanned_rewards
-from pessimal.api.store import Artifact, publish
+from pessimal.api.store import Artifact, Store, publish
 from pessimal.config.schema import SearchConfig
 from pessimal.conversation import Asked
 from pessimal.progress import quiet_libraries
-from pessimal.rewards.base import Reward, require_network
+from pessimal.rewards.base import require_network
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.contexts import halves, read_contexts, sample
@@ -28,8 +28,7 @@ from pessimal.searching.results import SearchResult
 from pessimal.tables.result import Result
 from pessimal.texts import safe_name
 from pessimal.tracking.mirror import Mirror
-from pessimal.verbs.common import registry_of, store_of, tracked
-from pessimal.verbs.printing import print_path, show
+from pessimal.verbs.common import print_path, show, store_of, tracked
 
 log = logging.getLogger(__name__)
 
@@ -43,83 +42,62 @@ def run(config: SearchConfig) -> float | None:
     Returns the best reward with the goal's sign, more is better, for whoever sweeps the options.
     """
     quiet_libraries()
-    begin_process(config.trainer)
-    context = open_context(config, config.prompt_keys)
-    cache, progress = config.paths.cache, config.progress
-    done = run_search(context, store=store_of(config), cache=cache, progress=progress)
+    store, cache = store_of(config), config.paths.cache
+    context = open_context(config, store)
+    done = run_search(context, store=store, cache=cache, progress=config.progress)
     if done.result is not None:
         print_checklist(done.result.results, done.result, done.known)
     print_path(done.folder)
     return done.best
 
 
-def open_context(
-    config: SearchConfig, prompts: list[str], model: Reward | None = None
-) -> SearchContext:
-    """The model of a configuration, opened where it is not yet, to be searched on these prompts;
-    single tokens come from finished scans."""
-    open_one = partial(open_reward, cache=config.paths.cache)
-    model = model or open_one(config.model)
-    policy = config.policy_spec()
-    asked, held_out, named = _asked(config, prompts)
+def open_context(config: SearchConfig, store: Store) -> SearchContext:
+    """The model of a configuration, opened to be searched on its prompts or real answers; single
+    tokens come from finished scans of the store."""
+    begin_process(config.trainer)
+    cache, name = config.paths.cache, None
+    device = make_trainer(config.trainer, root=cache).strategy.root_device
+    searched: Mapping[str, Asked] = {key: config.prompts[key] for key in config.prompt_keys}
+    held_out: Mapping[str, Asked] = {key: config.prompts[key] for key in config.held_out}
+    if config.contexts is not None:
+        slot = config.search.slot and config.search.slot.value
+        contexts = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
+        searched, held_out = halves(contexts)
+        name = f"{Path(config.contexts).stem}-{len(searched)}"
+    policy = config.policy and open_reward(config.policy_spec, cache=cache)
+    model = require_network(open_reward(config.model, cache=cache), "search", "gradient")
     context = SearchContext(
-        require_network(model, "search", "gradient"),
-        asked,
-        config.search,
-        mode=config.mode,
-        seed=config.seed,
-        device=make_trainer(config.trainer, root=config.paths.cache).strategy.root_device,
-        batch_size=config.batch_size,
+        *(model, searched, config.search),
+        device=device,
         held_out=held_out,
-        policy=cast(LogProbability, open_one(policy)) if policy else None,
-        answers=config.answers,
-        named=named,
+        policy=cast(LogProbability | None, policy),
+        named=name,
+        **{option: getattr(config, option) for option in ("mode", "seed", "batch_size", "answers")},
     )
-    context.scanned = partial(scanned_rewards, registry_of(config), context)
+    context.scanned = partial(scanned_rewards, store.registry, context)
     return context
 
 
-def _asked(
-    config: SearchConfig, prompts: list[str]
-) -> tuple[dict[str, Asked], dict[str, Asked], str | None]:
-    """What is searched and what is held out, by key, and what the former are called together."""
-    if config.contexts is None:
-        keys = (prompts, config.held_out)
-        asked, held_out = ({key: config.prompts[key] for key in some} for some in keys)
-        return asked, held_out, None
-    slot = config.search.slot and config.search.slot.value
-    found = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
-    one, other = halves(found)
-    asked, held_out = {**one}, {**other}
-    return asked, held_out, f"{Path(config.contexts).stem}-{len(asked)}"
-
-
 def print_checklist(
-    results: list[Result], found: SearchResult, known: Mapping[tuple[int, ...], str]
+    results: list[Result], result: SearchResult, references: Mapping[tuple[int, ...], str]
 ) -> None:
     """The response, who found it, and what is certain of it."""
-    title = f"{results[0].headline} {found.evaluations:,} evaluations. By {found.found_by}."
+    title = f"{results[0].headline} {result.evaluations:,} evaluations. By {result.found_by}."
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
     )
-    checks = found.tables["checks"]
+    checks = result.tables["checks"]
     for check in checks.itertuples():
         table.add_row(MARKS[check.verdict], check.check, Text(check.measured, style="dim"))
     show(table)
-    if not found.exact:
+    if not result.exact:
         show(Text(checks["meaning"][0], style="dim"))
-    for result in results:
-        if result.name in ("contexts", "candidates") and result.headline:
-            show(Text(result.headline))
-    for response, reference in known.items():
-        same = response == found.response
-        show(
-            Text(
-                f"No better response was found than {reference} held."
-                if same
-                else f"Better than {reference} held."
-            )
-        )
+    for part in results:
+        if part.name in ("contexts", "candidates") and part.headline:
+            show(Text(part.headline))
+    for response, reference in references.items():
+        better = "No better response than" if response == result.response else "Better than"
+        show(Text(f"{better} {reference} held."))
 
 
 def tune(config: SearchConfig, space: Mapping[str, Any], *, trials: int) -> None:

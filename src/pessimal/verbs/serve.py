@@ -35,10 +35,8 @@ def run(config: ServeConfig) -> None:
     try:
         listening.bind((config.host, config.port))
     except OSError as error:
-        raise WorkError(
-            f"cannot listen at {config.host}:{config.port} ({error.strerror}): type another "
-            "port=N, or port=0 for any that is free"
-        ) from error
+        where = f"{config.host}:{config.port}"
+        raise WorkError(f"cannot listen at {where} ({error.strerror}): type port=0") from error
     quiet_libraries()
     begin_process(config.trainer)
     reward = open_reward(config.model, cache=config.paths.cache)
@@ -73,7 +71,7 @@ def in_contexts(served: Served, body: dict[str, Any]) -> dict[str, Any]:
     scan, with its `slot`. The empty text leaves an answer as it is."""
     texts, slot = list(body["candidates"]), body.get("slot")
     contexts = [of_row(row, slot, f"contexts[{i}]") for i, row in enumerate(body["contexts"])]
-    rewards = served.rewards([one.filled(text) for one in contexts for text in texts])
+    rewards = served.rewards([context.filled(text) for context in contexts for text in texts])
     return {"rewards": np.reshape(rewards, (len(contexts), len(texts))).tolist()}
 
 
@@ -89,10 +87,10 @@ def application(served: Served) -> Any:
         try:
             return wires[path](served, body)
         except UserError as error:
-            said = str(error)
+            message = str(error)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            said = f"{path} does not take this request ({type(error).__name__}: {error})"
-        return JSONResponse({"error": said}, status_code=400)
+            message = f"{path} does not take this request ({type(error).__name__}: {error})"
+        return JSONResponse({"error": message}, status_code=400)
 
     wires = WIRES | {"/contexts": in_contexts}
     for path in wires:

@@ -8,8 +8,7 @@ from pessimal.api.train import train_published
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.named import language_model_of
-from pessimal.verbs.common import store_of
-from pessimal.verbs.printing import print_path, show_rows
+from pessimal.verbs.common import print_path, show_rows, store_of
 
 
 def run(config: TrainConfig) -> None:
@@ -38,14 +37,10 @@ def run(config: TrainConfig) -> None:
 
 
 def _rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    rows = [
-        (
-            f"pairs of {figures['n']} {what} in people's order (chance .5)",
-            f"{figures['accuracy']:.3f} ({figures['low']:.3f} to {figures['high']:.3f})",
-        )
-        for what, figures in (
-            ("held-out items", report["held_out"]),
-            ("items trained on", report["trained"]),
-        )
-    ]
+    rows = []
+    for items, name in (("held-out items", "held_out"), ("items trained on", "trained")):
+        figures = report[name]
+        interval = f"({figures['low']:.3f} to {figures['high']:.3f})"
+        text = f"pairs of {figures['n']} {items} in people's order (chance .5)"
+        rows.append((text, f"{figures['accuracy']:.3f} {interval}"))
     return [*rows, ("minutes", f"{report['seconds'] / 60:.1f}")]

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Self
 
 from annotated_types import Ge
 from omegaconf import MISSING
@@ -64,7 +64,7 @@ class AuditConfig(PromptedConfig):
         """The budget."""
         return parse_duration(self.budget)
 
-    def resolve(self) -> "AuditConfig":
+    def resolve(self) -> Self:
         """The same with the prompts of its tasks, which its function is given."""
         if self.tasks is None:
             return self
@@ -83,9 +83,7 @@ class AuditConfig(PromptedConfig):
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
         if not self.model.is_reward:
-            raise ConfigError(
-                "log-probabilities are no reward: type model.kind=judge or model.kind=implicit"
-            )
+            raise ConfigError("log-probabilities are no reward: type model.kind=judge, =implicit")
         if "gradient" not in can:
             takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind}"
             names = ("pairs",) if self.tasks is not None else ("policy",)

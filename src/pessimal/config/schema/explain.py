@@ -14,6 +14,7 @@ from pessimal.config.schema.shared import TaskConfig
 from pessimal.errors import ConfigError, ModelError
 from pessimal.explaining.attribute import OVERALL, PLACEBO, Edit
 from pessimal.options import Count, Level, OneOf, Options, Text
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.spec import CheckpointSpec, ModelSpec
 from pessimal.scoring.spec import TrainerSpec
 
@@ -66,9 +67,7 @@ class ComparisonsSpec(Options):
         if self.source is Source.jsonl and not self.path:
             raise ConfigError("comparisons=jsonl needs a file: type comparisons.path=FILE")
         if self.source in (Source.embedded, Source.pairs) and self.path:
-            raise ConfigError(
-                "comparisons.path goes with a file: comparisons=jsonl comparisons.path=FILE"
-            )
+            raise ConfigError("comparisons.path goes with a file: type comparisons=jsonl")
 
     def load(self, *, skip_bad: bool = False) -> "Loaded":
         """The comparisons, of one turn where these alone are asked for, and what was left out."""
@@ -186,8 +185,6 @@ class ExplainConfig(TaskConfig):
     def language_model(self, option: str) -> CheckpointSpec:
         """The model of `fluency` or `judge_model`, asked for log-probabilities. ConfigError,
         ModelError where there is none of that name."""
-        from pessimal.rewards.named import language_model_of  # Hydra comes with it
-
         try:
             return language_model_of(getattr(self, option))
         except (ConfigError, ModelError) as error:
@@ -207,47 +204,34 @@ class ExplainConfig(TaskConfig):
         spec = self.comparisons
         if (
             spec.name is None
-        ):  # not in its own check: that of the defaults would name files after them
+        ):  # not in its own check, which the defaults pass before a file is named
             spec.name = Path(spec.path).name.split(".")[0] if spec.path else spec.source.value
         if self.skip_bad and spec.source is not Source.jsonl:
             raise ConfigError("skip_bad=true goes with comparisons=jsonl comparisons.path=FILE")
-        given = [name for name in PAIR if getattr(self, name) is not None]
-        if given and len(given) < len(PAIR):
-            missing = next(name for name in PAIR if name not in given)
-            raise ConfigError(f"one pair needs prompt, chosen and rejected; add {missing}=TEXT")
+        missing = [name for name in PAIR if getattr(self, name) is None]
+        if missing and len(missing) < len(PAIR):
+            raise ConfigError(f"one pair needs prompt, chosen and rejected; add {missing[0]}=TEXT")
         if not self.contrast:
-            raise ConfigError(
-                "no attributes given; type for example contrast=[default] or contrast=[verbosity]"
-            )
-        for name in (PLACEBO, OVERALL):
-            if name in self.contrast:
-                raise ConfigError(f"contrast.{name}: that name stands for edits along no attribute")
+            raise ConfigError("no attributes given; type for example contrast=[default]")
+        if taken := {PLACEBO, OVERALL} & set(self.contrast):
+            raise ConfigError(f"contrast.{min(taken)}: this name is of edits along no attribute")
         perturber = check_options(self.perturber)
         if self.seeds > 1 and self.perturber.get("temperature") == 0:
             raise ConfigError("perturber.temperature=0 gives all seeds the same text: type seeds=1")
-        asks = hasattr(perturber, "dry_run")
-        if self.overall and not asks:
-            raise ConfigError(
-                f"overall={self.overall} needs a language model: perturber=llm or perturber=local"
-            )
-        if self.dry_run and not asks:
-            raise ConfigError(
-                "dry_run=true is for language models, and this perturber asks none: it is free"
-            )
+        if (self.overall or self.dry_run) and not hasattr(perturber, "dry_run"):
+            option = "overall" if self.overall else "dry_run"
+            typed = f"{option}={getattr(self, option)}"
+            raise ConfigError(f"{typed}: this perturber asks no model, and is free: perturber=llm")
         if self.judge is not JudgeKind.rules and not self.judge_model:
             model = "NAME_AT_THE_ENDPOINT" if self.judge is JudgeKind.llm else "DIR_OR_ID"
             raise ConfigError(f"judge={self.judge.value} needs a model: type judge_model={model}")
         if self.fluency is not None:
-            if given:
-                raise ConfigError(
-                    f"fluency={self.fluency} is of a set of comparisons, not of one: leave it out"
-                )
+            if not missing:
+                raise ConfigError(f"fluency={self.fluency} is of a set, not of one: leave it out")
             self.language_model("fluency")
         if self.judge is JudgeKind.local:
             self.language_model("judge_model")
-        self.trainer.check_alone(
-            "explaining asks for a few thousand rewards, on one device of one machine"
-        )
+        self.trainer.check_alone("explain runs on one device of one machine")
 
 
 def as_typed(override: str) -> str:

@@ -40,13 +40,9 @@ NAMES = {
     RunsAction.list: (0, 0, "pessimal runs name='plain-*'"),
     RunsAction.show: (1, 1, "pessimal runs show score-table/plain-bpe-0--greatest"),
     RunsAction.diff: (2, 2, "pessimal runs diff plain-bpe-0--greatest plain-bpe-0--worst"),
-    RunsAction.verify: (
-        0,
-        1,
-        "pessimal runs verify, or pessimal runs verify plain-bpe-0--greatest",
-    ),
+    RunsAction.verify: (0, 1, "pessimal runs verify plain-bpe-0--greatest"),
 }
-"""How many names each takes, and an example."""
+"""The least and the largest number of names of each, and an example."""
 FILTERS = ("type", "of_model", "prompt", "name")
 
 
@@ -85,18 +81,19 @@ class RunsConfig(TaskConfig):
     only one."""
 
     def check(self) -> None:
-        least, most, example = NAMES[self.action]
-        if not least <= len(self.names) <= most:
-            wanted = str(least) if least == most else f"up to {most}"
-            raise ConfigError(
-                f"runs {self.action.value} takes {wanted} name{'s' * (wanted != '1')}, and "
-                f"{len(self.names)} were given ({', '.join(self.names) or 'none'}). Type: {example}"
+        lowest, highest, example = NAMES[self.action]
+        if not lowest <= len(self.names) <= highest:
+            wanted = (
+                f"{lowest} name{'s' * (lowest > 1)}"
+                if lowest == highest
+                else f"up to {highest} name"
             )
-        if self.action is not RunsAction.list:
-            given = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
-            if given:
-                typed = given[0].removeprefix("of_")
-                raise ConfigError(f"{typed}= chooses what is listed; type for example: {example}")
+            count = f"{len(self.names)} were given ({', '.join(self.names) or 'none'})"
+            raise ConfigError(f"runs {self.action.value} takes {wanted}, and {count}: {example}")
+        filters = [name for name in (*FILTERS, "where") if getattr(self, name) is not None]
+        if filters and self.action is not RunsAction.list:
+            typed = filters[0].removeprefix("of_")
+            raise ConfigError(f"{typed}= chooses what is listed; type for example: {example}")
         if self.action is RunsAction.verify and self.format is RunsFormat.csv:
             raise ConfigError("runs verify has format=table or format=json; leave out format=csv")
         if self.table and (self.action is not RunsAction.show or self.format is not RunsFormat.csv):
@@ -129,7 +126,7 @@ _FREE = {*FILTERS, "where", "sort", "table"}
 def runs_overrides(
     words: Sequence[str], overrides: Sequence[str], options: Sequence[str]
 ) -> list[str]:
-    """What Hydra is to read for `runs` and the bare words after it: an action, then names.
+    """The overrides for `runs` and the bare words after it: an action, then names.
 
     Values that Hydra would stumble over (n>1000) are put into the quotes that it wants.
 
@@ -144,19 +141,11 @@ def runs_overrides(
         return [*quoted, *QUIET]
     action, *names = words
     if action not in actions:
-        named = (
-            f" To list what is named so: pessimal runs 'name={action}*'"
-            if _NAME.fullmatch(action)
-            else ""
-        )
-        guess = did_you_mean(action, actions) or named
-        raise ConfigError(
-            f"after runs comes show NAME, diff A B or verify [NAME], not {action!r}.{guess}"
-        )
+        hint = f" To list these: pessimal runs 'name={action}*'" * bool(_NAME.fullmatch(action))
+        guess = did_you_mean(action, actions) or hint
+        raise ConfigError(f"after runs comes show, diff or verify, not {action!r}.{guess}")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
-        raise ConfigError(
-            f"runs {action}: {wrong[0]!r} is no artifact's name, as score-table/m--greatest:v0 is"
-        )
+        raise ConfigError(f"runs {action}: {wrong[0]!r} is no artifact's name: type TYPE/NAME:v0")
     return [*quoted, f"action={action}", f"names=[{','.join(map(as_text, names))}]", *QUIET]
 
 

@@ -1,10 +1,12 @@
 """Options of the verbs that make or score with one model: scan, check and train."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
@@ -16,6 +18,7 @@ from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
@@ -63,19 +66,13 @@ class CandidatesSpec(Options):
 
     def check(self) -> None:
         if self.ids and not self.most:
-            raise ConfigError(
-                "candidates.ids is scored besides the most frequent tokens: add candidates.most=N"
-            )
+            raise ConfigError("candidates.ids adds to the most frequent: give candidates.most=N")
         if self.name in ("vocabulary", CENSUS):
             if self.path is not None or self.texts:
-                raise ConfigError(
-                    "candidates.path and candidates.texts are of lists: type candidates=items"
-                )
+                raise ConfigError("candidates.path and .texts are of candidates=items")
             return
         if self.most:
-            raise ConfigError(
-                f"candidates.most={self.most} is of a vocabulary, not of a list: leave it out"
-            )
+            raise ConfigError(f"candidates.most={self.most} is of a vocabulary: leave it out")
         if (self.path is None) == (not self.texts):
             raise ConfigError(f"{self.name!r} needs candidates.path=FILE or candidates.texts=[A,B]")
         if self.path is not None:
@@ -96,10 +93,8 @@ class CandidatesSpec(Options):
 def check_free(option: str, name: str) -> None:
     """ConfigError where a list's name has a word that stands for something else in the names of
     score tables."""
-    if taken := TAKEN.intersection(name.split("--")):
-        raise ConfigError(
-            f"{option}={name}: {taken.pop()!r} means something else here: give another name"
-        )
+    if TAKEN.intersection(name.split("--")):
+        raise ConfigError(f"{option}={name} means something else here: give another name")
 
 
 @dataclass
@@ -150,90 +145,42 @@ class ScanConfig(PromptedConfig):
     take one a word."""
 
     @property
-    def asked_as(self) -> Mode:
-        """What stands in the response slot, as typed or by what is asked."""
-        tokens = self.candidates.name == "vocabulary" and "ids" in self.model.can
-        return self.mode or (Mode.ids if tokens else Mode.text)
-
-    @property
-    def in_answers(self) -> bool:
-        """Whether candidates stand in real answers, and answer no prompts."""
-        return self.slot is not None or self.contexts is not None
-
-    @property
     def screens(self) -> bool:
         """Whether the gradient chooses the tokens; several processes might choose several."""
         whole = self.candidates.name == "vocabulary" and self.candidates.most is None
         can = "gradient" in self.model.can and self.trainer.alone
         return self.slot is Slot.before and whole and can
 
-    def _check_answers(self, *, has_tokens: bool) -> None:
-        for name in ("tasks", "prefixes", "policy"):
-            if getattr(self, name) is not None:
-                raise ConfigError(f"{name}= goes with prompts: leave it out, or slot=, contexts=")
-        if self.contexts is not None:
-            existing_file("contexts", self.contexts)
-        if self.trainer.strategy is Strategy.sharded:
-            raise ConfigError("trainer=sharded takes prompts: with slot=, contexts= trainer=gpu")
-        if self.states:
-            raise ConfigError("states of words are kept of prompts: leave out states=true")
-        self.states = False
-        tokens = self.candidates.name == "vocabulary" and has_tokens
-        given = self.candidates.most is not None or self.screens
-        if tokens and not given and self.trainer.accelerator == "cpu":
-            self.candidates = replace(self.candidates, most=FREQUENT)
-
-    def _check_written(self) -> None:
-        if self.policy is None or self.candidates.name != "vocabulary":
-            raise ConfigError(
-                "answers= are a policy's and are the candidates: policy=NAME, without candidates="
-            )
-        if self.mode not in (None, Mode.text):
-            raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
-        self.mode = Mode.text
-
+    @cached_property
     def policy_spec(self) -> CheckpointSpec:
         """The policy as a model. ConfigError where there is none of this name."""
-        from pessimal.rewards.named import language_model_of  # which composes configurations
-
         return language_model_of(self.policy or "")
 
     def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
-        """What is asked, by key: the prompts, alone and behind the personas."""
+        """The prompts by key, alone and behind the personas."""
         return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
 
-    def real_answers(self) -> dict[str, Context]:
-        """The real answers that candidates are put into; none where prompts are asked."""
+    def questions(self) -> tuple[Mapping[str, Prompt | Context], dict[str, Prefixed]]:
+        """The questions by key: real answers that candidates are put into, or prompts, alone and
+        behind the personas; and the personas."""
         from pessimal.scoring.contexts import of_comparison, read_contexts, sample  # pandas
 
-        if not self.in_answers:
-            return {}
         slot = self.slot and self.slot.value
         if self.contexts is not None:
             answers = read_contexts(self.contexts, slot)
-        else:
+        elif slot is not None:
             comparisons = self.comparisons.load().comparisons
-            answers = {one.key: of_comparison(one, slot or "after") for one in comparisons}
-        return sample(answers, self.n_contexts, seed=self.seed)
-
-    def _is_census(self) -> bool:
-        """Whether it is asked for, or a function has tasks with true answers, and a policy writes
-        none."""
-        from pessimal.rewards.tasks import read_tasks, true_answers
-
-        asked = self.candidates.name == CENSUS
-        if asked and (not self.model.grades_tasks or self.tasks is None):
-            raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
-        if asked or self.candidates.name != "vocabulary" or not self.model.grades_tasks:
-            return asked
-        if self.tasks is None or self.answers is not None:
-            return False
-        return any(true_answers(read_tasks(self.tasks)))
+            answers = {each.key: of_comparison(each, slot) for each in comparisons}
+        else:
+            prompts = self.asked().items()
+            personas = {key: persona for key, (_, persona) in prompts if persona is not None}
+            return {key: prompt for key, (prompt, _) in prompts}, personas
+        return sample(answers, self.n_contexts, seed=self.seed), {}
 
     def check(self) -> None:
         self.resolve()
 
-    def resolve(self) -> "ScanConfig":
+    def resolve(self) -> Self:
         """The same with what follows from it decided: prompts of tasks, candidates, mode, states.
 
         Raises:
@@ -244,37 +191,53 @@ class ScanConfig(PromptedConfig):
         return resolved
 
     def _decide(self) -> None:
-        if self.tasks is not None:
-            from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+        from pessimal.rewards.tasks import prompts_of, read_tasks, true_answers  # pandas
 
-            self.prompts = prompts_of(read_tasks(self.tasks))
-            self.model = self.model.with_tasks(self.tasks)
-        has_tokens = self.model.has_vocabulary
-        if self.in_answers:
-            self._check_answers(has_tokens=has_tokens)
-        census = self._is_census()
+        tasks = [] if self.tasks is None else read_tasks(self.tasks)
+        if self.tasks is not None:
+            self.prompts, self.model = prompts_of(tasks), self.model.with_tasks(self.tasks)
+        census, grades = self.candidates.name == CENSUS, self.model.grades_tasks
+        if census and not (tasks and grades):
+            raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
+        vocabulary = self.candidates.name == "vocabulary"
+        if self.slot is not None or self.contexts is not None:
+            for name in ("tasks", "prefixes", "policy"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name}= goes with prompts: leave out slot=, contexts=")
+            if self.contexts is not None:
+                existing_file("contexts", self.contexts)
+            if self.trainer.strategy is Strategy.sharded:
+                raise ConfigError("slot=, contexts= with trainer=sharded: type trainer=gpu")
+            if self.states:
+                raise ConfigError("states of words are kept of prompts: leave out states=true")
+            self.states = False
+            is_typed = self.candidates.most is not None or self.screens
+            whole = vocabulary and self.model.has_vocabulary
+            if whole and not is_typed and self.trainer.accelerator == "cpu":
+                self.candidates = replace(self.candidates, most=FREQUENT)
+        if vocabulary and grades and self.answers is None:  # of tasks with true answers
+            census = any(true_answers(tasks))
         if self.policy is not None and not census:
-            self.policy_spec()
+            _ = self.policy_spec
         if self.answers is not None:
-            self._check_written()
-        self.asked()
-        if not self.prompts:
-            raise ConfigError(
-                "no prompts given; type for example prompts=core or prompts=[greatest,worst]"
-            )
-        if census:
-            self.candidates = replace(self.candidates, name=CENSUS)
+            if self.policy is None or not vocabulary:
+                raise ConfigError("answers= are a policy's: policy=NAME, without candidates=")
+            if self.mode not in (None, Mode.text):
+                raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
             self.mode = Mode.text
+        if not self.asked():
+            raise ConfigError("no prompts given; type for example prompts=core")
+        if census:
+            self.candidates, self.mode = replace(self.candidates, name=CENSUS), Mode.text
             return
-        vocabulary = self.candidates.name == "vocabulary"
-        if vocabulary and self.policy is None and not has_tokens:
-            self.candidates = CandidatesSpec(ANSWERS, None, answers())
-        vocabulary = self.candidates.name == "vocabulary"
-        self.mode = mode = self.asked_as
-        if mode is Mode.ids and not vocabulary:
+        if vocabulary and self.policy is None and not self.model.has_vocabulary:
+            self.candidates, vocabulary = CandidatesSpec(ANSWERS, None, answers()), False
+        ids = vocabulary and "ids" in self.model.can
+        self.mode = self.mode or (Mode.ids if ids else Mode.text)
+        if self.mode is Mode.ids and not vocabulary:
             raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
+        self.model.check_scan(self.mode, of_vocabulary=vocabulary)
         kind = self.model.kind
-        self.model.check_scan(mode, of_vocabulary=vocabulary)
         if "ids" not in self.model.can:
             self.trainer.check_alone(f"model.kind={kind} runs no network here")
         if self.trainer.strategy is Strategy.sharded and not self.model.can_be_sharded:
@@ -282,7 +245,7 @@ class ScanConfig(PromptedConfig):
 
 
 class TrainerLoop(Enum):
-    """Whose calls of a reward model are known."""
+    """Trainers whose calls of a reward model are known."""
 
     trl = "trl"
     verl = "verl"
@@ -331,32 +294,19 @@ class CheckConfig(PromptedConfig):
         self.model.require("check", "ids")
         if (self.loop is None) != (self.policy is None) or (self.loop and self.url is not None):
             raise ConfigError("loop= goes with policy= and without url=: loop=trl policy=org/name")
-        if self.loop and not self.model.has_head:
-            raise ConfigError(
-                f"loop= is for reward models with a head, not model.kind={self.model.kind}"
-            )
+        if (self.loop or self.url) and not self.model.has_head:
+            raise ConfigError(f"loop= and url= are of models with a head, not {self.model.kind}")
         if self.url is not None:
-            self._check_served()
+            if not isinstance(next(iter(self.prompts.values()), ""), str):
+                raise ConfigError("url= sends a user's turn, no conversation: prompts=greatest")
+            if self.endpoint.api is not None:
+                self.check_forms(self.endpoint.api)
         if not self.prompts:
             raise ConfigError("no prompt given; type for example prompts=greatest")
         if self.dtypes and Dtype.float32 not in self.dtypes:
             names = ",".join(dtype.value for dtype in self.dtypes)
-            raise ConfigError(
-                f"precisions are compared with float32: dtypes=[float32,{names}] or dtypes=[]"
-            )
+            raise ConfigError(f"dtypes are compared with float32: dtypes=[float32,{names}]")
         self.trainer.check_alone("check runs on one device of one machine")
-
-    def _check_served(self) -> None:
-        if not isinstance(next(iter(self.prompts.values()), ""), str):
-            raise ConfigError(
-                "url= sends a user's turn, and this is a conversation: type prompts=greatest"
-            )
-        if not self.model.has_head:
-            raise ConfigError(
-                f"url= is for reward models with a head, not model.kind={self.model.kind}"
-            )
-        if self.endpoint.api is not None:
-            self.check_forms(self.endpoint.api)
 
     def check_forms(self, api: str | None) -> None:
         """ConfigError where an API gives no rewards of whole inputs, or takes no such form."""

@@ -1,6 +1,7 @@
 """Options of `pessimal search`."""
 
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 from omegaconf import MISSING
@@ -9,6 +10,7 @@ from pydantic.dataclasses import dataclass
 from pessimal.config.schema.shared import PromptedConfig
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, existing_file, listed
+from pessimal.rewards.named import language_model_of
 from pessimal.rewards.spec import CheckpointSpec, Mode, ModelSpec
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import SearchSpec, Slot, TuningSpec
@@ -49,11 +51,9 @@ class SearchConfig(PromptedConfig):
         trainer."""
         for key in (*self.prompt_keys, *self.held_out, *self.tuning.prompts, *self.tuning.held_out):
             if key not in self.prompts:
-                known = ", ".join(self.prompts)
                 raise ConfigError(
                     f"there is no prompt {key!r} here.{did_you_mean(key, self.prompts)} There are: "
-                    f"{known}. Type prompt=KEY, or prompt=[KEY,KEY] for the mean reward over "
-                    f"several; +prompts.{key}='the user turn' adds one"
+                    f"{', '.join(self.prompts)}; +prompts.{key}='the user turn' adds one"
                 )
         if self.contexts is not None:
             existing_file("contexts", self.contexts)
@@ -68,23 +68,17 @@ class SearchConfig(PromptedConfig):
         if self.mode is Mode.paper:
             raise ConfigError("mode=paper is of published scans; type mode=ids or mode=text")
         if self.trainer.strategy is Strategy.sharded:
-            raise ConfigError(
-                "trainer=sharded: a search needs gradients of a whole network; type trainer=gpu"
-            )
+            raise ConfigError("trainer=sharded has no gradients of a whole network: trainer=gpu")
         if self.trainer.devices * self.trainer.num_nodes > 1:
-            raise ConfigError(
-                f"trainer.devices={self.trainer.devices}: a search takes one device. Sweep over "
-                "goals, seeds or prompts: -m search.goal=optimal,pessimal"
-            )
+            raise ConfigError(f"trainer.devices={self.trainer.devices}: a search takes one device")
         self.model.require("search", "ids", "gradient")
         if self.mode is Mode.text:
             self.model.check_text_search()
 
-    def policy_spec(self) -> CheckpointSpec | None:
+    @cached_property
+    def policy_spec(self) -> CheckpointSpec:
         """The policy as a model. ConfigError where there is none of this name."""
-        from pessimal.rewards.named import language_model_of  # which composes configurations
-
-        return language_model_of(self.policy) if self.policy else None
+        return language_model_of(self.policy or "")
 
     @property
     def prompt_keys(self) -> list[str]:

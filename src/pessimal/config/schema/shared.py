@@ -5,7 +5,7 @@ import os
 from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge
 from pydantic import AfterValidator, ConfigDict
@@ -86,13 +86,9 @@ def check_writable(name: str, folder: str) -> None:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise ConfigError(
-            f"{name}={folder!r} cannot be written to: {error.strerror}; give another folder"
-        ) from error
-    except (
-        RuntimeError,
-        ValueError,
-    ) as error:  # ~ of a user there is not; what no name of a folder can hold
+        raise ConfigError(f"{name}={folder!r} cannot be written to: {error.strerror}") from error
+    # ~ of a user there is not; what no name of a folder can hold.
+    except (RuntimeError, ValueError) as error:
         raise ConfigError(f"{name}={folder!r} is no folder: {error}; give another") from error
     if not os.access(path, os.W_OK):
         raise ConfigError(f"{name}={folder!r} is not writable; give another folder")
@@ -113,6 +109,10 @@ class TaskConfig(Options):
     tracking: TrackingSpec = field(default_factory=TrackingSpec)
     paths: PathsSpec = field(default_factory=PathsSpec)
 
+    def resolve(self) -> Self:
+        """The same with what follows from the options decided; verbs are given this."""
+        return self
+
 
 @dataclass
 class PromptedConfig(TaskConfig):
@@ -126,7 +126,7 @@ class PromptedConfig(TaskConfig):
     prompts=FILE takes these alone."""
 
     def __post_init__(self):
-        named = {key: prompt_of(one, name=f"prompts.{key}") for key, one in self.prompts.items()}
+        typed = {key: prompt_of(p, name=f"prompts.{key}") for key, p in self.prompts.items()}
         more = {} if self.prompts_path is None else read_prompts(self.prompts_path)
-        self.prompts = named | more
+        self.prompts = typed | more
         super().__post_init__()

@@ -33,14 +33,14 @@ class ImportFormat(Enum):
     """Pairs of answers with their rewards: prompt, two responses, a label, scores by model."""
 
 
-HAVE = {
-    "prompt": (("factorial54", "vocabulary", "pairs"), "prompts of their own"),
-    "model_name": (("eloeverything",), "a model in each column"),
-    "set": (("vocabulary", "checkpoints"), "a model's vocabulary, and no list of items"),
-    "tokens": (("eloeverything", "factorial54", "pairs"), "items, and no vocabulary"),
-    "score": (("pairs",), "rewards"),
+USELESS = {
+    "prompt": ("factorial54", "vocabulary", "pairs"),
+    "model_name": ("eloeverything",),
+    "set": ("vocabulary", "checkpoints"),
+    "tokens": ("eloeverything", "factorial54", "pairs"),
+    "score": ("pairs",),
 }
-"""Options that files of some formats leave no use for, and why."""
+"""Options, and the formats whose files say themselves what they would."""
 
 
 class Score(Enum):
@@ -78,15 +78,11 @@ class ImportConfig(TaskConfig):
 
     def check(self) -> None:
         if self.format is None or self.path is None:
-            raise ConfigError(
-                "type for example: pessimal import format=eloeverything path=greatest.csv"
-            )
-        for option, (formats, what) in HAVE.items():
-            if (given := getattr(self, option)) is not None and self.format.value in formats:
-                typed, value = option.removesuffix("_name"), getattr(given, "value", given)
-                raise ConfigError(
-                    f"{typed}={value!r}: format={self.format.value} holds {what}: leave it out"
-                )
+            raise ConfigError("type: pessimal import format=eloeverything path=greatest.csv")
+        for option, formats in USELESS.items():
+            if getattr(self, option) is not None and self.format.value in formats:
+                typed = option.removesuffix("_name")
+                raise ConfigError(f"{typed}= says nothing of {self.format.value}: leave it out")
         if self.set is not None:
             if not re.fullmatch(r"[\w.-]+", self.set):
                 raise ConfigError(f"set={self.set!r}: a name has letters, digits, . _ and - only")
@@ -131,20 +127,14 @@ class WordingSpec(Options):
 
     def check(self) -> None:
         if taken := sorted(set(self.factors) & {"token", "model", "wording", "frame", "rest"}):
-            raise ConfigError(
-                f"wording.factors: {', '.join(taken)} means something else here; rename it"
-            )
+            raise ConfigError(f"wording.factors: {taken[0]} means something else here: rename it")
         levels = [level for names in self.factors.values() for level in names]
         if empty := [factor for factor, names in self.factors.items() if not names]:
             raise ConfigError(f"wording.factors.{empty[0]} has no levels")
         if twice := sorted({level for level in levels if levels.count(level) > 1}):
-            raise ConfigError(
-                f"wording.factors: the level {twice[0]!r} is named twice; each is of one factor"
-            )
+            raise ConfigError(f"wording.factors: the level {twice[0]!r} is named twice")
         if wrong := [level for level in levels if "_" in level or not level]:
-            raise ConfigError(
-                f"wording.factors: the level {wrong[0]!r} holds `_`, which joins levels in a key"
-            )
+            raise ConfigError(f"wording.factors: {wrong[0]!r} holds `_`, which joins levels")
 
 
 SCORED_PAIRS = "scored-pairs/"
@@ -245,39 +235,27 @@ class CompareConfig(TaskConfig):
     def check(self) -> None:
         if self.mitigations and self.policy is None:
             raise ConfigError("mitigations are of a forecast, which needs a policy: policy=NAME")
-        if self.explanations and self.reference is not None:
-            raise ConfigError("reference= goes with score tables, not explanations: omit one")
-        if self.searches and (self.explanations or self.tables is not None or self.reference):
-            raise ConfigError("searches are compared apart: no explanations, tables, reference")
-        if self.explanations and self.tables is not None:
-            raise ConfigError("tables and explanations are compared apart: leave one of them out")
+        names = ("searches", "explanations", "tables", "reference")
+        apart = [name for name in names if getattr(self, name)]
+        if apart[1:] and apart[0] in names[:2]:
+            raise ConfigError(f"{apart[0]} are compared apart: leave out {apart[1]}=")
         if isinstance(self.pairs, str):
             self._check_answers()
         elif wrong := [pair for pair in self.pairs if not _is_pair(pair)]:
-            raise ConfigError(
-                f"pairs: {_typed(wrong[0])} is no pair; give two different prompts each, such as "
-                "pairs=[[best,worst]], or a file of labelled pairs of answers, pairs=FILE.jsonl"
-            )
+            typed = f"[{','.join(map(str, wrong[0]))}]" if isinstance(wrong[0], list) else wrong[0]
+            raise ConfigError(f"pairs: {typed} is no pair; type pairs=[[best,worst]], or FILE")
 
     def _check_answers(self) -> None:
         """ConfigError for options that say nothing of pairs of answers, and for a file that is not
         there."""
         plain = CompareConfig()
         if extra := [name for name in TABLES_ALONE if getattr(self, name) != getattr(plain, name)]:
-            raise ConfigError(
-                f"{extra[0]}= says nothing of pairs of answers, pairs={self.pairs}: leave it out"
-            )
+            raise ConfigError(f"{extra[0]}= says nothing of pairs={self.pairs}: leave it out")
         self.trainer.check_alone("pairs are scored on one device of one machine")
         if self.pairs == "embedded" and not self.models:
-            raise ConfigError(
-                "pairs=embedded: whose accuracy? Type for example models=[plain-wordpiece-0]"
-            )
+            raise ConfigError("pairs=embedded: whose accuracy? Type models=[NAME]")
         if self.pairs != "embedded" and not self.pairs.startswith(SCORED_PAIRS):
             existing_file("pairs", self.pairs)
-
-
-def _typed(pair: object) -> str:
-    return f"[{','.join(map(str, pair))}]" if isinstance(pair, list) else str(pair)
 
 
 def _is_pair(pair: object) -> bool:
@@ -312,6 +290,5 @@ class ReportConfig(TaskConfig):
         check_writable("space", self.space)
         readme = Path(self.space).expanduser() / "README.md"
         if readme.is_file() and "sdk: static" not in readme.read_text(encoding="utf-8"):
-            raise ConfigError(
-                f"space={self.space!r} has a README.md of something else; give an empty folder"
-            )
+            words = "a README.md of something else; give an empty folder"
+            raise ConfigError(f"space={self.space!r} has {words}")
