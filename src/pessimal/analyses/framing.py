@@ -46,8 +46,9 @@ PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
 MAX_PAIRS = 6
 """Number of pairs of prompts that are compared where none are chosen."""
-SAMPLED_PAIRS = 5000
-"""Number of pairs of words over which the reversal of random heads is counted."""
+SAMPLED_PAIRS, SAMPLED_HEADS = 20_000, 250
+"""Pairs of words over which the reversal of random heads is counted, and heads. Rewards of all are
+written out here: pairs decide how exact a score is, and a normal tail needs few heads."""
 
 
 def reversals(
@@ -145,7 +146,7 @@ def reversing_heads(pair: pd.DataFrame, heads: States) -> tuple[float, float]:
     rewards = pair.to_numpy(dtype=float)[present]
     vectors = [prompt[present] for prompt in states]
     fits = fit_directions(rewards, vectors, np.ones((n, 1)))
-    spaces = draw_heads(fits, vectors, np.arange(n))
+    spaces = draw_heads(fits, vectors, np.arange(n), draws=SAMPLED_HEADS)
     scores = [turned(*(prompt.rewards() for prompt in prompts)) for prompts in spaces]
     score = turned(*rewards.T)
     shares = [(float(norm.sf(score, x.mean(), x.std())), float(x.mean())) for x in scores]
@@ -323,7 +324,7 @@ def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str,
         return tables.things, pair
     tokens = pair[(scan.rows["kind"] == "normal").to_numpy()]
     words = by_word(tokens)
-    words = words[words.index.isin(word_starts(tokens.index))]
+    words = words[word_starts(tokens.index).get_indexer(words.index) >= 0]
     enough = len(words) >= LEAST and (words.nunique() > 1).all()
     return ("words", words) if enough else (tables.things, pair)
 

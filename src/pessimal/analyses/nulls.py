@@ -113,8 +113,11 @@ class HeadDraws(NamedTuple):
     """(groups, draws) of -1 and 1."""
 
     def rewards(self) -> np.ndarray:
-        """Rewards of every head, (rows, draws)."""
-        return self.states @ self.heads + self.residuals[:, None] * self.signs[self.groups]
+        """Rewards of every head, (rows, draws) float32, which do for their order."""
+        states, heads, residuals = (
+            part.astype(np.float32) for part in (self.states, self.heads, self.residuals)
+        )
+        return states @ heads + residuals[:, None] * self.signs[self.groups]
 
     def effects(self, weights: np.ndarray) -> np.ndarray:
         """`weights` (q, rows) times the rewards, (q, draws); the rewards are not written out, which

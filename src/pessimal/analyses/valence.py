@@ -106,7 +106,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     for score, model, tokens, words, on in _models(tables, options):
         heads[model] = on
         opposite = {difference(a, b): words[a] - words[b] for a, b in _opposite(tables, words)}
-        is_word = words.index.isin(word_starts(tokens.index))
+        is_word = word_starts(tokens.index).get_indexer(words.index) >= 0
         for prompt, contrast in opposite.items():
             listed = contrast_words(contrast[is_word], k=options.top)
             ends.append(listed.assign(model=model, score=score, prompt=prompt))
