@@ -58,8 +58,7 @@ MOVED = {
     "search.keep": EVERY_PAIR,
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",
-    "search.beam_width": "a search ends at the same responses without it. A baseline is a beam: "
-    "search.baselines=true",
+    "search.beam_width": "a search ends at the same responses without it; leave it out",
     "search.check_gradient": "the gradient alone is a method of its own. Type search.length=1 "
     "search.method=gcg",
     "tuning.evaluations": "a trial is a search with its own budget. Type search.evaluations=5000",

@@ -33,13 +33,12 @@ from pessimal.searching.objective import (
     Point,
 )
 from pessimal.searching.procedure import (
-    BASELINES,
     LISTED,
     Final,
     Plan,
     Problem,
     Stages,
-    baselines,
+    baseline,
     best_of_each,
     plan,
     proven_by_sums,
@@ -147,14 +146,12 @@ def run(
     division = division._replace(certificate=division.certificate + after)
     everything = context.is_scan or division.every
 
-    def each_baseline(spent: int) -> int:
-        if everything:
-            return 0
-        return spent if spec.baselines is True else min(int(spec.baselines), spent)
+    compared = total if spec.baselines is True else min(int(spec.baselines), total)
+    compared = 0 if everything else compared
 
     if on_cost is not None:
-        on_cost(*_cost(stages, problem, division, each_baseline(total), rate))
-    # 3. The search, and its baselines.
+        on_cost(*_cost(stages, problem, division, compared, rate))
+    # 3. The search, and its baseline.
     finals: list[Final] = []
     if context.is_scan and single is not None:
         best = partial(best_retokenizing, count=LISTED, retokenizes=problem.retokenizes)
@@ -165,8 +162,8 @@ def run(
         finals, everything = proven, True
     else:
         finals = search_by_stages(stages, problem, spec, division, seed=seed)
-    if each := each_baseline(total):
-        finals += baselines(stages, problem, budget=each, seed=seed)
+    if compared and not everything:
+        finals += baseline(stages, problem, budget=compared, seed=seed)
     # 4. The best of all, scored again and certified.
     finals = best_of_each(finals)
     in_float32 = None
@@ -195,7 +192,7 @@ def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
 
 
 def _cost(
-    stages: Stages, problem: Problem, division: Plan, baseline: int, rate: float
+    stages: Stages, problem: Problem, division: Plan, compared: int, rate: float
 ) -> tuple[str, int]:
     """The cost of a search, in words, and its evaluations in all."""
     begun, total = stages.evaluations, stages.total
@@ -209,8 +206,8 @@ def _cost(
         "certificate": division.certificate,
     }
     listed = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
-    more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
-    everything = total + len(BASELINES) * baseline
+    more = f"; baseline {compared:,}" if compared else ""
+    everything = total + compared
     cost = f"At most {total:,} evaluations ({listed}){more}"
     return f"{cost}: about {duration(everything / rate)} at {speed(rate)} a second.", everything
 
