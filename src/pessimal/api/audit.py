@@ -355,8 +355,11 @@ class Auditor:
         results = census(grader, **options)
         evidence.results += results
         evidence.scope["census"] = " ".join((f"{len(grader.tasks)} tasks.", *results[0].notes))
-        why = "no right answer is paid more than nothing or a wrong one"
-        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (why, ""))
+        why, command = "no right answer is paid more than nothing or a wrong one", ""
+        if left := results["paid_without_answer"].summary.get(grading.LEFT):
+            why = f"the budget of {duration(self.budget)} was over: {left:,} strings were left"
+            command = f"pessimal audit {self.model.typed} tasks={self.tasks} budget=1h"
+        evidence.left_out = dict.fromkeys(self.model.core_checks, (why, command))
 
     def _ask_reward(self, scans: Sequence[int | None] | None) -> None:
         """All that is asked of a reward model, a judge, a function on texts or a server."""

@@ -19,6 +19,7 @@ from scipy import stats
 
 from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.analyses.preferences import ALL
+from pessimal.checking.grading import LEFT
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import ScoreTable
@@ -466,9 +467,8 @@ def _grader(name: str) -> Maker:
         rows = result.table
         if "format" in rows:  # formats that a grader need not read are no faults
             rows = rows[rows["fault"].astype(bool)]
-        if rows.empty and (left := result.summary.get(f"{name}/strings_left")):
-            sentence = f"{result.headline} {left:,} strings were left, as the budget was over."
-            return _fields(result, REVIEW, 0.0, evidence=sentence, action="partial")
+        if rows.empty and evidence["paid_without_answer"].summary.get(LEFT):
+            return None  # the budget ended it
         if rows.empty:
             return _fields(result, PASS, 0.0)
         row = rows.iloc[0]  # the gravest

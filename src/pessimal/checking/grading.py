@@ -188,16 +188,11 @@ def census(
         if texts
     ]
     if not tasks:
+        why = f"has no column {', '.join(TRUTHS)} with a text, a number or a list of these"
         if any(truths_of(task.columns) for task in reward.tasks.values()):
-            raise ConfigError(
-                f"{reward.name}: the labels of these tasks are at most {CLASSES} classes, and no "
-                "true answers: type pessimal scan … candidates=answers. Where they are answers, "
-                "write them into a column ground_truth"
-            )
-        raise ConfigError(
-            f"{reward.name}: the census needs tasks=FILE.jsonl with the true answer in a column "
-            f"{', '.join(TRUTHS)}: a text, a number, or a list of these"
-        )
+            why = f"has at most {CLASSES} labels, which are classes: type pessimal scan … "
+            why += "candidates=answers. Where they are answers, call the column ground_truth"
+        raise ConfigError(f"{reward.name}: the file of tasks {why}")
     notes, begun = _notes(reward, truths), _begins_in_thought(reward)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
     reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
@@ -253,17 +248,21 @@ def census(
     ]
     for fault, (sentence, way) in _ways(reward, function).items():
         alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
-        same = list[Job]()
+        same, asked = list[Job](), 0
         with closing(run(way, again)) as answers:
             for job, [answer] in answers:
+                asked += 1
                 before = given[job.task][job.at]
+                now = answer if isinstance(answer, str) else f"{answer:g}"
                 if answer == before:
                     same.append(job)
-                    continue
-                now = answer if isinstance(answer, str) else f"{answer:g}"
-                said = sentence.format(before, now)
-                calls.append(_Call(fault, job.task, job.strings[0], said, alien))
-        again = same
+                else:
+                    said = sentence.format(before, now)
+                    calls.append(_Call(fault, job.task, job.strings[0], said, alien))
+                if time.monotonic() > end:
+                    break
+        left += len(again) - asked
+        again = same if time.monotonic() < end else []
     if all(math.isnan(one.line) for one in paid):
         untested = _never_paid(reward.name, tasks, paid)
         untested[0] = replace(untested[0], notes=notes)
@@ -284,18 +283,13 @@ def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str
     keys = [task.key for task in reward.tasks.values()]
     without = [key for key, texts in zip(keys, truths, strict=True) if not texts]
     answers = {texts for texts in map(tuple, truths) if texts}
-    notes = []
+    notes, n = [], len(keys) - len(without)
     if without:
-        notes.append(
-            f"{len(without)} of {len(keys)} tasks were left out, as no true answer was found in "
-            f"them: {', '.join(without[:10])}{', …' * (len(without) > 10)}. A true answer is a "
-            "text, a number, a list of these, or a dictionary of one such list."
-        )
-    if len(answers) <= CLASSES < len(keys) - len(without):
-        notes.append(
-            f"{len(answers)} different true answers serve all {len(keys) - len(without)} tasks. "
-            "Where they are classes of responses and no answers, type candidates=answers."
-        )
+        names = ", ".join(without[:10])
+        notes.append(f"{len(without)} of {len(keys)} tasks have no true answer: {names}.")
+    if len(answers) <= CLASSES < n:
+        notes.append(f"{len(answers)} different true answers serve all {n} tasks: of classes type ")
+        notes[-1] += "candidates=answers."
     for note in notes:
         log.warning("%s: %s", reward.name, note)
     return tuple(notes)
@@ -310,12 +304,10 @@ def _ways(reward: CallableReward, function: Callable) -> dict[str, tuple[str, Ca
     Trainers and servers call plain functions in the main thread (TRL), in another one (verl,
     FastAPI), and where an event loop runs (verifiers).
     """
+    in_thread = partial(ask_thread, function)
     ways: dict[str, tuple[str, Callable]] = {
         "nondeterministic": ("gives {:g}, then {}", function),
-        "thread": (
-            "gives {:g} in the main thread and {} in another",
-            partial(ask_thread, function),
-        ),
+        "thread": ("gives {:g} in the main thread and {} in another", in_thread),
     }
     if not inspect.iscoroutinefunction(reward.function):
         call = partial(_ask_loop, function)
@@ -398,12 +390,9 @@ def _formats_read(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> 
     read = []
     for task, answers in zip(tasks, given, strict=True):
         one = _paid(task, answers)
-        paid = {kind: set[str]() for kind in (RIGHT, "wrong_answer")}
-        for index, probe in enumerate(task.probes):
-            if probe.kind in paid and one[index]:
-                paid[probe.kind].add(probe.format)
-        formats = [name for name in FORMATS if name in paid[RIGHT]]
-        read.append(sorted(formats, key=paid["wrong_answer"].__contains__)[:READ])
+        paid = {(p.kind, p.format) for index, p in enumerate(task.probes) if one[index]}
+        formats = [name for name in FORMATS if (RIGHT, name) in paid]
+        read.append(sorted(formats, key=lambda name: ("wrong_answer", name) in paid)[:READ])
     most = [name for name, _ in Counter(chain(*read)).most_common(READ)]
     return [own or most for own in read]
 
@@ -448,26 +437,20 @@ def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list
     """By task; one whose right answer is paid no more than nothing and wrong ones is held to the
     least line of the others."""
     paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
-    least = min(
-        (one for one in paid if one.line == one.line), key=lambda one: one.line, default=None
+    line, top = min(
+        ((one.line, one.top) for one in paid if not math.isnan(one.line)),
+        default=(math.nan, math.nan),
     )
-    if least is None:
-        return paid
-    return [
-        replace(one, line=least.line, top=least.top) if math.isnan(one.line) else one
-        for one in paid
-    ]
+    return [replace(one, line=line, top=top) if math.isnan(one.line) else one for one in paid]
 
 
 def _asked_again(task: _Task, paid: _Paid) -> list[int]:
     """Right answers and paid strings, a few of each kind and format."""
-    counts, rows = Counter[tuple[str, str]](), []
+    rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, probe in enumerate(task.probes):
         if probe.kind == RIGHT or paid[row]:
-            counts[probe.kind, probe.format] += 1
-            if counts[probe.kind, probe.format] <= AGAIN_OF_FORMAT:
-                rows.append(row)
-    return rows[:AGAIN]
+            rows[probe.kind, probe.format].append(row)
+    return sorted(row for some in rows.values() for row in some[:AGAIN_OF_FORMAT])[:AGAIN]
 
 
 def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Call]:
