@@ -246,22 +246,17 @@ class ScoreTable:
     def __post_init__(self):
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
         if missing:
-            raise TableError(
-                f"a score table needs the columns {list(_COLUMNS)}; it lacks {missing}"
-            )
+            raise TableError(f"a score table needs the columns {missing}")
         rewards = self.rows["reward"].to_numpy(dtype=np.float64)
         bad = int((~np.isfinite(rewards)).sum())
         if bad:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
-                f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
-                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be "
-                "a number: try model.dtype=float32, or look at the model's weights."
+                f"{bad} of {len(rewards)} rewards of {self.provenance.label} are not finite (first "
+                f"{example!r}): try model.dtype=float32, or look at the model's weights"
             )
         if self.rows["candidate_id"].duplicated().any():
-            raise TableError(
-                f"candidate_id repeats in the table of {self.provenance.model!r}: give each once"
-            )
+            raise TableError(f"candidate_id repeats in the table of {self.provenance.label}")
 
     @property
     def name(self) -> str:
@@ -359,29 +354,21 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
     path = Path(path)
     file = path / "scores.parquet" if path.is_dir() else path
     if not file.is_file():
-        raise TableError(
-            f"no score table at {path}: give a scores.parquet file or the folder that holds one"
-        )
+        raise TableError(f"no score table at {path}: give a scores.parquet file or its folder")
     try:
         content = reader(file)
         metadata = (content if isinstance(content, pa.Schema) else content.schema).metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
-        raise TableError(
-            f"{file} cannot be read as parquet ({error}); scan or import it again"
-        ) from error
+        raise TableError(f"{file} is no parquet file ({error}); scan or import again") from error
     document = (metadata or {}).get(METADATA_KEY)
     if document is None:
-        raise TableError(
-            f"{file} is a parquet file but not a score table. To turn published scores into one: "
-            "pessimal import format=eloeverything|factorial54|vocabulary|checkpoints path=FILE"
-        )
+        how = "pessimal import format=eloeverything|factorial54|vocabulary|checkpoints path=FILE"
+        raise TableError(f"{file} is not a score table. To make one of published scores: {how}")
     with _whole(file):
         document = json.loads(document)
         version = document["format"]
     if version != FORMAT:
-        raise TableError(
-            f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again"
-        )
+        raise TableError(f"{file} has format {version}, this edition {FORMAT}: scan again")
     return file, content, document
 
 
@@ -393,10 +380,8 @@ def _whole(file: Path) -> Iterator[None]:
     except TableError as error:
         raise TableError(f"{file}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise TableError(
-            f"{file} is no whole score table ({type(error).__name__}: {error}); scan or import "
-            "again"
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        raise TableError(f"{file} is no whole score table ({why}); scan again") from error
 
 
 COLUMNS = ("candidate_id", "token", "text", "kind")
@@ -441,9 +426,8 @@ def extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
 
     Source: Christian et al. 2025, Tables 2 and A6.
     """
-    ends = pd.concat(
-        [_end(table, k=k, highest=True), _end(table, k=k, highest=False)], ignore_index=True
-    )
+    parts = [_end(table, k=k, highest=highest) for highest in (True, False)]
+    ends = pd.concat(parts, ignore_index=True)
     first = ["end", "rank", "text", "token", "reward", "tied", "tied_left_out"]
     return ends[[*first, *(name for name in table.columns if name not in first)]]
 

@@ -119,11 +119,8 @@ class TableSet:
     @cached_property
     def prefixed(self) -> list[str]:
         """Prompts with a persona or its control ahead."""
-        return [
-            prompt
-            for prompt, members in self.by_prompt.items()
-            if any(table.provenance.prefixed for table in members)
-        ]
+        by_prompt = self.by_prompt.items()
+        return [p for p, tables in by_prompt if any(t.provenance.prefixed for t in tables)]
 
     @cached_property
     def _chosen(self) -> list[str]:
@@ -190,17 +187,9 @@ class TableSet:
     def of_model(self, model: str) -> dict[str, ScoreTable]:
         """A model's tables by prompt, all in the mode of its first prompt: beside one another,
         another mode would pass for another prompt."""
-        by_prompt = {
-            p: t
-            for p, tables in self.by_prompt.items()
-            if p in self.prompts
-            for t in tables
-            if t.model == model
-        }
-        alike = [(t.provenance.mode, t.provenance.candidates_digest) for t in by_prompt.values()]
-        return {
-            p: t for (p, t), key in zip(by_prompt.items(), alike, strict=True) if key == alike[0]
-        }
+        tables = {p: t for p in self.prompts for t in self.by_prompt[p] if t.model == model}
+        alike = {p: (t.provenance.mode, t.provenance.candidates_digest) for p, t in tables.items()}
+        return {p: t for p, t in tables.items() if alike[p] == next(iter(alike.values()))}
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
@@ -245,11 +234,7 @@ class TableSet:
         """The columns that a model has all prompts of; an average over other wordings is another
         column."""
         by_prompt = self.of_model(model)
-        return {
-            name: prompts
-            for name, prompts in self.columns.items()
-            if all(p in by_prompt for p in prompts)
-        }
+        return {name: some for name, some in self.columns.items() if {*some} <= {*by_prompt}}
 
     def tokens(self, model: str) -> pd.DataFrame:
         """Rewards of a model's own tokens that can be words: index = text, a column for each of
@@ -270,12 +255,8 @@ class TableSet:
 
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
         """The opposite pairs that this model has both of; none in `paper`, which knows none."""
-        columns = self.columns_of(model)
-        return [
-            pair
-            for pair in self.opposite_pairs()
-            if set(pair) <= set(columns) and not self.reading.paper
-        ]
+        columns = {} if self.reading.paper else self.columns_of(model)
+        return [pair for pair in self.opposite_pairs() if {*pair} <= {*columns}]
 
     def without_columns(self) -> list[str]:
         """Which models lack which columns, and why; for notes."""
@@ -288,17 +269,12 @@ class TableSet:
             by_prompt, columns = self.of_model(model), self.columns_of(model)
             expected = {p for p in self.prompts for t in self.by_prompt[p] if t.model == model}
             label = self.labels[model]
-            notes += [
-                f"{label} on {p}: scanned in another mode"
-                for p in self.prompts
-                if p in expected and p not in by_prompt
-            ]
+            other = [p for p in self.prompts if p in expected and p not in by_prompt]
+            notes += [f"{label} on {p}: scanned in another mode" for p in other]
             for name, prompts in self.columns.items():
-                missing = [p for p in prompts if p not in expected]
-                if name not in columns and missing:
-                    notes.append(
-                        f"{label} on {name}: {len(missing)} of {len(prompts)} prompts not scanned"
-                    )
+                n = len({*prompts} - expected)
+                if n and name not in columns:
+                    notes.append(f"{label} on {name}: {n} of {len(prompts)} prompts not scanned")
         return notes
 
 
@@ -326,9 +302,7 @@ def runs_of(tables: Iterable[ScoreTable]) -> dict[str, dict[int, ScoreTable]]:
 def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
     labels = {t.model: t.description.label or t.model for t in tables}
-    return (
-        labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
-    )
+    return labels if len({*labels.values()}) == len(labels) else {model: model for model in labels}
 
 
 def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> list[TableSet]:
@@ -344,11 +318,8 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
     language = [table for table in tables if table.provenance.score != REWARD]
     keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
     if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
-        raise TableError(
-            f"pairs names the prompt {missing[0]!r}, but no score table is of it; there are: "
-            f"{', '.join(keys)}."
-            f"{did_you_mean(missing[0], keys)}".removesuffix(".")
-        )
+        why = f"of {', '.join(keys)}.{did_you_mean(missing[0], keys)}".removesuffix(".")
+        raise TableError(f"pairs names the prompt {missing[0]!r}; the score tables are {why}")
 
     def table_set(candidates: str) -> TableSet:
         def of_set(several: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -391,14 +362,9 @@ def _check_comparable(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if a.prompt_text and b.prompt_text and a.prompt_text != b.prompt_text:
         raise TableError(f"{message}one was asked {a.prompt_text!r}, the other {b.prompt_text!r}")
     if a.candidates != "vocabulary" and a.candidates_digest != b.candidates_digest:
-        raise TableError(
-            f"{message}their lists of items, both named {a.candidates!r}, are not the same"
-        )
+        raise TableError(f"{message}their lists of items named {a.candidates!r} differ")
     if a.mode != b.mode and "published" not in (a.mode, b.mode):
-        raise TableError(
-            f"{message}one was scanned in mode {a.mode}, the other in mode {b.mode}; type "
-            f"mode={a.mode} or mode={b.mode}"
-        )
+        raise TableError(f"{message}type mode={a.mode} or mode={b.mode}, as they were scanned in")
 
 
 Key = tuple[str, str]  # prompt, model
@@ -418,8 +384,8 @@ def _by_mode(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
         published = by_name.get("published", [])
         if published and (len(low_precision_last) > 1 or len(published) > 1):
             raise TableError(
-                f"two score tables of model {key[1]!r} on prompt {key[0]!r} (mode "
-                f"{' and '.join(sorted(low_precision_last))}). Name the files: tables=[FILE,FILE]"
+                f"two score tables of model {key[1]!r} on prompt {key[0]!r} ("
+                f"{' and '.join(sorted(low_precision_last))}): name files, tables=[FILE,FILE]"
             )
         first, *others = low_precision_last.values()
         for other in others:
@@ -442,10 +408,8 @@ def _rescans(
             differs = other.provenance.dtype != first.provenance.dtype
             name = str(other.provenance.dtype) if differs else "again"
             if differ := _differing(first.provenance, other.provenance):
-                why = (
-                    f"{key[1]}, {name}: of another model under the same name ({', '.join(differ)})"
-                )
-                left_out.setdefault(key, []).append(f"{why}; scan it again with force=true")
+                why = f"of another model under the same name ({', '.join(differ)}); scan it again "
+                left_out.setdefault(key, []).append(f"{key[1]}, {name}: {why}with force=true")
             elif first.rows["reward"].equals(other.rows["reward"]):  # a copy
                 left_out.setdefault(key, []).append(f"{key[1]}, {name}: the same to the last digit")
             else:
@@ -462,14 +426,10 @@ def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
     for provenance in (table.provenance for table in language):
         first = chosen[provenance.prompt, provenance.model].provenance
         if differ := _differing(first, provenance):
-            template = (
-                " (in which template, or after plain text)" if "template_digest" in differ else ""
-            )
             raise TableError(
-                f"two scans for log-probabilities have the name of model {provenance.model!r} on "
-                f"prompt {provenance.prompt!r}, and differ in {', '.join(differ)}{template}. To "
-                "take one, name its file: tables=[FILE,FILE]. To compare both, scan one again "
-                f"under another name, such as model.name={provenance.model}-2, and name the files"
+                f"two scans for log-probabilities of model {provenance.model!r} on prompt "
+                f"{provenance.prompt!r} differ in {', '.join(differ)}. Name files: "
+                f"tables=[FILE,FILE]. To compare both, scan one as model.name={provenance.model}-2"
             )
     return list(chosen.values())
 
@@ -489,10 +449,8 @@ def _differing(a: ScoreProvenance, b: ScoreProvenance, fields: Sequence[str] = S
 def _check_same(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if differ := _differing(a, b, (*SAME, "dtype")):
         raise TableError(
-            f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode "
-            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) differ in more than the mode "
-            f"({', '.join(differ)}). Scan again with force=true, take one of them: mode={a.mode}, "
-            "or name the files: tables=[FILE,FILE]"
+            f"the scans of model {a.model!r} on prompt {a.prompt!r} differ in more than the mode "
+            f"({', '.join(differ)}): type mode={a.mode}, or name files, tables=[FILE,FILE]"
         )
 
 
