@@ -279,9 +279,7 @@ def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
         "greatest",
         PROMPTS["greatest"],
     )
-    with pytest.raises(
-        InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY, of greatest"
-    ):
+    with pytest.raises(InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY, of greatest"):
         read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, known=KNOWN)
     # the wording, as far as it can be a file's name; of two keys with one wording the first
     known = Known(prompts=PROMPTS | {"again": PROMPTS["greatest"], "unsaid": "", "mute": "???"})

@@ -255,9 +255,7 @@ def test_chosen_pairs_come_before_the_papers_and_are_looked_at_among_many():
 
 
 def test_a_pair_that_names_a_prompt_without_scores_is_refused():
-    with pytest.raises(
-        TableError, match=r"'greates'.*of greatest\. Did you mean 'greatest'\?"
-    ):
+    with pytest.raises(TableError, match=r"'greates'.*of greatest\. Did you mean 'greatest'\?"):
         one([made()], pairs=[("greates", "greatest")])
 
 

@@ -17,7 +17,7 @@ import pessimal
 import tiny_language_models
 from pessimal.api import audit
 from pessimal.auditing import budget
-from pessimal.auditing.budget import Work, fit_budget
+from pessimal.auditing.evidence import Work, fit_budget
 from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS, REVIEW
 from pessimal.explaining.pairs import labelled_pairs, score_pairs
 from pessimal.options import parse_duration

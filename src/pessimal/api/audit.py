@@ -31,14 +31,16 @@ from pessimal.api.scan import scan_tables
 from pessimal.api.search import scanned_rewards
 from pessimal.api.store import Artifact, Store, publish, reward_inputs
 from pessimal.auditing import changes, exports
-from pessimal.auditing.budget import (
+from pessimal.auditing.evidence import (
     NEEDS,
     PAGE_SECONDS,
+    Evidence,
     Scope,
     Work,
+    draw_limits,
     fit_budget,
+    one_word,
 )
-from pessimal.auditing.evidence import Evidence, draw_limits, one_word
 from pessimal.auditing.verdicts import (
     AUDIT,
     FAIL,
@@ -48,7 +50,6 @@ from pessimal.auditing.verdicts import (
     audit_result,
     ceiling,
     counts_of,
-    facts,
     overall,
     push,
     verdicts,
@@ -85,7 +86,6 @@ from pessimal.searching.spec import SearchSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.comparisons import EMBEDDED, Comparison, choose
 from pessimal.tables.result import Result, Results
-from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration
 from pessimal.tracking.registry import Registry
 from pessimal.version import __version__
@@ -209,7 +209,7 @@ def audit(
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
     about = (evidence.by_name, evidence.left_out)
     checks = verdicts(*about, reward=auditor.model.typed)
-    numbers = facts(*about, reward=auditor.model.typed)
+    numbers = verdicts(*about, reward=auditor.model.typed, part="facts")
     metrics = changes.metrics(evidence.by_name, evidence.tables)
     since = None if baseline is None else baseline.changes(metrics, evidence.tables, checks)
     changed = [] if since is None else since.loc[since["verdict"] == FAIL, "kind"].tolist()
@@ -407,10 +407,7 @@ class Auditor:
                 n, prompts = len(evidence.tables[0].rows), ", ".join(self.prompts)
                 evidence.scope["scan"] = f"{n:,} tokens on {prompts}"
                 evidence.results.append(one_word(evidence.tables, of=self.vocabulary_size))
-            if evidence.tables:
-                others = {} if self.store is None else _others(evidence.tables, self.store.registry)
-                more = (changes.place(evidence.tables, others), answers(evidence.tables))
-                evidence.results += filter(None, more)
+            evidence.results += filter(None, [answers(evidence.tables)])
         extra: set[int] = set()
         if self.network is not None and sizes["push"] and evidence.tables:
             extra = self._push(sizes["push"])
@@ -710,20 +707,6 @@ def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
         rewards(rows)
         times.append(time.perf_counter() - began)
     return min(times) / len(rows)
-
-
-def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
-    """Rewards of other models on these prompts, published ones too, by model."""
-    prompts = {table.provenance.prompt for table in tables}
-    others: dict[str, list[ScoreTable]] = {}
-    needs = {"model": str, "prompt": str}
-    for folder, manifest in registry.latest("score-table", needs=needs):
-        model = manifest.summary["model"]
-        if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
-            table = read_score_table(folder)
-            if table.provenance.score == REWARD:
-                others.setdefault(model, []).append(table)
-    return others
 
 
 def _prefixed(result: Result, model: str) -> Result:
