@@ -29,7 +29,7 @@ from pessimal.api.grade import census
 from pessimal.api.load import device_of, to_reward, trainer_for
 from pessimal.api.scan import scan_tables
 from pessimal.api.search import scanned_rewards
-from pessimal.api.store import Artifact, Store, publish, reward_inputs
+from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
 from pessimal.auditing import changes, exports
 from pessimal.auditing.evidence import (
     NEEDS,
@@ -134,7 +134,7 @@ def audit(
     name: str | None = None,
     seed: int = 0,
     trainer: TrainerSpec | None = None,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
     announce: bool = False,
@@ -168,6 +168,7 @@ def audit(
         trainer, store, cache, progress: as for `scan`.
         announce: print what will be done, and how long it takes.
     """
+    store = store_at(store)
     if tasks is not None:
         pairs = []
     elif pairs is None or isinstance(pairs, str | Path):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pessimal.api.load import device_of, to_reward
-from pessimal.api.store import Artifact, Store, publish, reward_inputs
+from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
@@ -115,7 +115,7 @@ def explain(
     seed: int = 0,
     device: torch.device | None = None,
     batch_size: int | None = None,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
 ) -> Explanation:
@@ -192,6 +192,7 @@ def explain(
         **of_model(model),
     )
     results = Explanation()
+    store = store_at(store)
     if store is not None and (published := store.find("explanation", provenance.key())):
         log.info("this is explained already: %s (force=true explains it again)", published[0])
         results.folder = published[0]

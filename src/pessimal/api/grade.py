@@ -8,7 +8,7 @@ from typing import Any
 
 from pessimal.api.check import policy_tokenizer
 from pessimal.api.load import to_reward
-from pessimal.api.store import Artifact, Store, publishing, reward_inputs
+from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.checking import grading
 from pessimal.errors import ConfigError
 from pessimal.rewards.callable import about_texts
@@ -27,7 +27,7 @@ def census(
     workers: int | None = None,
     budget: float = math.inf,
     cache: str = "runs/cache",
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     progress: bool = True,
     **options,
 ) -> Results:
@@ -63,6 +63,7 @@ def census(
     if policy is not None and grader.tokenizer is None:
         tokenizer = policy_tokenizer(policy, cache=cache)
         grader = replace(grader, **about_texts(grader.spec, tokenizer))
+    store = store_at(store)
     inputs, source = ([], {}) if store is None else reward_inputs(store.registry, grader)
     name = f"census {grader.name}"
     with publishing(store, name=name, inputs=inputs, progress=progress) as publish:

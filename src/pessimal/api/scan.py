@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from pessimal.api.load import parse_choice, to_reward, trainer_for
-from pessimal.api.store import Store, publish_table, reward_inputs
+from pessimal.api.store import Store, publish_table, reward_inputs, store_at
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
@@ -64,7 +64,7 @@ def scan(
     batch_size: int | None = None,
     states: bool | None = None,
     trainer: TrainerSpec | None = None,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
     **options,
@@ -94,7 +94,7 @@ def scan(
             (`load(…, base_path="org/name")`); by default for all but log-probabilities of a
             vocabulary.
         trainer: where a network runs; by default where one in memory is, else the CPU.
-        store: registry that finished tables are read from, and published in.
+        store: registry, or its folder, that finished tables are read from, and published in.
         cache: folder for a base that is to be fetched, and for what an interrupted scan leaves.
         options: of `load` or `reward`.
 
@@ -139,7 +139,7 @@ def scan(
         mode=way,
         certain=certain,
         trainer=trainer,
-        store=store,
+        store=store_at(store),
         cache=cache,
         batch_size=batch_size,
         states=states,

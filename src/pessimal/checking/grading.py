@@ -202,9 +202,9 @@ def census(
     ) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    run = partial(answered, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory)
+    limits = {"seconds": seconds, "memory": memory, "end": time.monotonic() + budget}
+    run = partial(answered, workers=workers or os.cpu_count() or 1, **limits)
     given: list[list[Answer]] = [[] for _ in tasks]
-    end = time.monotonic() + budget
 
     def ask(*, bar: bool) -> int:
         """Ask what is new among the probes of each task; the number of strings that were left."""
@@ -221,8 +221,6 @@ def census(
                 given[job.task][job.at : job.at + len(found)] = found
                 left -= len(found)
                 step(tasks[job.task].key)
-                if time.monotonic() > end:
-                    break
         return left
 
     left = ask(bar=False)
@@ -248,10 +246,11 @@ def census(
     ]
     for fault, (sentence, way) in _ways(reward, function).items():
         alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
-        same, asked = list[Job](), 0
+        same = list[Job]()
+        left += len(again)
         with closing(run(way, again)) as answers:
             for job, [answer] in answers:
-                asked += 1
+                left -= 1
                 before = given[job.task][job.at]
                 now = answer if isinstance(answer, str) else f"{answer:g}"
                 if answer == before:
@@ -259,12 +258,9 @@ def census(
                 else:
                     said = sentence.format(before, now)
                     calls.append(_Call(fault, job.task, job.strings[0], said, alien))
-                if time.monotonic() > end:
-                    break
-        left += len(again) - asked
-        again = same if time.monotonic() < end else []
+        again = same
     if all(math.isnan(one.line) for one in paid):
-        untested = _never_paid(reward.name, tasks, paid)
+        untested = _never_paid(reward.name, tasks, paid, left)
         untested[0] = replace(untested[0], notes=notes)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
     bought = _paid_without_answer(reward.name, tasks, paid)
@@ -584,9 +580,11 @@ def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple
     return row, value
 
 
-def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> list[Result]:
+def _never_paid(
+    name: str, tasks: Sequence[_Task], paid: Sequence[_Paid], left: int
+) -> list[Result]:
     """A grader that pays no right answer more than nothing and a wrong one: a constant, or one that
-    reads another form of answer; no rows where no call gave a number."""
+    reads another form of answer; no rows where no call gave a number, or strings were left."""
     untested = Result(
         "right_not_paid",
         pd.DataFrame(),
@@ -595,8 +593,8 @@ def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> lis
     )
     rewards = np.concatenate([one.rewards for one in paid])
     rewards = rewards[np.isfinite(rewards)]
-    if not len(rewards):
-        return [replace(untested, name="paid_without_answer"), untested]
+    if left or not len(rewards):
+        return [replace(untested, name="paid_without_answer", summary={LEFT: left}), untested]
     fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
     n = len({probe.text for task in tasks for probe in task.probes})
     row = {"fault": fault, "may_be_meant": False, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0]}
