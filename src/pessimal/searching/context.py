@@ -319,10 +319,8 @@ def _ids_of(answer: str, frames: Sequence[tuple[Format, Frame]]) -> Ids:
     """The ids of a given answer. ConfigError where they are not the same in all conversations."""
     found = {tuple(f.inside(slot_ids(way, f.asked, [answer])[0]) or ()) for way, f in frames}
     if len(found) > 1 or not found or () in found:
-        raise ConfigError(
-            f"search.answer={answer!r:.60} has not the same tokens in all prompts, or none: "
-            "search.slot=edit needs them. Search one prompt, or another answer"
-        )
+        why = "has not the same tokens in all prompts, or none: search one prompt"
+        raise ConfigError(f"search.slot=edit: search.answer={answer!r:.60} {why}")
     return found.pop()
 
 

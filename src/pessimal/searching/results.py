@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ from pessimal.searching.climb import SWEEPS
 from pessimal.searching.context import NEIGHBOURS
 from pessimal.searching.elsewhere import contexts_result, contexts_table
 from pessimal.searching.exact import Certificate
-from pessimal.searching.objective import FluentObjective
 from pessimal.searching.procedure import BASELINE, Final, Problem, Stages
 from pessimal.searching.spec import Method
 from pessimal.tables.result import Estimate, Result, weight_of
@@ -97,8 +96,8 @@ class SearchResult:
         candidates = _candidates(self)
         self.text = candidates["text"][0]
         self.tables |= {"result": _outcome(self, candidates), "curve": _curve_rows(self)}
-        self.tables |= {"candidates": pd.concat([candidates, *_front(self)], ignore_index=True)}
-        self.tables |= {"certificate": _neighbours(self), "checks": checklist(self)}
+        self.tables |= {"candidates": candidates, "certificate": _neighbours(self)}
+        self.tables["checks"] = checklist(self)
         self.tables["contexts"] = contexts_table(
             self.context, self.text, token=self.response[0], single=self.problem.single
         )
@@ -183,24 +182,6 @@ def _outcome(result: SearchResult, candidates: pd.DataFrame) -> pd.DataFrame:
         ceiling=result.ceiling if np.isfinite(result.ceiling) else np.nan,
         ceiling_share=result.sign * result.bounds.share(result.reward),
     )
-
-
-def _front(result: SearchResult) -> list[pd.DataFrame]:
-    """With fluency, responses that no other evaluated one beats in reward and log-probability, the
-    best reward first."""
-    objective = result.stages.objective
-    objective = getattr(objective, "objective", objective)  # of edits, what they are made in
-    if not isinstance(objective, FluentObjective):
-        return []
-    values, likely, ids = zip(*objective.front, strict=True)
-    texts = result.context.round_trip.decode(ids)
-    columns: dict[str, Any] = {
-        "found_by": FRONT,
-        "token_ids": list(map(json.dumps, ids)),
-        "text": texts,
-    }
-    columns |= {"reward": result.sign * np.array(values), "log_probability": likely}
-    return [pd.DataFrame(columns)]
 
 
 def _curve_rows(result: SearchResult) -> pd.DataFrame:
@@ -318,10 +299,6 @@ def beats(
 # --- Results.
 
 
-FRONT = "front"
-"""Found by no stage: responses that no other one beats in reward and log-probability."""
-
-
 def search_results(tables: Tables, result: SearchResult) -> list[Result]:
     """The Results of one search, the response first. Empty tables are left out."""
     tables = {name: table for name, table in tables.items() if len(table)}
@@ -330,7 +307,7 @@ def search_results(tables: Tables, result: SearchResult) -> list[Result]:
         "checks": _checks,
         "certificate": lambda table: _certificate(table, result),
         "curve": lambda table: _curve(table, result),
-        "candidates": _candidates_result,
+        "candidates": lambda table: _result("candidates", table),
         "contexts": lambda table: contexts_result(
             table,
             sign=result.sign,
@@ -391,7 +368,6 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
             f"{winner['found_by']} held this response before; this search found none better."
         )
     candidates = tables["candidates"]
-    candidates = candidates[candidates["found_by"] != FRONT]
     certified = candidates["one_opt"].fillna(False).astype(bool)
     forest = Forest(
         data=candidates.assign(
@@ -508,30 +484,4 @@ def _curve(table: pd.DataFrame, result: SearchResult) -> Result:
             f"reward ahead of {BASELINE}", ahead, 1, "seeds", ahead - tie, ahead + tie
         ),
         notes=() if dtype == "float32" else (rounding,),
-    )
-
-
-def _candidates_result(table: pd.DataFrame) -> Result:
-    """Every response that a stage ended with; with fluency, reward against log-probability, where
-    each can only be had for the other."""
-    front = table[table["found_by"] == FRONT]
-    if not len(front):
-        return _result("candidates", table)
-    lowest, highest = (significant(front["reward"].iloc[end], digits=3) for end in (-1, 0))
-    lines = Lines(
-        data=front,
-        x="log_probability",
-        y="reward",
-        marks=True,
-        steps=True,
-        xlabel="log-probability by the policy, nats",
-        ylabel="reward",
-    )
-    return _result(
-        "candidates",
-        table,
-        headline=f"{len(front)} responses are the front of reward and log-probability: rewards of "
-        f"{lowest} to {highest}.",
-        plot=lines if len(front) > 1 else None,
-        weight=weight_of(0.5),
     )

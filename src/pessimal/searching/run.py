@@ -184,8 +184,7 @@ def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
         return max(spec.evaluations, others + whole + (0 if free else problem.tokens))
     if spec.certificate is Certify.full and needed > spec.evaluations:
         raise ConfigError(
-            f"search.certificate=full tries all {problem.changes - 1:,} single changes of the "
-            f"result, and search.evaluations={spec.evaluations} does not pay for them. Type "
+            f"search.certificate=full tries {problem.changes - 1:,} single changes: type "
             f"search.evaluations={2 * needed}, or search.certificate=rest"
         )
     return spec.evaluations

@@ -128,10 +128,8 @@ class SearchSpec(Options):
     def check(self) -> None:
         """Baselines are a number or a switch; a slot has an answer."""
         if not isinstance(self.baselines, int) or self.baselines < 0:
-            raise ConfigError(
-                f"search.baselines={self.baselines!r}: give the evaluations of the baseline, such "
-                "as search.baselines=20000, or true (as many as the search took) or false"
-            )
+            how = "give evaluations, such as search.baselines=20000, or true or false"
+            raise ConfigError(f"search.baselines={self.baselines!r}: {how}")
         if self.answer is not None and (self.slot is None) == (self.answer.count(MARK) != 1):
             slot = self.slot and self.slot.value
             raise ConfigError(
