@@ -55,6 +55,8 @@ MOVED = {
     "source": "W&B's own client fetches score tables. Type: wandb artifact get "
     "ENTITY/PROJECT/MODEL--PROMPT:latest --root FOLDER/MODEL--PROMPT, and then: pessimal compare "
     "tables=FOLDER",
+    "answers": "the answers of a policy are scanned. Type: pessimal scan MODEL policy=NAME "
+    "answers=1000",
     "search.keep": EVERY_PAIR,
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",

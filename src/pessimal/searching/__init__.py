@@ -10,7 +10,7 @@ The room, from the inside out:
     climb         the search's own loop, which takes the way that pays; the certificate's passes
     procedure     the plan of a budget, the stages, the baseline
     context       what all this needs of a model
-    elsewhere     what the response does in other contexts, and how rare it is
+    elsewhere     what the response does in other contexts
     results       the tables of one search, which claims hold of it, and its Results
     run           all of it on one model: `search(model, prompts, *, length, …) -> SearchResult`
 """

@@ -68,7 +68,7 @@ def allowed_tokens(
         log.warning(text, listed, left_out, in_file.sum(), names)
     allowed = passing & in_file
     if not allowed.any():
-        among = f"{len(rows)} tokens" if listed is None else f"the tokens in {listed}"
+        among = f"{len(rows)} tokens" if listed is None else f"those in {listed}"
         raise ConfigError(
             f"search.allowed=[{names}] leaves none of {among}: type search.allowed=[]"
         )

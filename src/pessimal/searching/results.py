@@ -98,9 +98,7 @@ class SearchResult:
         self.tables |= {"result": _outcome(self, candidates), "curve": _curve_rows(self)}
         self.tables |= {"candidates": candidates, "certificate": _neighbours(self)}
         self.tables["checks"] = checklist(self)
-        self.tables["contexts"] = contexts_table(
-            self.context, self.text, token=self.response[0], single=self.problem.single
-        )
+        self.tables["contexts"] = contexts_table(self.context, self.text)
 
     def spelled(self, ids: Iterable[int]) -> list[str]:
         """The tokens, or changes of the answer, of the ids of a response, as people read them."""
@@ -312,7 +310,6 @@ def search_results(tables: Tables, result: SearchResult) -> list[Result]:
             table,
             sign=result.sign,
             survives=bool(tables["result"]["survives"].iloc[0]),
-            policy=result.context.policy.name if result.context.policy else "",
         ),
     }
     return [make(tables[name]) for name, make in makers.items() if name in tables]

@@ -303,8 +303,7 @@ class SearchProvenance(ModelProvenance):
     """The objective besides a whole answer's reward: the slot with its answer, the policy with
     its share; part of the name."""
     beside: dict = field(default_factory=dict)
-    """What the result is reported on: what is held out, the policy and how many answers it
-    writes."""
+    """What the result is reported on: what is held out, and the policy."""
 
     def fields(self) -> dict[str, Any]:
         """Every field that the key covers, by name."""
@@ -349,7 +348,7 @@ def identify(context: SearchContext) -> SearchProvenance:
         beside={
             "held_out": repr(context.held_out),
             "policy": context.policy and context.policy.digests,
-            "answers": context.answers,
+            "answers": None,  # so that keys are those of earlier searches
         },
         **of_model(context.model),
     )

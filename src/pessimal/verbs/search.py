@@ -71,7 +71,6 @@ def open_context(
         batch_size=config.batch_size,
         held_out=held_out,
         policy=cast(LogProbability, open_one(policy)) if policy else None,
-        answers=config.answers,
         named=named,
     )
     context.scanned = partial(scanned_rewards, registry_of(config), context)
