@@ -135,7 +135,7 @@ def without_pad(network) -> None:
     [
         (Older, ["pad_is_eos"], "pad_is_eos", "the pad token by itself alone"),
         (Loud, None, "ceiling", "as its weights say"),
-        (Noisy, None, "determinism_own", "would not give the same table"),
+        (Noisy, None, "determinism_own", "network.eval()"),
         (Mixing, None, "batch_own", "what else is in the batch"),
         (
             Blind,

@@ -82,11 +82,8 @@ def draw_limits(results: Sequence[Result], checks: Sequence[Verdict]) -> list[Re
         rows = slopes.table[slopes.table["slope_sd"] == slopes.estimate.value]
         names: dict[str, Any] = {"row": "prompt", "group": None, "panel": None, "where": {}}
         plots["frequency"] = replace(plot, data=rows, **names)
-    return [
-        replace(result, plot=plots.get(result.name, result.plot))
-        for result in results
-        if result.name != "identity_axes"
-    ]
+    others = [result for result in results if result.name != "identity_axes"]
+    return [replace(result, plot=plots.get(result.name, result.plot)) for result in others]
 
 
 def _rows(
@@ -299,7 +296,7 @@ def fit_budget(
         n = noise_sample(int(size))
         return is_network * (SCAN_PASSES * SAMPLE + (n if n > SAMPLE else 0)) * whole
 
-    prompts, searches = work.prompts, {work.evaluations, MIN_EVALUATIONS}
+    prompts, searches = work.prompts, sorted({work.evaluations, MIN_EVALUATIONS}, reverse=True)
     analysis = prompts * ANALYSIS_SECONDS
     parts: dict[str, dict[Any, float]] = {
         "check": {n: CHECK_PASSES * (n + max(n // 4, 8)) * whole for n in SAMPLES},
@@ -314,11 +311,7 @@ def fit_budget(
             n: work.n_contexts * (setup(size) + size / rate)
             for n, size in sizes_of(ADDITIONS, work.vocabulary).items()
         },
-        "push": {
-            n: n * work.length / rate
-            for n in sorted(searches, reverse=True)
-            if n <= work.evaluations
-        },
+        "push": {n: n * work.length / rate for n in searches if n <= work.evaluations},
         "forecast": {True: POLICY_TEXTS / rate},
     }
     if not is_network:

@@ -134,9 +134,8 @@ def round_trip(
     pairs = zip(texts, written.ids(frame.prompt, texts), strict=True)
     tied = [text for text, ids in pairs if frame.inside(ids) is None]
     note = (
-        f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands "
-        f"around them, first {tied[:1]!r}. mode=ids is not affected; mode=text scores such a text "
-        "with the ids that the template gives, and slower"
+        f"{len(tied)} of {len(texts)} random texts are tied to what stands around them, first "
+        f"{tied[:1]!r}. mode=ids is not affected; mode=text takes the ids of the template"
     )
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
     inputs = zip(
@@ -159,19 +158,12 @@ def precision_table(rewards: Mapping[tuple[Dtype, str], np.ndarray]) -> pd.DataF
     """
     exact = rewards[Dtype.float32, "own-forward"]
     spread = _spread(exact)
-    return pd.DataFrame(
-        [
-            {
-                "dtype": dtype.value,
-                "path": path,
-                "largest_difference": largest_difference(values, exact) / spread,
-                "spearman": _spearman(values, exact),
-                "distinct": len(np.unique(values)),
-                "n": len(values),
-            }
-            for (dtype, path), values in rewards.items()
-        ]
-    )
+    rows = []
+    for (dtype, path), values in rewards.items():
+        apart, distinct = largest_difference(values, exact) / spread, len(np.unique(values))
+        rows.append((dtype.value, path, apart, _spearman(values, exact), distinct, len(values)))
+    names = ["dtype", "path", "largest_difference", "spearman", "distinct", "n"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def precision_check(
@@ -187,11 +179,8 @@ def precision_check(
     summary += f"rewards of {n}."
     if not np.isfinite(row["largest_difference"]):
         summary = f"In {dtype.value} some rewards are not numbers: they overflow."
-    note = (
-        f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks "
-        f"between them type model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if "
-        "that passes, or model.dtype=float32"
-    )
+    other = "bfloat16" if dtype is Dtype.float16 else "float16"
+    note = f"{summary} Type model.dtype={other} if that passes, or model.dtype=float32"
     limit = allowed(exact, dtype=dtype) / _spread(exact)
     return at_most(
         name, row["largest_difference"], limit, n=n, unit="SD", note=note, otherwise=summary

@@ -225,15 +225,8 @@ def census(
 
     left = ask(bar=False)
     for task, formats in zip(tasks, _formats_read(tasks, given), strict=True):
-        task.probes.extend(
-            strings_of(
-                task.turns[-1].content,
-                task.truths,
-                wrong=task.wrong,
-                formats=formats,
-                names=task.names,
-            )
-        )
+        more: dict[str, Any] = {"wrong": task.wrong, "formats": formats, "names": task.names}
+        task.probes.extend(strings_of(task.turns[-1].content, task.truths, **more))
         task.probes.extend(shared)
     left += ask(bar=progress)
     paid = _all_paid(tasks, given)
@@ -264,13 +257,9 @@ def census(
         untested[0] = replace(untested[0], notes=notes)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
     bought = _paid_without_answer(reward.name, tasks, paid)
-    return Results(
-        [
-            replace(bought, summary={LEFT: left}, notes=notes),
-            _right_not_paid(reward.name, tasks, paid, begun=begun),
-            _grader_calls(reward.name, tasks, calls),
-        ]
-    )
+    bought = replace(bought, summary={LEFT: left}, notes=notes)
+    misses = _right_not_paid(reward.name, tasks, paid, begun=begun)
+    return Results([bought, misses, _grader_calls(reward.name, tasks, calls)])
 
 
 def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -344,11 +333,8 @@ def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Ans
     thread and in another, and those to which it gives another reward there, with both. ConfigError
     where it cannot be called."""
     tasks = list(reward.tasks.values())
-    questions = [
-        (task.turns, truths[0])
-        for task, truths in zip(tasks, true_answers(tasks), strict=True)
-        if truths
-    ]
+    pairs = zip(tasks, true_answers(tasks), strict=True)
+    questions = [(task.turns, truths[0]) for task, truths in pairs if truths]
     questions = questions or [((Turn("user", "Why?"),), "So.")]
     rows = list[tuple[str, Answer, Answer]]()
     for turns, truth in questions[:AGAIN_OF_FORMAT]:
@@ -492,11 +478,8 @@ def _tolerance(task: _Task, texts: Sequence[str]) -> float:
     """Distance from the true answer at which a task's numbers near it are no longer paid, of those
     `texts` that are; 0 where none is."""
     largest = max((_distance(text, task.truths[0]) for text in texts), default=0.0)
-    unpaid = (
-        _distance(probe.text, task.truths[0])
-        for probe in task.probes
-        if probe.kind == "near" and largest
-    )
+    near = [probe.text for probe in task.probes if probe.kind == "near" and largest]
+    unpaid = (_distance(text, task.truths[0]) for text in near)
     return min((away for away in unpaid if away > largest * (1 + 1e-9)), default=2 * largest)
 
 
@@ -585,12 +568,8 @@ def _never_paid(
 ) -> list[Result]:
     """A grader that pays no right answer more than nothing and a wrong one: a constant, or one that
     reads another form of answer; no rows where no call gave a number, or strings were left."""
-    untested = Result(
-        "right_not_paid",
-        pd.DataFrame(),
-        f"{name}: no right answer is paid more than nothing or a wrong one.",
-        method="grading",
-    )
+    why = f"{name}: no right answer is paid more than nothing or a wrong one."
+    untested = Result("right_not_paid", pd.DataFrame(), why, method="grading")
     rewards = np.concatenate([one.rewards for one in paid])
     rewards = rewards[np.isfinite(rewards)]
     if left or not len(rewards):
@@ -683,15 +662,13 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
         rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
     rows.sort(key=lambda row: row["may_be_meant"])
     columns = "fault may_be_meant strings tasks of_tasks share example said task mend"
+    hung = HANGS in {call.fault for call in calls}
     return _result(
         "grader_calls",
         pd.DataFrame(rows, columns=columns.split()),
         f"{name}: {{said}} on {{example}}.",
-        f"{name}: each string has a finite reward, and those asked again the same, also in a "
-        "thread and where an event loop runs.",
-        notes=(f"Of heavy strings that hung {ENOUGH} times the rest was not asked.",)
-        if HANGS in {call.fault for call in calls}
-        else (),
+        f"{name}: each string has a finite reward, the same when asked again in any way.",
+        notes=(f"Of strings that hung {ENOUGH} times the rest was not asked.",) if hung else (),
     )
 
 

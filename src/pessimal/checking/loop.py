@@ -107,7 +107,7 @@ class Compared:
     faults: list[str]
     difference: str
     """Their tokens where they differ: -[the template's] +[the loop's]."""
-    rewards: tuple[float, float] | None = None
+    rewards: tuple[float, float] | tuple[None, None] = (None, None)
     """Of what is expected, and of what is sent; None where they were not asked."""
 
 
@@ -178,7 +178,7 @@ def check_loop(
         some = [found.different[i] for i in random.permutation(len(found.different))[:sample]]
         for one in some:
             one.rewards = (reward(one.expected), reward(one.sent))
-        found.spread = float(np.std([one.rewards[0] for one in some if one.rewards]))
+        found.spread = float(np.std([one.rewards[0] for one in some]))
     return found
 
 
@@ -389,13 +389,12 @@ def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
     """One row a fault, and one row a conversation that differs."""
     n, different = len(found.compared), len(found.different)
     rows = [
-        (number, one.faults, len(one.expected), len(one.sent))
-        + (one.rewards or (np.nan, np.nan))
-        + (one.difference,)
+        (number, one.faults, len(one.expected), len(one.sent), *one.rewards, one.difference)
         for number, one in enumerate(found.compared)
         if one.faults
     ]
     table = pd.DataFrame(rows, columns=COLUMNS)
+    table = table.astype({"expected_reward": float, "sent_reward": float})
     moved = (table["sent_reward"] - table["expected_reward"]).abs() / (found.spread or np.nan)
     cases = table.assign(moved=moved, fault=table["faults"]).explode("fault").groupby("fault")
     faults = cases.agg(

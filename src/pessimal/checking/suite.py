@@ -258,9 +258,8 @@ def sample_responses(
 
 
 INSTEAD = (
-    "pessimal never pads, so scans are not affected. In code of your own: "
-    "network.config.pad_token_id = tokenizer.pad_token_id where the two differ; "
-    "tokenizer.padding_side, the side whose row passes; or batches of one length"
+    "Scans are not affected. In code of your own: network.config.pad_token_id = "
+    "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one length"
 )
 SIDES = ("padding_right", "padding_left")
 ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
@@ -351,12 +350,9 @@ def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
 def finite(checked: CheckedNetwork) -> Check:
     """Whether all rewards are numbers; nothing else can be checked where they are not."""
     bad = int((~np.isfinite(checked.own_rewards) | ~np.isfinite(checked.fast)).sum())
-    note = (
-        f"In {checked.dtype.value} these rewards overflow or are undefined, so a scan would stop. "
-        "The dtype rows say which precision gives numbers: try "
-        f"model.dtype={'bfloat16' if checked.dtype is Dtype.float16 else 'float32'}. If none does, "
-        "the weights are damaged."
-    )
+    other = "bfloat16" if checked.dtype is Dtype.float16 else "float32"
+    note = f"In {checked.dtype.value} these rewards are no numbers: type model.dtype={other}. If "
+    note += "no precision gives numbers, the weights are damaged"
     return at_most("finite", bad, 0, n=len(checked.own_rewards), unit="responses", note=note)
 
 
@@ -369,9 +365,8 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
         again = largest_difference(checked.rewards(engine, size=size), first)
         turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
         note = (
-            "Two scans would not give the same table. Look for dropout that stays on "
-            "(network.eval()), noise or state in the model's own code, or nondeterministic GPU "
-            "kernels: torch.use_deterministic_algorithms(True)"
+            "Look for dropout that stays on (network.eval()), noise or state in the model's own "
+            "code, or GPU kernels: torch.use_deterministic_algorithms(True)"
         )
         return at_most(name, max(again, turned), limit, n=len(first), note=note)
 
@@ -382,9 +377,8 @@ def batch(checked: CheckedNetwork) -> list[Check]:
     """One by one against batches of equal lengths, so without any padding."""
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
     note = (
-        f"A reward depends on what else is in the batch of {checked.batch_size}. In low precision "
-        "that is rounding: type model.dtype=float32. In float32 the model's code mixes the inputs "
-        "of a batch: score one by one, batch_size=1"
+        f"A reward depends on what else is in the batch of {checked.batch_size}: type "
+        "model.dtype=float32, and where that is so, batch_size=1"
     )
 
     def check(name: str, engine: Engine) -> Check:
@@ -413,22 +407,15 @@ def engines(checked: CheckedNetwork) -> list[Check]:
     for engine_name, name in ENGINES.items():
         engine = engines.get(engine_name)
         if engine is None:
-            why = "attention of this kind cannot be shared"
-            if checked.full is None:
-                why = (
-                    "pessimal does not know this layout or head: whole inputs go through the "
-                    "model's own forward"
-                )
+            known = checked.full is not None
+            why = "attention cannot be shared" if known else "this layout or head is not known"
             checks.append(Check(name, note=why))
             continue
         ways = [checked.alone(engine)]
         ways += [checked.rewards(engine, size=checked.batch_size) for _ in range(2)]
         trust = judge(checked.own_rewards, *ways, rounding=checked.rounding, dtype=checked.dtype)
-        note = (
-            f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans notice this "
-            "and take a slower path by themselves; there is nothing to type. Please report it, "
-            "with the model's name."
-        )
+        note = f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans take a "
+        note += "slower path by themselves. Please report it, with the model's name"
         checks.append(
             at_most(name, trust.largest_difference, trust.tolerance, n=trust.n, note=note)
         )
@@ -465,9 +452,8 @@ def head(checked: CheckedNetwork) -> Check:
         final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
         read.append(reader.read(final.float(), full.context).item())
     note = (
-        f"{type(reader).__name__} is not how this model reads its reward, or model.output names "
-        "another output. Scans notice and take the model's own forward, which is slower. To add "
-        "its head: src/pessimal/rewards/heads/README.md"
+        f"{type(reader).__name__} is not how this model reads its reward. Scans take its own "
+        "forward, which is slower. To add its head: src/pessimal/rewards/heads/README.md"
     )
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
     difference = largest_difference(np.array(read), checked.own_rewards)
@@ -531,10 +517,9 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     alone_wrong = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
     note = (
         f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
-        f"responses{alone_wrong}. pessimal reads the last token on every path, so its rewards are "
-        "not those that this class prints. Which of the two the model was trained for, its card "
-        "says; model.read=own reads what its class does. To read the last token in code of your "
-        "own: network.config.pad_token_id = ID, one that occurs in no conversation, and pad with it"
+        f"responses{alone_wrong}. pessimal reads the last token. Where the model's card says "
+        "otherwise, type model.read=own; else in code of your own network.config.pad_token_id = "
+        "ID, one that occurs in no conversation"
     )
     return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 

@@ -24,9 +24,8 @@ from pessimal.texts import storable
 log = logging.getLogger(__name__)
 
 _HOW_TO_WRITE = (
-    "Write one token a line: as it is decoded (love stands for 'love' and for ' love', a line that "
-    "begins with a space for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id "
-    "(id:1234)"
+    "Write one token a line: as it is decoded (love stands for 'love' and for ' love'), as the "
+    "vocabulary writes it (Ġlove, ##ing), or as its id (id:1234)"
 )
 _MAX_LINES = 5
 Ids = tuple[int, ...]

@@ -57,11 +57,7 @@ class RewardObjective:
     """sign × raw reward; the mean of it over prompts where there are several. Never a squared error
     to a cap."""
 
-    def __init__(
-        self,
-        prompts: "Sequence[ResponseScorer | SummedScorer]",
-        goal: Goal,
-    ):
+    def __init__(self, prompts: "Sequence[ResponseScorer | SummedScorer]", goal: Goal):
         self.prompts, self.sign = list(prompts), goal.sign
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:

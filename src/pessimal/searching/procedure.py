@@ -247,13 +247,7 @@ def search(
 
 
 def _climb(
-    stages: Stages,
-    problem: Problem,
-    spec: SearchSpec,
-    begun: list[Final],
-    *,
-    limit: int,
-    seed: int,
+    stages: Stages, problem: Problem, spec: SearchSpec, begun: list[Final], *, limit: int, seed: int
 ) -> list[Final]:
     """Climb with what is left; what each way did becomes a stage, and the starts one more."""
     counter = stages.counter

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ _result = partial(Result, method="search")
 Tables = Mapping[str, pd.DataFrame]
 # A baseline that cannot use the last few evaluations has had an equal budget.
 _EQUAL = 0.9
+AHEAD = f"reward ahead of {BASELINE}"
 HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
 # Up to so many responses, a budget that pays for all of them is offered.
 _OFFERED = 10_000_000
@@ -122,6 +123,7 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
     baseline = stages.stage(BASELINE)
     sweeps, needs = stages.stage(SWEEPS), problem.responses + problem.changes + 10 * NEIGHBOURS
+    bounds: dict[str, Any] = {"noise": noise, "exact": exact}
     verdicts = (
         all_responses(
             problem.responses,
@@ -134,19 +136,17 @@ def checklist(result: SearchResult) -> pd.DataFrame:
             tried=certificate.evaluations - 1,
             of=certificate.changes,
             margin=margin,
-            noise=noise,
-            exact=exact,
+            **bounds,
         ),
-        spread(sweeps.details["ends"] if sweeps else [], noise=noise, exact=exact),
+        spread(sweeps.details["ends"] if sweeps else [], **bounds),
         scored_again(abs(result.own_values[0] - certificate.value), margin),
         (HOLDS, "yes") if result.tables["result"]["survives"][0] else (FAILS, "no"),
         beats(
             stages.best - baseline.curve[-1].value if baseline and baseline.curve else None,
             budget=baseline.evaluations if baseline else 0,
             spent=result.evaluations,
-            noise=noise,
-            exact=exact,
             begun_from=result.begun_from,
+            **bounds,
         ),
     )
     table = pd.DataFrame(verdicts, columns=["verdict", "measured"])
@@ -216,11 +216,7 @@ def _neighbours(result: SearchResult) -> pd.DataFrame:
 
 
 def all_responses(
-    responses: int,
-    *,
-    scored: bool,
-    needs: int | None,
-    forwards: int | None = None,
+    responses: int, *, scored: bool, needs: int | None, forwards: int | None = None
 ) -> tuple[str, str]:
     """Were all responses of this length scored? `needs`: a budget that pays for all and for the
     certificate, None where none does; `forwards`: those of best-first search that rule all others
@@ -268,13 +264,7 @@ def scored_again(drift: float, margin: float) -> tuple[str, str]:
 
 
 def beats(
-    ahead: float | None,
-    *,
-    budget: int,
-    spent: int,
-    noise: float,
-    exact: bool,
-    begun_from: str = "",
+    ahead: float | None, *, budget: int, spent: int, noise: float, exact: bool, begun_from: str = ""
 ) -> tuple[str, str]:
     """How far the search's best after `spent` evaluations is ahead of the baseline's after
     `budget`, if one was run. A search that began from what is known (`begun_from`) is compared with
@@ -300,17 +290,14 @@ def beats(
 def search_results(tables: Tables, result: SearchResult) -> list[Result]:
     """The Results of one search, the response first. Empty tables are left out."""
     tables = {name: table for name, table in tables.items() if len(table)}
+    survives = bool(tables["result"]["survives"].iloc[0])
     makers = {
         "result": lambda table: _response(table, tables, result),
         "checks": _checks,
         "certificate": lambda table: _certificate(table, result),
         "curve": lambda table: _curve(table, result),
         "candidates": lambda table: _result("candidates", table),
-        "contexts": lambda table: contexts_result(
-            table,
-            sign=result.sign,
-            survives=bool(tables["result"]["survives"].iloc[0]),
-        ),
+        "contexts": lambda table: contexts_result(table, sign=result.sign, survives=survives),
     }
     return [make(tables[name]) for name, make in makers.items() if name in tables]
 
@@ -366,10 +353,9 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
         )
     candidates = tables["candidates"]
     certified = candidates["one_opt"].fillna(False).astype(bool)
+    ended = np.where(certified, "no single change is better", "not certified")
     forest = Forest(
-        data=candidates.assign(
-            ended=np.where(certified, "no single change is better", "not certified")
-        ),
+        data=candidates.assign(ended=ended),
         row="found_by",
         estimate="reward",
         low=None,
@@ -477,8 +463,6 @@ def _curve(table: pd.DataFrame, result: SearchResult) -> Result:
         headline=f"On one seed the search {verb} {BASELINE} (by "
         f"{significant(abs(ahead), digits=3)}), at as many evaluations.",
         weight=weight_of(0.8 if ahead < -tie else 0.4),
-        estimate=Estimate(
-            f"reward ahead of {BASELINE}", ahead, 1, "seeds", ahead - tie, ahead + tie
-        ),
+        estimate=Estimate(AHEAD, ahead, 1, "seeds", ahead - tie, ahead + tie),
         notes=() if dtype == "float32" else (rounding,),
     )

@@ -27,11 +27,7 @@ from pessimal.searching.allowed import best_retokenizing, digest
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
-from pessimal.searching.objective import (
-    EvaluationCounter,
-    Objective,
-    Point,
-)
+from pessimal.searching.objective import EvaluationCounter, Objective, Point
 from pessimal.searching.procedure import (
     LISTED,
     Final,
@@ -55,11 +51,7 @@ _RESCORED, _SPARE = 32, 4
 
 
 def search(
-    model: NetworkReward,
-    prompts: Mapping[str, Asked],
-    *,
-    mode: str = "ids",
-    **options: Any,
+    model: NetworkReward, prompts: Mapping[str, Asked], *, mode: str = "ids", **options: Any
 ) -> SearchResult:
     """`pessimal.search` (see there) on prompts or contexts by key; `options` are those of
     `SearchSpec` and `SearchContext`."""
@@ -263,15 +255,7 @@ def _concluded(
     order = [best, *(int(i) for i in np.argsort(-own, kind="stable") if i != best)]
     finals = [finals[i] for i in order]
     finals[0] = finals[0]._replace(one_opt=best_of_all or proven.verdict in (ONE_OPT, TIE) or None)
-    return SearchResult(
-        context,
-        stages,
-        problem,
-        finals,
-        own[order],
-        proven,
-        **about,
-    )
+    return SearchResult(context, stages, problem, finals, own[order], proven, **about)
 
 
 # --- What the result of a search depends on.
@@ -348,7 +332,7 @@ def identify(context: SearchContext) -> SearchProvenance:
         beside={
             "held_out": repr(context.held_out),
             "policy": context.policy and context.policy.digests,
-            "answers": None,  # so that keys are those of earlier searches
+            "answers": None,  # for keys of earlier searches
         },
         **of_model(context.model),
     )

@@ -232,14 +232,8 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
         log.warning("%s: %d tokens have no text and stand as the empty text", path.name, missing)
     texts = table[["token_name", "token_decoded"]].fillna("").astype(str)
     names, texts = texts["token_name"], texts["token_decoded"]
-    rows = pd.DataFrame(
-        {
-            "candidate_id": whole_numbers(path, table, "token_id"),
-            "token": names,
-            "text": texts,
-            "kind": [token_kind(name, text) for name, text in zip(names, texts, strict=True)],
-        }
-    )
+    ids, kinds = whole_numbers(path, table, "token_id"), list(map(token_kind, names, texts))
+    rows = pd.DataFrame({"candidate_id": ids, "token": names, "text": texts, "kind": kinds})
     if known.tokens is None:
         return rows, table
     wanted = texts.isin(known.tokens)

@@ -268,14 +268,8 @@ class States:
     def about(self) -> dict[str, str | int]:
         """What a score table says of them."""
         words, dimensions = self.rows.shape
-        return {
-            "of": self.of,
-            "model": self.model,
-            "width": self.width,
-            "spaces": self.spaces,
-            "words": words,
-            "dimensions": dimensions,
-        }
+        about = {name: getattr(self, name) for name in ("of", "model", "width", "spaces")}
+        return about | {"words": words, "dimensions": dimensions}
 
     def write(self, table: Path) -> None:
         """Write them beside the file of a score table; equal states give equal bytes."""

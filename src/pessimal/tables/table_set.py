@@ -29,13 +29,8 @@ one."""
 MODES = ("ids", "text", "paper", "published")
 """The first of these that a model was scanned in stands for it wherever modes are not compared."""
 SAME = (
-    "weights_digest",
-    "config_digest",
-    "tokenizer_digest",
-    "template_digest",
-    "output",
-    "prompt_text",
-    "candidates_digest",
+    *("weights_digest", "config_digest", "tokenizer_digest", "template_digest"),
+    *("output", "prompt_text", "candidates_digest"),
 )
 """What the scans of one model may not differ in, if it is the mode or the computing that makes
 their rewards differ."""
@@ -310,16 +305,13 @@ def reward_matrix(
         raise TableError(f"one prompt at a time: got tables for {prompts}")
     if len(set(models)) < len(models):
         twice = sorted({m for m in models if models.count(m) > 1})
-        raise TableError(
-            f"two score tables of the same model: {twice}. Name the tables: compare "
-            "tables=[FILE,FILE]"
-        )
+        raise TableError(f"two score tables of the same model: {twice}. Type tables=[FILE,FILE]")
     rows = _rows_by_text(tables, stripped=stripped)
     items = _shared(tables, rows, paper=paper)
     if len(items) < 3:
         raise TableError(
-            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}; at least "
-            "3 are needed. Compare vocabularies with one another, or scans of one list."
+            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}: at least "
+            "3 are needed"
         )
     places = {id(positions): positions.reindex(items).to_numpy() for positions in rows}
     columns = {
