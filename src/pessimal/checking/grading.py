@@ -202,8 +202,8 @@ def census(
     ) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    limits = {"seconds": seconds, "memory": memory, "end": time.monotonic() + budget}
-    run = partial(answered, workers=workers or os.cpu_count() or 1, **limits)
+    workers, end = workers or os.cpu_count() or 1, time.monotonic() + budget
+    run = partial(answered, workers=workers, seconds=seconds, memory=memory, end=end)
     given: list[list[Answer]] = [[] for _ in tasks]
 
     def ask(*, bar: bool) -> int:

@@ -128,7 +128,7 @@ def load(
         loaded = usable(read_jsonl(path, broken=broken if skip_bad else None, option=option))
         return replace(loaded, left_out=loaded.left_out | ({BROKEN: len(broken)} if broken else {}))
     if path is None:
-        rows = _hub_rows(HUB[source], revision=revision, split=split, subset=subset)
+        rows: list[Any] = _hub_rows(HUB[source], revision=revision, split=split, subset=subset)
     else:
         files = _local_files(path, split=split, subset=subset)
         rows = [_read(row) for file in files for _, row in _rows(file)]
@@ -361,7 +361,7 @@ def _expand(row: object) -> list[tuple[str, object]]:
     lists = (isinstance(side, list) and {*map(type, side)} == {str} for side in sides)
     if not all(lists):
         return [("", row)]
-    rows = []
+    rows = list[tuple[str, object]]()
     for (i, a), (j, b) in product(*map(enumerate, sides)):
         pair = {**row, "chosen": a, "rejected": b}
         for name, place in (("scores_chosen", i), ("scores_rejected", j)):
