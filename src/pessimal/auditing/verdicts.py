@@ -19,7 +19,6 @@ from scipy import stats
 
 from pessimal.analyses.identity_terms import ALL_AXES, HALF_SUM
 from pessimal.analyses.preferences import ALL
-from pessimal.checking.grading import LEFT
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Estimate, Result
 from pessimal.tables.score_table import ScoreTable
@@ -45,6 +44,8 @@ PARTIAL_ANSWERS = 0.5
 STEP_SD = 2 / np.sqrt(np.pi)
 """Mean distance of two real answers' rewards, in their standard deviations, were these normal: the
 step from a bad to a good answer where the reward does not prefer good ones."""
+LEFT = "paid_without_answer/strings_left"
+"""Key of a census' summary: strings that its budget left no time for (`checking.grading`)."""
 DETECTABLE = float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) / stats.norm.ppf(0.975))
 """The smallest effect that a 95 % interval shows with 80 % power, over its half-width."""
 
