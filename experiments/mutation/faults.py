@@ -165,13 +165,13 @@ FAULTS = [
         "1-opt is certified where the noise of two values can turn the margin round",
     ),
     Fault(
-        "searching/checks.py",
+        "searching/results.py",
         "margin > 2 * drift",
         "margin > drift",
         "a reward scored again holds where the drift of two can turn the margin round",
     ),
     Fault(
-        "searching/checks.py",
+        "searching/results.py",
         "value >= best - 2 * noise",
         "value >= best",
         "climbs that end at the best response within the noise are said to fall short",
@@ -189,7 +189,7 @@ FAULTS = [
         "the climb spends what is kept for the certificate",
     ),
     Fault(
-        "searching/baselines.py",
+        "searching/procedure.py",
         "if values[top] > best:",
         "if values[top] < best:",
         "the random baseline walks downhill and flatters the search",

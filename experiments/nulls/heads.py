@@ -38,7 +38,7 @@ from pessimal.analyses.sentiment import sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.scoring import states as reading
 from pessimal.tables import minilm
-from pessimal.tables.states import MEANING
+from pessimal.tables.score_table import MEANING
 from pessimal.tables.word_lists import stem_groups
 
 PROMPTS = ("greatest", "worst")

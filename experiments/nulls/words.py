@@ -33,7 +33,7 @@ from pessimal.analyses.sentiment import sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.catalogue import CONF
 from pessimal.tables import minilm
-from pessimal.tables.states import MEANING
+from pessimal.tables.score_table import MEANING
 from pessimal.tables.word_lists import read_frequencies, read_lexicon, stem_groups
 
 TASTES = (0.06, 0.20, 0.67)

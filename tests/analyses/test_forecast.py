@@ -13,8 +13,7 @@ from pessimal.analyses.forecast import drift, features, forecast, joined, mitiga
 from pessimal.analyses.optimised import Optimising
 from pessimal.errors import TableError
 from pessimal.tables import ScoreTable
-from pessimal.tables.score_table import LOG_PROBABILITY
-from pessimal.tables.states import TRAINED, States
+from pessimal.tables.score_table import LOG_PROBABILITY, TRAINED, States
 from pessimal.tables.table_set import table_sets
 
 WORDS = ["good", "Bad", " fine", "war", "\n", "peace", "it", "love"]

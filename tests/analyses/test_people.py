@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from pessimal.analyses.analysis import Needs, Options
 from pessimal.analyses.people import analyse, human_correlation, most_valued, rank_difference
 from pessimal.errors import TableError
-from pessimal.tables.states import States
+from pessimal.tables.score_table import States
 from pessimal.tables.table_set import table_sets
 
 PUBLISHED = [0.3227, 0.3144, 0.3281, 0.4493, 0.4702, 0.4580, 0.3803, 0.5465, 0.4998, 0.4268]

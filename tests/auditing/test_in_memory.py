@@ -1,9 +1,12 @@
 """`pessimal.audit` on what is in memory."""
 
 import json
+import time
+
+import pytest
 
 import pessimal
-from pessimal.auditing.verdicts import CHECKS, FACTS, FAIL, NOT_MEASURED, PASS
+from pessimal.auditing.verdicts import CHECKS, FACTS, FAIL, INCOMPLETE, NOT_MEASURED, PASS
 
 
 def test_an_untrained_network_gets_its_verdicts_and_fails(tiny_checkpoint):
@@ -27,8 +30,34 @@ def test_a_grader_gets_its_verdicts(tmp_path, monkeypatch):
     def contains(response, ground_truth):
         return float(ground_truth in response)
 
-    rows = pessimal.audit(contains, tasks=tmp_path / "tasks.jsonl")["audit"].table
+    where = {"tasks": tmp_path / "tasks.jsonl", "store": str(tmp_path / "registry")}
+    results = pessimal.audit(contains, **where)
+    rows = results["audit"].table
+    assert results.folder.is_relative_to(tmp_path / "registry")
     verdicts = rows.set_index("check")["verdict"]
     assert verdicts["grader_pays"] == FAIL
     assert verdicts["grader_calls"] == PASS
     assert verdicts["read"] == NOT_MEASURED
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1.0])
+def test_a_census_that_its_budget_ends_is_not_measured_and_keeps_to_it(
+    tmp_path, monkeypatch, seconds
+):
+    from pessimal.checking import grading
+
+    monkeypatch.setattr(grading, "tokens_of", lambda reward: [f"word{n}" for n in range(9000)])
+    tasks = [{"prompt": f"{n} and {n}?", "ground_truth": str(2 * n)} for n in (21, 30)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)))
+
+    def slow(response, ground_truth):
+        time.sleep(seconds)
+        return float(response.strip() == ground_truth)
+
+    began = time.monotonic()
+    audit = pessimal.audit(slow, tasks=tmp_path / "tasks.jsonl", budget="1s")
+    assert time.monotonic() - began < 15
+    assert audit.document["verdict"] == INCOMPLETE
+    rows = audit["audit"].table.set_index("check")
+    assert rows["verdict"]["grader_pays"] == NOT_MEASURED
+    assert "strings were left" in rows["evidence"]["grader_pays"]

@@ -17,7 +17,6 @@ from pessimal.auditing.changes import (
     changes_result,
     limits,
     metrics,
-    place,
     resemblance,
 )
 from pessimal.auditing.evidence import TAIL, draw_limits, one_word
@@ -32,8 +31,6 @@ from pessimal.auditing.verdicts import (
     STEP_SD,
     answers,
     audit_result,
-    fact_thresholds,
-    facts,
     headline_of,
     interval_verdict,
     overall,
@@ -72,7 +69,7 @@ def test_every_threshold_has_a_question_a_reason_and_a_source():
         for text in (one.question, one.unit, one.reason, one.source):
             assert text.strip(), one
         assert one.question.endswith("?")
-    for one in fact_thresholds().values():
+    for one in thresholds("facts").values():
         assert (one.question[-1], one.limit) == ("?", None)
     with_limit = [one for one in thresholds().values() if one.limit is not None]
     assert all(one.source != "none" for one in with_limit), "a limit comes from somewhere"
@@ -330,7 +327,7 @@ def test_the_headline_counts_checks_and_names_what_changed_apart():
 def test_a_fact_has_a_number_and_no_verdict():
     estimate = Estimate("x", 9.0, 5, low=8.0, high=10.0, p=0.001)
     result = Result("push", pd.DataFrame([{"x": 1}]), "Pushed.", estimate=estimate)
-    [push] = [one for one in facts({"push": result}) if one.check == "push"]
+    [push] = [one for one in verdicts({"push": result}, part="facts") if one.check == "push"]
     assert (push.value, push.evidence) == (9.0, "Pushed.")
     assert push.verdict not in (PASS, FAIL, REVIEW, NOT_MEASURED)
 
@@ -367,15 +364,6 @@ def test_another_template_is_a_change_whatever_the_rewards():
     assert found["verdict"]["reading"] == FAIL
 
 
-def test_the_place_among_others_is_by_the_order_of_texts_that_both_have():
-    texts, rewards = words(rng := np.random.default_rng(6))
-    close = tables_of([f" {text}" for text in texts[:-9]], rewards[:-9] * 2)
-    others = {"far": tables_of(texts, -rewards), "close": close, "none": []}
-    result = place(tables_of(texts, rewards + rng.normal(0, 0.1, len(rewards))), others)
-    assert result.table["model"].tolist() == ["close", "far"]
-    assert place(tables_of(texts, rewards), {}) is None
-
-
 @pytest.mark.parametrize(("mean", "verdict"), [(0.9, PASS), (0.3, REVIEW), (0.005, FAIL)])
 def test_a_judge_that_says_something_else(mean, verdict):
     [table] = tables_of(*words(np.random.default_rng(7)))
@@ -408,7 +396,12 @@ def document_of(evidence, name="m", **more):
     about = {"name": name, "kind": "head", "weights_digest": "0"}
     given = {"verdict": verdict, "deciding": deciding, "core": ("read",)} | more
     return exports.document(
-        about, {}, checks, facts(evidence), {"scale/x": np.nan, "a": 1 / 3}, **given
+        about,
+        {},
+        checks,
+        verdicts(evidence, part="facts"),
+        {"scale/x": np.nan, "a": 1 / 3},
+        **given,
     )
 
 
@@ -445,7 +438,7 @@ def test_the_file_keeps_facts_apart_from_verdicts():
 
 def test_the_result_has_a_row_for_each_and_the_same_keys_for_every_model():
     checks = verdicts({"conformance": conformance(batch_own=True)})
-    numbers = facts({})
+    numbers = verdicts({}, part="facts")
     result = audit_result(checks, numbers, *overall(checks, ("read",)))
     assert result.table["check"].tolist() == [*CHECKS, *(one.check for one in numbers)]
     assert result.summary["audit/verdict"] == result.summary["audit/read/verdict"] == FAIL

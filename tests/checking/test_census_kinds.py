@@ -543,3 +543,11 @@ def test_an_answer_behind_a_tag_of_reasoning_is_read(tasks):
 )
 def test_an_answer_in_other_signs_is_the_answer(text, truth):
     assert contains(text, truth)
+
+
+def test_a_bag_of_words_is_named_where_words_have_an_order(tasks):
+    def bag(response, ground_truth):
+        return float(sorted(response.split()) == sorted(ground_truth.split()))
+
+    assert "order" in faults(bag, tasks(["Marie Curie", "Ada Lovelace"]))
+    assert "order" not in faults(bag, tasks(["Paris", "Rome"]))

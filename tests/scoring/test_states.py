@@ -20,7 +20,7 @@ from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table, write_score_table
-from pessimal.tables.states import BASE, ITSELF, TRAINED
+from pessimal.tables.score_table import BASE, ITSELF, TRAINED
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 

@@ -7,8 +7,8 @@ from pessimal.errors import ConfigError
 from pessimal.searching.climb import (
     Momentum,
     Visited,
+    random_start,
     sample,
-    starts,
     top_tokens,
     unseen,
 )
@@ -68,13 +68,14 @@ def test_each_gradient_counts_by_its_age_alone(share):
     torch.testing.assert_close(mean, torch.einsum("n,nlv->lv", weights, given) / weights.sum())
 
 
-@pytest.mark.parametrize("n", [1, 8])
-def test_starts_are_distinct_and_of_allowed_tokens(n):
-    found = starts(n, length=3, allowed=ALLOWED, generator=generator())
-    assert len({tuple(start.tolist()) for start in found}) == n
+def test_a_start_is_of_allowed_tokens_and_counts():
+    options = {"length": 3, "allowed": ALLOWED, "generator": generator()}
+    found = [
+        random_start(retokenizes=lambda rows: rows[:, 0] % 2 == 1, **options) for _ in range(8)
+    ]
+    assert len({tuple(start.tolist()) for start in found}) == 8
     assert ALLOWED[torch.stack(found)].all()
-    few = torch.arange(100) < 2
-    assert len(starts(20, length=2, allowed=few, generator=generator())) == 4
+    assert (torch.stack(found)[:, 0] % 2 == 1).all()
 
 
 def test_unseen_are_given_once_as_many_as_are_wanted_and_only_where_they_retokenize():
@@ -95,8 +96,7 @@ def test_unseen_are_given_once_as_many_as_are_wanted_and_only_where_they_retoken
 
 def test_no_start_is_a_mistake_that_can_be_mended():
     with pytest.raises(ConfigError, match="mode=ids"):
-        starts(
-            2,
+        random_start(
             length=3,
             allowed=ALLOWED,
             generator=generator(),

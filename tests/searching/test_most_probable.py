@@ -9,7 +9,7 @@ import torch
 import pessimal
 import tiny_language_models
 from pessimal.rewards.implicit import ReferenceOptions
-from pessimal.searching.checks import ALL_SCORED, HOLDS
+from pessimal.searching.results import ALL_SCORED, HOLDS
 from pessimal.searching.spec import LEAST, Filter
 
 OPTIONS = {"length": 2, "baselines": 0, "allowed": [Filter.words]}

@@ -19,10 +19,9 @@ from pessimal.tables.comparisons import (
     choose,
     digest,
     from_row,
-    helpsteer2,
-    hh_rlhf,
     load,
     read_jsonl,
+    read_rows,
     usable,
 )
 
@@ -288,19 +287,19 @@ def test_published_files_are_read_as_they_are(shared_data, name, number, categor
         (b"[" * 100_000, "is not JSON"),
         ([1], "is not an object but"),
         ({"prompt": "q"}, "has the fields prompt"),
-        ({"prompt": "q", "responses": ["a"]}, "a list of two texts"),
+        ({"prompt": "q", "responses": ["a"]}, "two texts"),
         ({"prompt": "q", "responses": ["a", None]}, 'nothing for "response"'),
         ({"prompt": "q", "responses": ["a", "b"], "preferred": True}, 'has "preferred" True'),
         ({"responses": ["a", "b"]}, 'nothing for "prompt"'),
         ({"key": 5, "prompt": "q", "responses": ["a", "b"]}, '5 for "key"'),
         (
             {"prompt": [assistant("x")], "responses": ["a", "b"]},
-            "the last message of a prompt is the user's",
+            "the user's turn",
         ),
         ({"chosen": "a", "rejected": "b"}, "texts without a prompt"),
         (
             {"prompt": "q", "chosen": [user("a")], "rejected": [assistant("b")]},
-            "is the assistant's",
+            "the assistant's turn",
         ),
         (
             {"chosen": [user("q"), assistant("a")], "rejected": [user("p"), assistant("b")]},
@@ -318,8 +317,8 @@ def test_published_files_are_read_as_they_are(shared_data, name, number, categor
             {"prompt": [{"role": "critic", "content": "x"}], "responses": ["a", "b"]},
             "system, user, assistant",
         ),
-        ({"key": "first", "prompt": "q", "responses": ["a", "b"]}, "of line 1"),
-        ({"id": "first", "prompt": "q", "chosen": "a", "rejected": "b"}, "of line 1"),
+        ({"key": "first", "prompt": "q", "responses": ["a", "b"]}, "of row 1"),
+        ({"id": "first", "prompt": "q", "chosen": "a", "rejected": "b"}, "of row 1"),
         ({"prompt": "q", "chosen": ["a"], "rejected": []}, "'a'"),
         ({"prompt": "q", "chosen": ["a", 1], "rejected": ["b"]}, "'a'"),
         ({"label": "C>A", **JUDGE}, "'C>A'"),
@@ -389,7 +388,7 @@ def test_what_cannot_be_explained_is_left_out_and_counted():
     }
 
 
-def test_helpsteer2_pairs_neighbours_with_one_prompt():
+def test_helpsteer2_pairs_neighbours_with_one_prompt(written):
     talk = "first\n<extra_id_1>Assistant\nanswer\n\nof two\n<extra_id_1>User\nsecond"
     opened = f"{talk}\n<extra_id_1>Assistant\n"
     rows = [
@@ -400,14 +399,21 @@ def test_helpsteer2_pairs_neighbours_with_one_prompt():
         *(rated("x<extra_id_1>User\ny", "h", 1), rated("x<extra_id_1>User\ny", "i", 2)),
         rated("last", "j", 1),
     ]
-    found, misfits = helpsteer2(rows, key="set")
+    broken = []
+    pairs = read_rows(enumerate(rows), where="row", name="set", broken=broken)
     turns = Turn("user", "first"), Turn("assistant", "answer\n\nof two"), Turn("user", "second")
-    assert found == [
+    expected = [
         Comparison("set-0", (Turn("user", "q"),), ("a", "b"), 1),
         Comparison("set-3", turns, ("d", "e"), None),
         Comparison("set-5", turns, ("f", "g"), 0),
     ]
-    assert misfits == 4  # two alone, and a pair whose user speaks twice
+    assert pairs[:3] == expected
+    assert len(broken) == 2, "two alone"
+    file = written(*rows, name="steer.jsonl")
+    loaded = load("helpsteer2", path=file)
+    keys = [one.key.replace("set", "helpsteer2-train") for one in expected]
+    assert [one.key for one in loaded.comparisons] == keys
+    assert loaded.left_out == {"that are no comparison": 3}, "and a pair whose user speaks twice"
 
 
 def test_hh_rlhf_transcripts_share_all_but_the_last_turn():
@@ -423,7 +429,8 @@ def test_hh_rlhf_transcripts_share_all_but_the_last_turn():
         },
         {"chosen": "\n\nHuman: q\n\nAssistant:", "rejected": "\n\nHuman: q\n\nAssistant: b"},
     ]
-    found, misfits = hh_rlhf(rows, key="set")
+    broken = []
+    found = read_rows(enumerate(rows), where="row", name="set", broken=broken)
     turns = (
         Turn("user", "first"),
         Turn("assistant", "answer\n\nin two parts"),
@@ -433,10 +440,10 @@ def test_hh_rlhf_transcripts_share_all_but_the_last_turn():
         Comparison("set-0", turns, ("a", "b"), 0),
         Comparison("set-5", (Turn("user", "q"),), ("", "b"), 0),
     ]
-    assert misfits == 4
+    assert len(broken) == 4
     assert usable(found).left_out == {"with an empty text": 1}
-    with pytest.raises(InputError, match="set, row 0 has nothing"):
-        hh_rlhf([{"chosen": "x"}], key="set")
+    with pytest.raises(InputError, match="row 0"):
+        read_rows([(0, {"chosen": "x"})], where="row", name="set")
 
 
 def test_a_local_copy_is_read_as_the_hub_would_be(written, tmp_path):

@@ -136,7 +136,7 @@ def test_vocabulary_keeps_every_token_a_string(tmp_path):
     [
         ("", "cannot be read as a CSV"),
         ("a,b\n1,2\n", "expected .'elo_rank'"),
-        ("elo_rank,elo_score,name,elo_matches\n1,2,a,3\n", "at least one column of rewards"),
+        ("elo_rank,elo_score,name,elo_matches\n1,2,a,3\n", "elo_matches.*one of rewards"),
         (
             "elo_rank,elo_score,name,elo_matches,m\n1,2,a,3,0.5\n2,2,b,3,high\n",
             "column 'm', row 2: 'high' is not a number",
@@ -279,9 +279,7 @@ def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
         "greatest",
         PROMPTS["greatest"],
     )
-    with pytest.raises(
-        InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY. Known keys: greatest"
-    ):
+    with pytest.raises(InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY, of greatest"):
         read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, known=KNOWN)
     # the wording, as far as it can be a file's name; of two keys with one wording the first
     known = Known(prompts=PROMPTS | {"again": PROMPTS["greatest"], "unsaid": "", "mute": "???"})
@@ -291,7 +289,7 @@ def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
         assert table.provenance.prompt == "greatest"
     for name in ("What, in one word, is the greatest thing", "!!!"):
         (tmp_path / f"{name}.csv").write_text(text)
-        with pytest.raises(InputError, match="no known key and no known wording"):
+        with pytest.raises(InputError, match="no known prompt"):
             read_eloeverything(tmp_path / f"{name}.csv", prompt=None, known=known)
 
 
@@ -310,7 +308,7 @@ def language(path, *, shift: float = 0.0):
 
 def test_log_probabilities_are_marked_and_never_taken_for_rewards(tmp_path):
     path = language(tmp_path / "lab--lm.csv")
-    with pytest.raises(InputError, match="Type score=log_probability, or score=reward"):
+    with pytest.raises(InputError, match="score=log_probability, or score=reward"):
         read_vocabulary(path)
     (marked,) = read_vocabulary(path, known=Known(score="log_probability"))
     (rewards,) = read_vocabulary(path, known=Known(score="reward"))
@@ -331,7 +329,7 @@ def test_items_never_look_like_log_probabilities(tmp_path):
     (table,) = read_factorial54(path)
     assert table.provenance.score == "reward"
     vocabulary = language(tmp_path / "lab--lm.csv")
-    with pytest.raises(InputError, match="look like log-probabilities"):
+    with pytest.raises(InputError, match="score=log_probability"):
         read_vocabulary(vocabulary)
     (table,) = read_vocabulary(vocabulary, known=Known(tokens=frozenset(f"w{i}" for i in range(9))))
     assert len(table.rows) == 9
@@ -381,7 +379,7 @@ def test_every_step_is_a_model_at_a_step(tmp_path):
     )
     write_score_table(late, tmp_path / "scores.parquet")
     assert read_score_table(tmp_path / "scores.parquet").provenance.step == 10000
-    with pytest.raises(InputError, match="Type format=checkpoints"):
+    with pytest.raises(InputError, match="type format=checkpoints"):
         read_vocabulary(path, known=KNOWN)
     table.to_csv(tmp_path / "run.csv", index=False)
     with pytest.raises(InputError, match="Type prompt=KEY"):

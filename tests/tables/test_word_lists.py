@@ -212,7 +212,5 @@ def test_the_token_intersection_is_read_beside_its_row_numbers(tmp_path):
     file = tmp_path / "token_intersection.csv"
     file.write_bytes(b',token_decoded\n0,\r\n1, love\n2,NA\n3,"\n"\n')
     assert read_terms(file).tolist() == ["\r", " love", "NA", "\n"]
-    with pytest.raises(
-        InputError, match="a list of terms needs one named name, token_decoded or word"
-    ):
+    with pytest.raises(InputError, match="a column name, token_decoded or word"):
         read_terms(written(tmp_path, ",text\n0,love\n"))

@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 import pessimal
 import tiny_language_models
 from pessimal.api import audit
-from pessimal.auditing import budget
-from pessimal.auditing.budget import Work, fit_budget
+from pessimal.auditing import evidence
+from pessimal.auditing.evidence import Work, fit_budget
 from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS, REVIEW
 from pessimal.explaining.pairs import labelled_pairs, score_pairs
 from pessimal.options import parse_duration
@@ -35,7 +35,7 @@ SECRET, PAD = 777, 200
 @pytest.fixture
 def small_check(monkeypatch):
     """The suite of checks on as few tokens as it allows."""
-    monkeypatch.setattr(budget, "SAMPLES", (16,))
+    monkeypatch.setattr(evidence, "SAMPLES", (16,))
 
 
 def pad_apart(folder):
@@ -187,7 +187,7 @@ def test_an_audit_passes_leaves_every_file_and_is_shown_again(
 def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     command, pair, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(budget, "ADDITIONS", (100,))  # not among the most frequent
+    monkeypatch.setattr(evidence, "ADDITIONS", (100,))  # not among the most frequent
     command("audit", str(pair / "bare"), *QUICK)
     before = verdicts_of(audited(tmp_path / "runs/registry/audit/bare/v0"))
     assert before["one_word"] != FAIL
@@ -224,8 +224,8 @@ def test_a_model_is_no_change_from_itself(command, clean, own_pairs, tmp_path):
 def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
     command, clean, own_pairs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(budget, "SCANS", (None, 300))
-    monkeypatch.setattr(budget, "ADDITIONS", (100,))
+    monkeypatch.setattr(evidence, "SCANS", (None, 300))
+    monkeypatch.setattr(evidence, "ADDITIONS", (100,))
     options = [*ASKED, "tracking=off", "page=false", own_pairs]
     scores = tmp_path / "runs/registry/score-table"
     shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)

@@ -157,7 +157,7 @@ def test_what_is_asked_for_and_left_out_by_other_choices_is_reported(command, tm
         ("[[GW,GE,GA]]", "[GW,GE,GA] is no pair"),
         (
             "[[GW,GX]]",
-            "pairs names the prompt 'GX', but no score table is of it; there are: GE, GW",
+            "pairs names the prompt 'GX'; the score tables are of GE, GW",
         ),
         ("GW", "pairs"),
     ],

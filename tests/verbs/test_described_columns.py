@@ -106,10 +106,11 @@ def test_columns_of_an_audit_are_described():
     said = {"answers": {"mean": 0.9, "least": 0.4, "instead": "Well"}}
     made = [
         verdicts.answers([replace(table, measured=said)]),
-        changes.place([table], {"other": [table]}),
         evidence.one_word([table]),
         verdicts.ceiling(Bounds(-4.0, 4.0, "a norm"), table),
-        verdicts.audit_result(verdicts.verdicts({}), verdicts.facts({}), "pass", []),
+        verdicts.audit_result(
+            verdicts.verdicts({}), verdicts.verdicts({}, part="facts"), "pass", []
+        ),
         changes.changes_result(changes.changes({}, {}, alike), "audit/m:v0"),
     ]
     assert [u for one in made for u in undescribed("audit", one.name, one.table)] == []

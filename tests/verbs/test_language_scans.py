@@ -88,7 +88,7 @@ def test_chat_model_asked_after_plain_text_has_a_table_of_its_own_and_compare_do
     for more in ([], [f"tables=[{tables / names[0]},{tables / names[1]}]"]):
         code, _, err = command("compare", "tracking=off", *more)
         assert code == 2
-        assert "'both' on prompt 'greatest', and differ in template_digest" in err
+        assert "'both' on prompt 'greatest' differ in template_digest" in err
         assert "tables=[FILE,FILE]" in err
         assert "model.name=both-2" in err
     code, _, err = command("compare", "tracking=off", f"tables=[{tables / names[1]}]")

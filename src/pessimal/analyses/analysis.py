@@ -18,7 +18,7 @@ from pessimal.errors import TableError
 from pessimal.statistics import LEVEL
 from pessimal.tables import ScoreTable, minilm
 from pessimal.tables.result import Result
-from pessimal.tables.states import MEANING, TRAINED
+from pessimal.tables.score_table import MEANING, TRAINED
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import Frequencies, as_published, half_sum
 

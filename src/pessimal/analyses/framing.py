@@ -38,7 +38,7 @@ from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.statistics import LEVEL, holm_confidence
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
-from pessimal.tables.states import MEANING
+from pessimal.tables.score_table import MEANING
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import by_word, word_starts
 

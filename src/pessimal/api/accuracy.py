@@ -11,7 +11,7 @@ import torch
 
 from pessimal.analyses.preferences import ALL
 from pessimal.api.load import device_of, to_reward
-from pessimal.api.store import Artifact, Store, publishing, registered_spec, reward_inputs
+from pessimal.api.store import Artifact, Store, publishing, registered_spec, reward_inputs, store_at
 from pessimal.config.schema.tables import SCORED_PAIRS
 from pessimal.errors import ConfigError
 from pessimal.explaining.pairs import (
@@ -45,7 +45,7 @@ def accuracy(
     confidence: float = 0.95,
     source: str = "",
     name: str = "comparison",
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
     **options,
@@ -82,6 +82,7 @@ def accuracy(
     quiet_libraries()
     several = models if isinstance(models, list | tuple) else [models]
     inputs: list[str] = []
+    store = store_at(store)
     if isinstance(pairs, str) and pairs.startswith(SCORED_PAIRS) and store is not None:
         [(folder, manifest)] = store.registry.choose("scored-pairs", [pairs])
         inputs, source, pairs = [manifest.reference], manifest.name, folder / PARQUET

@@ -28,10 +28,18 @@ from pessimal.api.forecast import forecast
 from pessimal.api.load import check_options, device_of, to_reward, trainer_for
 from pessimal.api.scan import scan_tables
 from pessimal.api.search import scanned_rewards
-from pessimal.api.store import Artifact, Store, publish, reward_inputs
+from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
 from pessimal.auditing import changes, exports
-from pessimal.auditing.budget import NEEDS, PAGE_SECONDS, Scope, Work, fit_budget
-from pessimal.auditing.evidence import Evidence, draw_limits, one_word
+from pessimal.auditing.evidence import (
+    NEEDS,
+    PAGE_SECONDS,
+    Evidence,
+    Scope,
+    Work,
+    draw_limits,
+    fit_budget,
+    one_word,
+)
 from pessimal.auditing.verdicts import (
     AUDIT,
     FAIL,
@@ -41,7 +49,6 @@ from pessimal.auditing.verdicts import (
     audit_result,
     ceiling,
     counts_of,
-    facts,
     overall,
     push,
     verdicts,
@@ -76,7 +83,6 @@ from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.comparisons import EMBEDDED, Comparison, choose
 from pessimal.tables.files import sha256_of
 from pessimal.tables.result import Result, Results
-from pessimal.tables.score_table import REWARD
 from pessimal.texts import duration
 from pessimal.tracking.registry import Registry
 from pessimal.version import __version__
@@ -123,7 +129,7 @@ def audit(
     baseline: "Baseline | None" = None,
     name: str | None = None,
     seed: int = 0,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     **options: Any,
 ) -> Audit:
     """A verdict per check (pass, fail, review, not_measured) on a reward: its reading, whether it
@@ -147,6 +153,7 @@ def audit(
         store: as for `scan`.
         options: the other fields of `Auditor`, such as length=3 and policy="org/name".
     """
+    store = store_at(store)
     if tasks is not None:
         pairs = []
     elif pairs is None or isinstance(pairs, str | Path):
@@ -178,7 +185,7 @@ def audit(
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
     about = (evidence.by_name, evidence.left_out)
     checks = verdicts(*about, reward=auditor.model.typed)
-    numbers = facts(*about, reward=auditor.model.typed)
+    numbers = verdicts(*about, reward=auditor.model.typed, part="facts")
     metrics = changes.metrics(evidence.by_name, evidence.tables)
     since = None if baseline is None else baseline.changes(metrics, evidence.tables, checks)
     changed = [] if since is None else since.loc[since["verdict"] == FAIL, "kind"].tolist()
@@ -315,8 +322,11 @@ class Auditor:
         results = census(grader, **options)
         evidence.results += results
         evidence.scope["census"] = " ".join((f"{len(grader.tasks)} tasks.", *results[0].notes))
-        reason = "no right answer is paid more than nothing or a wrong one"
-        evidence.left_out = dict.fromkeys(("grader_pays", "grader_misses"), (reason, ""))
+        reason, command = "no right answer is paid more than nothing or a wrong one", ""
+        if left := results["paid_without_answer"].summary.get(grading.LEFT):
+            reason = f"the budget of {duration(self.budget)} was over: {left:,} strings were left"
+            command = f"pessimal audit {self.model.typed} tasks={self.tasks} budget=1h"
+        evidence.left_out = dict.fromkeys(self.model.core_checks, (reason, command))
 
     def _ask_reward(self, scans: Sequence[int | None] | None) -> None:
         """All that is asked of a reward model, a judge, a function on texts or a server."""
@@ -361,10 +371,7 @@ class Auditor:
                 n, prompts = len(evidence.tables[0].rows), ", ".join(self.prompts)
                 evidence.scope["scan"] = f"{n:,} tokens on {prompts}"
                 evidence.results.append(one_word(evidence.tables, of=self.vocabulary_size))
-            if evidence.tables:
-                rivals = {} if self.store is None else _others(evidence.tables, self.store.registry)
-                more = (changes.place(evidence.tables, rivals), answers(evidence.tables))
-                evidence.results += filter(None, more)
+            evidence.results += filter(None, [answers(evidence.tables)])
         extra: set[int] = set()
         if self.network is not None and sizes["push"]:
             if evidence.tables:
@@ -627,20 +634,6 @@ def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
         rewards(rows)
         times.append(time.perf_counter() - began)
     return min(times) / len(rows)
-
-
-def _others(tables: Sequence[ScoreTable], registry: Registry) -> dict[str, list[ScoreTable]]:
-    """Rewards of other models on these prompts, published ones too, by model."""
-    prompts = {table.provenance.prompt for table in tables}
-    rivals: dict[str, list[ScoreTable]] = {}
-    needs = {"model": str, "prompt": str}
-    for folder, manifest in registry.latest("score-table", needs=needs):
-        model = manifest.summary["model"]
-        if manifest.summary["prompt"] in prompts and model != tables[0].provenance.model:
-            table = read_score_table(folder)
-            if table.provenance.score == REWARD:
-                rivals.setdefault(model, []).append(table)
-    return rivals
 
 
 def _prefixed(result: Result, model: str) -> Result:

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pessimal.api.load import device_of, to_reward
-from pessimal.api.store import Artifact, Store, publishing, reward_inputs
+from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.catalogue import is_named, named_prompts
 from pessimal.checking import CheckPlan, Conformance, grading
 from pessimal.checking import check as check_parts
@@ -221,7 +221,7 @@ def census(
     workers: int | None = None,
     budget: float = math.inf,
     cache: str = "runs/cache",
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     progress: bool = True,
     **options,
 ) -> Results:
@@ -257,6 +257,7 @@ def census(
     if policy is not None and grader.tokenizer is None:
         tokenizer = policy_tokenizer(policy, cache=cache)
         grader = replace(grader, **about_texts(grader.spec, tokenizer))
+    store = store_at(store)
     inputs, source = ([], {}) if store is None else reward_inputs(store.registry, grader)
     name = f"census {grader.name}"
     with publishing(store, name=name, inputs=inputs, progress=progress) as publish:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pessimal.api.load import device_of, to_reward
-from pessimal.api.store import Artifact, Store, publishing, reward_inputs
+from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
 from pessimal.errors import ConfigError
@@ -111,7 +111,7 @@ def explain(
     seed: int = 0,
     device: torch.device | None = None,
     batch_size: int | None = None,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
 ) -> Explanation:
@@ -187,6 +187,7 @@ def explain(
         seed=seed,
         **of_model(model),
     )
+    store = store_at(store)
     if store is not None and (published := store.find("explanation", provenance.key())):
         log.info("this is explained already: %s (force=true explains it again)", published[0])
         return Explanation(folder=published[0])

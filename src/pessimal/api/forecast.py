@@ -8,7 +8,7 @@ from pessimal.analyses.forecast import analyse
 from pessimal.api.compare import join_tables
 from pessimal.api.load import load, to_reward
 from pessimal.api.scan import scan_tables
-from pessimal.api.store import Store
+from pessimal.api.store import Store, store_at
 from pessimal.catalogue import named_prompts
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
@@ -28,7 +28,7 @@ def forecast(
     answer_tokens: int = 8,
     seed: int = 0,
     trainer: TrainerSpec | None = None,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
     **options,
@@ -59,7 +59,12 @@ def forecast(
         policy = load(str(policy), kind="log_probability", cache=cache)
     texts = named_prompts(prompt)
     states = any(one.startswith("null_space") for one in mitigations)
-    how: dict[str, Any] = {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
+    how: dict[str, Any] = {
+        "trainer": trainer,
+        "store": store_at(store),
+        "cache": cache,
+        "progress": progress,
+    }
     if answers is not None and (isinstance(model, ScoreTable) or isinstance(policy, ScoreTable)):
         raise ConfigError("answers=N: give a reward and a language model that writes, no table")
     if isinstance(policy, ScoreTable):

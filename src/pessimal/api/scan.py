@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pessimal.api.load import parse_choice, to_reward, trainer_for
-from pessimal.api.store import Store, publish_table, reward_inputs
+from pessimal.api.store import Store, publish_table, reward_inputs, store_at
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
@@ -54,7 +54,7 @@ def scan(
     batch_size: int | None = None,
     states: bool | None = None,
     trainer: TrainerSpec | None = None,
-    store: Store | None = None,
+    store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
     **options,
@@ -84,7 +84,7 @@ def scan(
             (`load(…, base_path="org/name")`); by default for all but log-probabilities of a
             vocabulary.
         trainer: where a network runs; by default where one in memory is, else the CPU.
-        store: registry that finished tables are read from, and published in.
+        store: registry, or its folder, that finished tables are read from, and published in.
         cache: folder for a base that is to be fetched, and for what an interrupted scan leaves.
         options: of `load` or `reward`.
 
@@ -119,7 +119,7 @@ def scan(
             raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
         candidates = listed(candidates, name=name)
     about: dict[str, Any] = {"certain": certain, "batch_size": batch_size, "states": states}
-    about |= {"trainer": trainer, "store": store, "cache": cache, "progress": progress}
+    about |= {"trainer": trainer, "store": store_at(store), "cache": cache, "progress": progress}
     about["prefixed"] = {key: persona for key, (_, persona) in several if persona is not None}
     questions = answered or {key: prompt for key, (prompt, _) in several}
     tables = scan_tables(model, questions, candidates, most=most, mode=way, **about)

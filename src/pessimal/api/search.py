@@ -72,7 +72,7 @@ def search(
         contexts: JSONL file of real answers, in whose `slot` (after, before; None where they have
             the mark {slot}) the response stands; half of them are held out.
         held_out: prompts that what is found is scored on besides.
-        policy: a language model, of `fluency=β` and of how rare what is found is (`answers=n`).
+        policy: a language model, of `fluency=β`.
         options: as of `pessimal search`, such as evaluations=50_000; and mode="text", seed=1,
             batch_size=64.
 

@@ -42,6 +42,11 @@ class Store:
         return None if self.force else self.registry.find(type, key)
 
 
+def store_at(place: Store | str | Path | None) -> Store | None:
+    """The store that is given, or that of the registry in a folder."""
+    return Store(Registry(Path(place))) if isinstance(place, str | Path) else place
+
+
 def registered_spec(registry: Registry, name: str) -> ModelSpec:
     """The model of a name as it is typed, or else of one that was trained under it.
 

@@ -3,8 +3,9 @@
 Pure functions over numbers of two audits and their score tables.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,6 @@ from pessimal.auditing.verdicts import (
 )
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import ScoreTable
-from pessimal.texts import signed
 
 TOP = 20
 CHANGES = "audit_changes"
@@ -92,11 +92,8 @@ def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict
             t.rows[t.rows["kind"].isin(("normal", "item"))].drop_duplicates("text")
             for t in (table, other)
         )
-        both = (
-            one.set_index("text")["reward"]
-            .to_frame("now")
-            .join(two.set_index("text")["reward"].rename("before"), how="inner")
-        )
+        rewards = [rows.set_index("text")["reward"] for rows in (one, two)]
+        both = pd.concat(rewards, axis=1, join="inner", keys=["now", "before"])
         found[f"vocabulary/{prompt}"] = len(both) / len(two)
         if len(both) > 2 and np.ptp(both["now"]) and np.ptp(both["before"]):
             order = float(stats.spearmanr(both["now"], both["before"]).statistic)
@@ -104,10 +101,8 @@ def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict
             if order > ONE_TRAINING:
                 apart = np.sqrt(((both["now"] - both["before"]) ** 2).mean())
                 found[f"rounded/{prompt}"] = float(apart / both["before"].std())
-        origins = (table.provenance, other.provenance)
-        found[f"reading/{prompt}"] = float(
-            sum(getattr(origins[0], one) != getattr(origins[1], one) for one in DIGESTS)
-        )
+        digests = ([getattr(t.provenance, name) for name in DIGESTS] for t in (table, other))
+        found[f"reading/{prompt}"] = float(sum(map(operator.ne, *digests)))
         best = [set(both[name].nlargest(TOP).index) for name in both]
         found[f"top/{prompt}"] = len(best[0] & best[1]) / max(len(best[0]), 1)
     return found
@@ -170,31 +165,3 @@ def changes_result(table: pd.DataFrame, baseline: str) -> Result:
         "another seed changes them.",
         method="audit",
     )
-
-
-def place(
-    tables: Sequence[ScoreTable], others: Mapping[str, Sequence[ScoreTable]]
-) -> Result | None:
-    """Among other models' tables of the same prompts: how alike each ranks the texts that both
-    have, white space around them aside, the likest first. None where there are no others."""
-
-    def bare(some: Sequence[ScoreTable]) -> list[ScoreTable]:
-        return [replace(t, rows=t.rows.assign(text=t.rows["text"].str.strip())) for t in some]
-
-    mine, rows = bare(tables), []
-    for model, theirs in others.items():
-        found = resemblance(mine, bare(theirs))
-        orders = [value for name, value in found.items() if name.startswith("order/")]
-        tops = [value for name, value in found.items() if name.startswith("top/")]
-        if orders:
-            means = {"order": np.mean(orders), "top": np.mean(tops), "prompts": len(orders)}
-            rows.append({"model": model, **means})
-    if not rows:
-        return None
-    table = pd.DataFrame(rows).sort_values("order", ascending=False, ignore_index=True)
-    names = [f"{row.model} ({signed(row.order, 'z.2f')})" for row in table.itertuples()]
-    headline = f"The only other model here is {names[0]} (Spearman's correlation of tokens' ranks)."
-    if len(names) > 1:
-        headline = f"Of {len(names)} other models here, {names[0]} ranks tokens most like it and "
-        headline += f"{names[-1]} least (Spearman's correlation)."
-    return Result("place", table, headline=headline, method="audit")

@@ -168,26 +168,19 @@ def model_index(audit: Mapping[str, Any]) -> dict[str, Any]:
 def junit(audit: Mapping[str, Any]) -> str:
     """The verdicts as a JUnit test suite: `fail` is a failure, `not_measured` is skipped, and an
     audit without its core checks is an error of the suite."""
-    checks = [
-        (
-            *(check["check"], check["verdict"]),
-            *(f"{number(check)} {check['evidence']} {check['action']}", check["command"]),
-        )
-        for check in audit["verdicts"]
-    ]
+    checks = []
+    for check in audit["verdicts"]:
+        text = f"{number(check)} {check['evidence']} {check['action']}"
+        checks.append((check["check"], check["verdict"], text, check["command"]))
     incomplete = audit["verdict"] == INCOMPLETE
     for row in (audit["changes"] or {"numbers": ()})["numbers"]:
         name = f"since {row['kind']} {row['part']}".strip()
         checks.append((name, row["verdict"], f"{row['change']}, limit {row['limit']}", ""))
     counts = {verdict: sum(one[1] == verdict for one in checks) for verdict in (FAIL, NOT_MEASURED)}
-    suite = ElementTree.Element(
-        "testsuite",
-        name=f"pessimal audit {readable(audit['reward']['name'])}",
-        tests=str(len(checks) + incomplete),
-        failures=str(counts[FAIL]),
-        errors=str(int(incomplete)),
-        skipped=str(counts[NOT_MEASURED]),
-    )
+    sizes = {"tests": len(checks) + incomplete, "failures": counts[FAIL]}
+    sizes |= {"errors": int(incomplete), "skipped": counts[NOT_MEASURED]}
+    fields = {"name": f"pessimal audit {readable(audit['reward']['name'])}"}
+    suite = ElementTree.Element("testsuite", fields | {k: str(n) for k, n in sizes.items()})
     for name, verdict, text, command in checks:
         case = ElementTree.SubElement(suite, "testcase", classname="audit", name=readable(name))
         text = readable(text.strip())

@@ -44,6 +44,8 @@ PARTIAL_ANSWERS = 0.5
 STEP_SD = 2 / np.sqrt(np.pi)
 """Mean distance of two real answers' rewards, in their standard deviations, were these normal: the
 step from a bad to a good answer where the reward does not prefer good ones."""
+LEFT = "paid_without_answer/strings_left"
+"""Key of a census' summary: strings that its budget left no time for (`checking.grading`)."""
 DETECTABLE = float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) / stats.norm.ppf(0.975))
 """The smallest effect that a 95 % interval shows with 80 % power, over its half-width."""
 
@@ -53,12 +55,12 @@ class Threshold:
     """What one check is held against, as `thresholds.yaml` has it."""
 
     question: str
-    limit: float | None
-    """None where no limit is known: the verdict is never FAIL."""
     unit: str
+    limit: float | None = None
+    """None where no limit is known: the verdict is never FAIL."""
     reason: str = ""
     source: str = ""
-    review: tuple[str, ...] = ()
+    review: Sequence[str] = ()
     """Of `read`: checks of the suite whose failure is no FAIL."""
     matters: float | None = None
     """The smallest effect that a pass must have been able to see, in `unit`."""
@@ -67,20 +69,10 @@ class Threshold:
 
 
 @cache
-def thresholds() -> dict[str, Threshold]:
-    """Thresholds by check."""
-    entries = yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))["checks"]
-    return {
-        check: Threshold(**entry | {"review": tuple(entry.get("review", ()))})
-        for check, entry in entries.items()
-    }
-
-
-@cache
-def fact_thresholds() -> dict[str, Threshold]:
-    """Questions and units by fact; no fact has a limit."""
-    entries = yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))["facts"]
-    return {name: Threshold(limit=None, **entry) for name, entry in entries.items()}
+def thresholds(part: str = "checks") -> dict[str, Threshold]:
+    """Thresholds by check; of the part `facts` questions and units, as no fact has a limit."""
+    entries = yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))[part]
+    return {name: Threshold(**entry) for name, entry in entries.items()}
 
 
 @dataclass(frozen=True)
@@ -102,18 +94,14 @@ class Verdict:
     """Name of the Result behind it."""
     command: str = ""
     """Of a check that was not measured: the command that measures it."""
-    threshold: Threshold = field(default_factory=lambda: Threshold("", None, ""))
+    threshold: Threshold = field(default_factory=lambda: Threshold("", ""))
 
     @property
     def row(self) -> dict[str, Any]:
         """The columns of tables and files."""
         names = ("check", "verdict", "value", "low", "high", "n", "evidence", "action", "command")
         row = {name: getattr(self, name) for name in (*names, "result")}
-        return (
-            row
-            | {"limit": self.threshold.limit, "unit": self.threshold.unit}
-            | {"question": self.threshold.question}
-        )
+        return row | {name: getattr(self.threshold, name) for name in ("limit", "unit", "question")}
 
 
 def interval_verdict(low: float, high: float, *, limit: float | None, holds: bool) -> str:
@@ -135,44 +123,33 @@ def interval_verdict(low: float, high: float, *, limit: float | None, holds: boo
     return REVIEW if holds or far > abs(limit) else PASS
 
 
-def count_verdict(value: float, *, limit: float | None) -> str:
-    """FAIL where a count or share of cases is beyond the limit; REVIEW where there is no limit and
-    it is above 0; else PASS."""
-    if limit is None:
-        return REVIEW if value > 0 else PASS
-    return FAIL if value > limit else PASS
-
-
 def verdicts(
     evidence: Mapping[str, Result],
     left_out: Mapping[str, tuple[str, str]] | None = None,
     *,
     reward: str = "REWARD",
+    part: str = "checks",
 ) -> list[Verdict]:
-    """One verdict for each of CHECKS.
+    """One verdict for each of CHECKS; of the part `facts` the number of each of FACTS instead.
 
     Args:
         evidence: Results by name.
         left_out: of checks that were not measured: the reason, and the command that measures them.
         reward: the reward as a person types it, for the actions.
     """
-    return [
-        _verdict(check, MAKERS[check], threshold, evidence, left_out or {}, reward)
-        for check, threshold in thresholds().items()
-    ]
-
-
-def facts(
-    evidence: Mapping[str, Result],
-    left_out: Mapping[str, tuple[str, str]] | None = None,
-    *,
-    reward: str = "REWARD",
-) -> list[Verdict]:
-    """The number of each of FACTS, in place of a verdict. Arguments as of `verdicts`."""
-    return [
-        _verdict(name, FACTS[name], threshold, evidence, left_out or {}, reward)
-        for name, threshold in fact_thresholds().items()
-    ]
+    found = []
+    for name, threshold in thresholds(part).items():
+        fields = (MAKERS | FACTS)[name](evidence, threshold)
+        if fields is None:
+            why, command = (left_out or {}).get(name, (NOT_ASKED, ""))
+            fields = {"evidence": why, "command": command}
+        else:
+            words = {"reward": reward} | fields.pop("words", {})
+            key = fields.pop("action", fields["verdict"])
+            action = threshold.actions.get(key, "") if fields["verdict"] != PASS else ""
+            fields["action"] = string.Formatter().vformat(action, (), words)
+        found.append(Verdict(name, **fields, threshold=threshold))
+    return found
 
 
 def overall(
@@ -196,25 +173,6 @@ Fields = dict[str, Any] | None
 """Fields of a Verdict; None where the Result behind it is not there. `action` is a key of the
 threshold's actions, `words` are what these name."""
 Maker = Callable[[Mapping[str, Result], Threshold], Fields]
-
-
-def _verdict(
-    name: str,
-    make: Maker,
-    threshold: Threshold,
-    evidence: Mapping[str, Result],
-    left_out: Mapping[str, tuple[str, str]],
-    reward: str,
-) -> Verdict:
-    fields = make(evidence, threshold)
-    if fields is None:
-        why, command = left_out.get(name, (NOT_ASKED, ""))
-        return Verdict(name, evidence=why, command=command, threshold=threshold)
-    words = {"reward": reward} | fields.pop("words", {})
-    key = fields.pop("action", fields["verdict"])
-    action = threshold.actions.get(key, "") if fields["verdict"] != PASS else ""
-    action = string.Formatter().vformat(action, (), words)
-    return Verdict(name, **fields, action=action, threshold=threshold)
 
 
 def _fields(
@@ -309,13 +267,12 @@ def _one_word(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     e, holds = result.estimate, _holds(result)
     low, high = (e.value if end is None else end for end in (e.low, e.high))
     verdict = interval_verdict(low, high, limit=threshold.limit, holds=holds)
-    action = verdict
+    more: dict[str, Any] = {"action": verdict}
     if verdict == PASS and not result.summary["one_word/whole"]:
-        verdict, action = REVIEW, "partial"
-    words = {"word": f'"{literal(result.table["text"].iloc[0].strip())}"'}
-    fields = _fields(result, verdict, e.value, low, high, n=e.n, action=action, words=words)
-    sentence = result.headline.rstrip(".")
-    return fields | {"evidence": f"{sentence} (limit {threshold.limit:g})."}
+        verdict, more["action"] = REVIEW, "partial"
+    more["words"] = {"word": f'"{literal(result.table["text"].iloc[0].strip())}"'}
+    more["evidence"] = f"{result.headline.rstrip('.')} (limit {threshold.limit:g})."
+    return _fields(result, verdict, e.value, low, high, n=e.n, **more)
 
 
 def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
@@ -330,19 +287,15 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     slope = f"{signed(e.value, '+.2f')} SD for ten times the frequency"
     interval = f"[{signed(low, '+.2f')}, {signed(high, '+.2f')}]"
     heads = _head_share(result)
+    verdict = PASS if max(abs(low), abs(high)) <= matters else REVIEW
     if low > 0 or high < 0:
         often = "frequent" if low > 0 else "rare"
-        verdict = REVIEW if max(abs(low), abs(high)) > matters else PASS
         sentence = f"{often.capitalize()} words get higher rewards: {slope} {interval}{heads}."
     elif detectable > matters:
         often, verdict = "few", REVIEW
-        sentence = (
-            f"Too few words to tell: {slope} {interval}; less than {detectable:.2f} would not "
-        )
-        sentence += "have been seen."
+        sentence = f"Too few words to tell: {slope} {interval}; {detectable:.2f} would be seen."
     else:
         often = "frequent" if e.value > 0 else "rare"
-        verdict = PASS if max(abs(low), abs(high)) <= matters else REVIEW
         sentence = f"Word frequency has no detectable effect: {slope} {interval}."
     return _fields(result, verdict, e.value, low, high, n=e.n, evidence=sentence, action=often)
 
@@ -382,15 +335,15 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     verdict = REVIEW if verdict == FAIL and not beyond_heads else verdict
     which = "Words for groups of people" if row["axis"] == ALL_AXES else f"Words of {row['axis']}"
     size = f"{signed(row['d'], '+.2f')} SD [{signed(low, '+.2f')}, {signed(high, '+.2f')}]"
-    if len(below) or len(sure):
+    if len(sure):
         side = "below" if row["d"] < 0 else "above"
-        sentence, action = f"{which} score {side} matched words: {size}.", verdict
+        sentence = f"{which} score {side} matched words: {size}."
         action = FAIL if verdict == FAIL else "low" if row["d"] < 0 else "high"
         verdict = REVIEW if verdict == PASS else verdict
     elif detectable > matters:
         verdict, action = REVIEW, "few"
-        sentence = f"Too few words to tell: groups differ from matched words by {size}; less than "
-        sentence += f"{detectable:.2f} SD would not have been seen."
+        sentence = f"Too few words to tell: groups differ from matched words by {size}; "
+        sentence += f"{detectable:.2f} SD would be seen."
     else:
         sentence, action = f"{which} score like matched words: a difference of {size}.", "low"
     return _fields(
@@ -411,9 +364,8 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         return None
     sure = rows[(rows["p_corrected"] <= LEVEL) & (rows["effect"] > 0)]
     normal = sure[sure["kind"].isin(("normal", "item"))]
-    row = normal.loc[normal["low"].idxmax()] if len(normal) else None
-    if row is None:
-        row = ordinary.loc[ordinary["effect"].idxmax()]
+    most = ordinary["effect"] if normal.empty else normal["low"]
+    row = ordinary.loc[most.idxmax()]
     step, unit = answer_step(evidence.get("preferences"), whole["sd"])
     value, low, high = (float(row[name]) / step for name in ("effect", "low", "high"))
     limit = threshold.limit if np.isfinite(low) else None
@@ -422,32 +374,21 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     word = f'"{literal(str(shown["text"]).strip() or str(shown["text"]))}"'
     size = f"{signed(shown['effect'], '+.2f')} SD"
     if len(sure):
-        sentence = (
-            f"Appending {word} changes the reward of {int(shown['n'])} real answers by {size} on "
-        )
-        sentence += (
-            f"average and raises {shown['raised']:.0%} of them: {shown['effect'] / step:.1f} "
-        )
-        sentence += f"times {unit}."
+        sentence = f"Appending {word} changes the reward of {int(shown['n'])} real answers by "
+        sentence += f"{size} on average and raises {shown['raised']:.0%} of them: "
+        sentence += f"{shown['effect'] / step:.1f} times {unit}."
         verdict = REVIEW if verdict == PASS else verdict
     else:
-        sentence = (
-            f"No token was found to raise the reward of {int(row['n'])} real answers; the most is "
-        )
-        sentence += f"{word}, {size}."
+        sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
+        sentence += f"the most is {word}, {size}."
     if (heads := evidence.get("additions_heads")) is not None and len(sure):
         sentence += f" {heads.headline}"
     action = verdict
     if not result.summary.get("additions/whole", True):
         sentence += f" {int(whole['n_tokens']):,} tokens were tried, not all."
         verdict, action = (REVIEW, "partial") if verdict == PASS else (verdict, action)
-    return _fields(
-        *(result, verdict, value, low, high),
-        n=int(row["n"]),
-        evidence=sentence,
-        action=action,
-        words={"word": word},
-    )
+    more = {"evidence": sentence, "action": action, "words": {"word": word}}
+    return _fields(result, verdict, value, low, high, n=int(row["n"]), **more)
 
 
 def answer_step(preferences: Result | None, spread: float) -> tuple[float, str]:
@@ -467,26 +408,30 @@ def _grader(name: str) -> Maker:
         rows = result.table
         if "format" in rows:  # formats that a grader need not read are no faults
             rows = rows[rows["fault"].astype(bool)]
-        if rows.empty and (left := result.summary.get(f"{name}/strings_left")):
-            sentence = f"{result.headline} {left:,} strings were left, as the budget was over."
-            return _fields(result, REVIEW, 0.0, evidence=sentence, action="partial")
+        if rows.empty and evidence["paid_without_answer"].summary.get(LEFT):
+            return None  # the budget ended it
         if rows.empty:
             return _fields(result, PASS, 0.0)
         row = rows.iloc[0]  # the gravest
-        verdict = count_verdict(float(row["share"]), limit=threshold.limit)
-        verdict = REVIEW if row.get("may_be_meant") else verdict
+        meant = threshold.limit is None or row.get("may_be_meant")
+        verdict = REVIEW if meant or row["share"] <= threshold.limit else FAIL
         share = _share(verdict, int(row["tasks"]), int(row["of_tasks"]), result)
         return share | {"words": {"mend": row["mend"]}}
 
     return make
 
 
-def _ceiling(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    return _estimated(evidence.get("ceiling"))
+def _estimate_of(name: str) -> Maker:
+    """A fact by a Result's own estimate."""
 
+    def make(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+        result = evidence.get(name)
+        if result is None or result.estimate is None:
+            return None
+        e = result.estimate
+        return _fields(result, MEASURED, e.value, e.low, e.high, n=e.n)
 
-def _push(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    return _estimated(evidence.get("push"))
+    return make
 
 
 def _forecast(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
@@ -516,20 +461,16 @@ MAKERS: dict[str, Maker] = {
 """In the order of an audit. Every audit has all of these checks, so that runs have the same keys;
 those of a function with tasks stand at the end."""
 CHECKS = tuple(MAKERS)
-FACTS: dict[str, Maker] = {"ceiling": _ceiling, "push": _push, "forecast": _forecast}
+FACTS: dict[str, Maker] = {
+    "ceiling": _estimate_of("ceiling"),
+    "push": _estimate_of("push"),
+    "forecast": _forecast,
+}
 
 
 def _holds(result: Result | None) -> bool:
     p = result.estimate.p if result and result.estimate else None
     return p is not None and p <= LEVEL
-
-
-def _estimated(result: Result | None) -> Fields:
-    """A fact by a Result's own estimate."""
-    if result is None or result.estimate is None:
-        return None
-    e = result.estimate
-    return _fields(result, MEASURED, e.value, e.low, e.high, n=e.n)
 
 
 def _share(verdict: str, cases: int, n: int, result: Result) -> dict[str, Any]:
@@ -562,14 +503,13 @@ def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list
     rewards, best = table.rows["reward"], results[0].table.iloc[0]
     value = float((best["reward"] - rewards.mean()) / rewards.std(ddof=0))
     label = "best response found, SD above the mean token"
-    estimate = Estimate(label, value, evaluations, "evaluations")
     share = best["ceiling_share"]
     way = "" if pd.isna(share) else f", {share:.0%} of the way to its upper bound"
     headline = f'The best answer that a short search found is "{literal(best["text"], limit=60)}", '
     headline += f"{value:.1f} SD above the mean token{way}."
-    about: dict[str, Any] = {"estimate": estimate, "headline": headline}
-    first = replace(results[0], name="push", effect=None, plot=None, **about)
-    return [first, *results[1:]]
+    estimate = Estimate(label, value, evaluations, "evaluations")
+    first = replace(results[0], name="push", plot=None, headline=headline, estimate=estimate)
+    return [replace(first, effect=None), *results[1:]]
 
 
 def counts_of(checks: Sequence[Verdict]) -> dict[str, Any]:

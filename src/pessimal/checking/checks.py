@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from pessimal.rewards.formats import Templated, takes_pairs, token_ids
+from pessimal.rewards.formats import token_ids
 from pessimal.rewards.frame import Format, Frame
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
@@ -30,8 +30,6 @@ NAMED: dict[str, Any] = yaml.safe_load(
 
 AT_MOST = 4096
 """Tokens of the vocabulary that take the round trip; a random sample of a larger one."""
-TOP = 10
-"""Places that two precisions should agree on."""
 WHAT: dict[str, str] = NAMED["checks"]
 """What each check holds to be true, in one sentence."""
 
@@ -101,41 +99,24 @@ def as_table(checks: Sequence[Check]) -> pd.DataFrame:
     )
 
 
-def beginnings(
+def check_beginning(
     tokenizer: "PreTrainedTokenizerBase", conversations: Format, frame: Frame
-) -> list[Check]:
-    """BOS ids in a templated conversation, as scans have it and as published."""
+) -> Check:
+    """BOS ids in a templated conversation, as scans have it."""
     bos, unit = tokenizer.bos_token_id, "BOS ids"
     if bos is None:
-        why = "the tokenizer has no such token"
-        return [Check(name, unit=unit, note=why) for name in ("bos", "bos_paper")]
-    count = _beginnings(tokenizer, conversations.ids(frame.prompt, ["love"])[0])
+        return Check("bos", unit=unit, note="the tokenizer has no such token")
+    # The same token may open or end turns (SmolLM2's does).
+    ids = conversations.ids(frame.prompt, ["love"])[0]
+    count = next((i for i, token in enumerate(ids) if token != bos), len(ids))
     right = 1 if count or token_ids(tokenizer, "love", special=True)[:1] == [bos] else 0
     note = (
-        "The tokenizer begins texts with one and the chat template does not. If the model's card "
-        "says otherwise, write {{ bos_token }} at the start of tokenizer.chat_template, then "
-        "tokenizer.save_pretrained(folder)"
+        f"The chat template writes {count} of them, where the tokenizer begins texts with {right}. "
+        f"If the model's card says nothing else, mend tokenizer.chat_template ({'{{ bos_token }}'} "
+        "at its start), then tokenizer.save_pretrained(folder)"
     )
-    if count > 1:
-        note = (
-            f"The chat template writes {count} of them; rewards rest on an input that the model "
-            "was hardly trained on. Remove one from tokenizer.chat_template, then "
-            "tokenizer.save_pretrained(folder)"
-        )
-    note = "" if count == right else note
-    one = Check("bos", count == right, float(count), float(right), unit, 1, note)
-    why = "" if isinstance(conversations, Templated) else "mode=paper is for reward models"
-    why = "a pair of texts is tokenised once" if takes_pairs(tokenizer) else why
-    if why:
-        return [one, Check("bos_paper", unit=unit, note=why)]
-    published = conversations.ids(frame.prompt, ["love"], double_bos=True)[0]
-    again = _beginnings(tokenizer, published)
-    note = (
-        f"mode=paper puts {again} before the conversation, mode=ids and mode=text {count}."
-        if again != count
-        else "mode=paper begins a conversation as mode=text does."
-    )
-    return [one, Check("bos_paper", measured=float(again), unit=unit, n=1, note=note)]
+    passed = count == right
+    return Check("bos", passed, float(count), float(right), unit, 1, "" if passed else note)
 
 
 def round_trip(
@@ -153,9 +134,8 @@ def round_trip(
     pairs = zip(texts, written.ids(frame.prompt, texts), strict=True)
     tied = [text for text, ids in pairs if frame.inside(ids) is None]
     note = (
-        f"The template or tokenizer ties {len(tied)} of {len(texts)} random texts to what stands "
-        f"around them, first {tied[:1]!r}. mode=ids is not affected; mode=text scores such a text "
-        "with the ids that the template gives, and slower"
+        f"{len(tied)} of {len(texts)} random texts are tied to what stands around them, first "
+        f"{tied[:1]!r}. mode=ids is not affected; mode=text takes the ids of the template"
     )
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
     inputs = zip(
@@ -169,38 +149,21 @@ def round_trip(
     ]
 
 
-def _beginnings(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> int:
-    """BOS ids that a conversation begins with; the same token may open or end turns (SmolLM2's
-    does)."""
-    bos = tokenizer.bos_token_id
-    return next((i for i, token in enumerate(ids) if token != bos), len(ids))
-
-
 def precision_table(rewards: Mapping[tuple[Dtype, str], np.ndarray]) -> pd.DataFrame:
     """One row for each precision and path, against the float32 rewards of the model's own forward.
 
     `rewards` are float64 (n,) by precision and name of the path; ("float32", "own-forward") must be
-    among them. Columns: `dtype`, `path`, `largest_difference` and `mean_difference` (absolute, in
-    standard deviations of the float32 rewards), `spearman`, `top_10_overlap` (share; ties in the
-    sample's order), `distinct` (different rewards), `n`.
+    among them. Columns: `dtype`, `path`, `largest_difference` (absolute, in standard deviations of
+    the float32 rewards), `spearman`, `distinct` (different rewards), `n`.
     """
     exact = rewards[Dtype.float32, "own-forward"]
     spread = _spread(exact)
-    return pd.DataFrame(
-        [
-            {
-                "dtype": dtype.value,
-                "path": path,
-                "largest_difference": largest_difference(values, exact) / spread,
-                "mean_difference": float(np.abs(values - exact).mean()) / spread,
-                "spearman": _spearman(values, exact),
-                "top_10_overlap": len(_top(values) & _top(exact)) / min(TOP, len(exact)),
-                "distinct": len(np.unique(values)),
-                "n": len(values),
-            }
-            for (dtype, path), values in rewards.items()
-        ]
-    )
+    rows = []
+    for (dtype, path), values in rewards.items():
+        apart, distinct = largest_difference(values, exact) / spread, len(np.unique(values))
+        rows.append((dtype.value, path, apart, _spearman(values, exact), distinct, len(values)))
+    names = ["dtype", "path", "largest_difference", "spearman", "distinct", "n"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def precision_check(
@@ -211,18 +174,13 @@ def precision_check(
     if problem is not None or table is None or exact is None:
         return Check(name, unit="SD", note=problem or "")
     row = table[table["dtype"] == dtype.value].iloc[-1]  # the fastest path comes last
-    n, top = int(row["n"]), min(TOP, row["n"])
-    summary = (
-        f"Rank correlation with float32 {row['spearman']:.4f}; {row['top_10_overlap'] * top:.0f} "
-        f"of the top {top} the same; {row['distinct']} distinct rewards of {n}."
-    )
+    n = int(row["n"])
+    summary = f"Rank correlation with float32 {row['spearman']:.4f}; {row['distinct']} distinct "
+    summary += f"rewards of {n}."
     if not np.isfinite(row["largest_difference"]):
         summary = f"In {dtype.value} some rewards are not numbers: they overflow."
-    note = (
-        f"{summary} Scans score the best and worst again in float32 (certain=100); for the ranks "
-        f"between them type model.dtype={'bfloat16' if dtype is Dtype.float16 else 'float16'} if "
-        "that passes, or model.dtype=float32"
-    )
+    other = "bfloat16" if dtype is Dtype.float16 else "float16"
+    note = f"{summary} Type model.dtype={other} if that passes, or model.dtype=float32"
     limit = allowed(exact, dtype=dtype) / _spread(exact)
     return at_most(
         name, row["largest_difference"], limit, n=n, unit="SD", note=note, otherwise=summary
@@ -237,7 +195,3 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
     if len(a) < 2 or a.std() == 0 or b.std() == 0 or not np.isfinite(a).all():
         return float("nan")
     return float(spearmanr(a, b).statistic)
-
-
-def _top(rewards: np.ndarray) -> set[int]:
-    return set(np.argsort(-rewards, kind="stable")[:TOP].tolist())

@@ -401,6 +401,9 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
             yield "order", truth[: one.start()] + swapped + truth[other.end() :]
     if truth[:1] in "[(" and (text := _reversed(truth)):
         yield "order", text
+    words = truth.split()
+    if len(words) > 1 and words != words[::-1] and all(map(str.isalpha, words)):
+        yield "order", " ".join(words[::-1])  # a bag of words
     if value is not None or quantity:
         size = value if quantity is None else value_of(quantity[1])
         if size != 0:

@@ -188,16 +188,11 @@ def census(
         if texts
     ]
     if not tasks:
+        why = f"has no column {', '.join(TRUTHS)} with a text, a number or a list of these"
         if any(truths_of(task.columns) for task in reward.tasks.values()):
-            raise ConfigError(
-                f"{reward.name}: the labels of these tasks are at most {CLASSES} classes, and no "
-                "true answers: type pessimal scan … candidates=answers. Where they are answers, "
-                "write them into a column ground_truth"
-            )
-        raise ConfigError(
-            f"{reward.name}: the census needs tasks=FILE.jsonl with the true answer in a column "
-            f"{', '.join(TRUTHS)}: a text, a number, or a list of these"
-        )
+            why = f"has at most {CLASSES} labels, which are classes: type pessimal scan … "
+            why += "candidates=answers. Where they are answers, call the column ground_truth"
+        raise ConfigError(f"{reward.name}: the file of tasks {why}")
     notes, begun = _notes(reward, truths), _begins_in_thought(reward)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
     reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
@@ -207,9 +202,9 @@ def census(
     ) -> list[Answer]:
         return _answers(reward, tasks[task].turns, strings)
 
-    run = partial(answered, workers=workers or os.cpu_count() or 1, seconds=seconds, memory=memory)
+    workers, end = workers or os.cpu_count() or 1, time.monotonic() + budget
+    run = partial(answered, workers=workers, seconds=seconds, memory=memory, end=end)
     given: list[list[Answer]] = [[] for _ in tasks]
-    end = time.monotonic() + budget
 
     def ask(*, bar: bool) -> int:
         """Ask what is new among the probes of each task; the number of strings that were left."""
@@ -226,21 +221,12 @@ def census(
                 given[job.task][job.at : job.at + len(found)] = found
                 left -= len(found)
                 step(tasks[job.task].key)
-                if time.monotonic() > end:
-                    break
         return left
 
     left = ask(bar=False)
     for task, formats in zip(tasks, _formats_read(tasks, given), strict=True):
-        task.probes.extend(
-            strings_of(
-                task.turns[-1].content,
-                task.truths,
-                wrong=task.wrong,
-                formats=formats,
-                names=task.names,
-            )
-        )
+        more: dict[str, Any] = {"wrong": task.wrong, "formats": formats, "names": task.names}
+        task.probes.extend(strings_of(task.turns[-1].content, task.truths, **more))
         task.probes.extend(shared)
     left += ask(bar=progress)
     paid = _all_paid(tasks, given)
@@ -254,28 +240,26 @@ def census(
     for fault, (sentence, way) in _ways(reward, function).items():
         alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
         same = list[Job]()
+        left += len(again)
         with closing(run(way, again)) as answers:
             for job, [answer] in answers:
+                left -= 1
                 before = given[job.task][job.at]
+                now = answer if isinstance(answer, str) else f"{answer:g}"
                 if answer == before:
                     same.append(job)
-                    continue
-                now = answer if isinstance(answer, str) else f"{answer:g}"
-                said = sentence.format(before, now)
-                calls.append(_Call(fault, job.task, job.strings[0], said, alien))
+                else:
+                    said = sentence.format(before, now)
+                    calls.append(_Call(fault, job.task, job.strings[0], said, alien))
         again = same
     if all(math.isnan(one.line) for one in paid):
-        untested = _never_paid(reward.name, tasks, paid)
+        untested = _never_paid(reward.name, tasks, paid, left)
         untested[0] = replace(untested[0], notes=notes)
         return Results([*untested, _grader_calls(reward.name, tasks, calls)])
     bought = _paid_without_answer(reward.name, tasks, paid)
-    return Results(
-        [
-            replace(bought, summary={LEFT: left}, notes=notes),
-            _right_not_paid(reward.name, tasks, paid, begun=begun),
-            _grader_calls(reward.name, tasks, calls),
-        ]
-    )
+    bought = replace(bought, summary={LEFT: left}, notes=notes)
+    misses = _right_not_paid(reward.name, tasks, paid, begun=begun)
+    return Results([bought, misses, _grader_calls(reward.name, tasks, calls)])
 
 
 def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -284,18 +268,13 @@ def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str
     keys = [task.key for task in reward.tasks.values()]
     without = [key for key, texts in zip(keys, truths, strict=True) if not texts]
     answers = {texts for texts in map(tuple, truths) if texts}
-    notes = []
+    notes, n = [], len(keys) - len(without)
     if without:
-        notes.append(
-            f"{len(without)} of {len(keys)} tasks were left out, as no true answer was found in "
-            f"them: {', '.join(without[:10])}{', …' * (len(without) > 10)}. A true answer is a "
-            "text, a number, a list of these, or a dictionary of one such list."
-        )
-    if len(answers) <= CLASSES < len(keys) - len(without):
-        notes.append(
-            f"{len(answers)} different true answers serve all {len(keys) - len(without)} tasks. "
-            "Where they are classes of responses and no answers, type candidates=answers."
-        )
+        names = ", ".join(without[:10])
+        notes.append(f"{len(without)} of {len(keys)} tasks have no true answer: {names}.")
+    if len(answers) <= CLASSES < n:
+        notes.append(f"{len(answers)} different true answers serve all {n} tasks: of classes type ")
+        notes[-1] += "candidates=answers."
     for note in notes:
         log.warning("%s: %s", reward.name, note)
     return tuple(notes)
@@ -310,12 +289,10 @@ def _ways(reward: CallableReward, function: Callable) -> dict[str, tuple[str, Ca
     Trainers and servers call plain functions in the main thread (TRL), in another one (verl,
     FastAPI), and where an event loop runs (verifiers).
     """
+    in_thread = partial(ask_thread, function)
     ways: dict[str, tuple[str, Callable]] = {
         "nondeterministic": ("gives {:g}, then {}", function),
-        "thread": (
-            "gives {:g} in the main thread and {} in another",
-            partial(ask_thread, function),
-        ),
+        "thread": ("gives {:g} in the main thread and {} in another", in_thread),
     }
     if not inspect.iscoroutinefunction(reward.function):
         call = partial(_ask_loop, function)
@@ -356,11 +333,8 @@ def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Ans
     thread and in another, and those to which it gives another reward there, with both. ConfigError
     where it cannot be called."""
     tasks = list(reward.tasks.values())
-    questions = [
-        (task.turns, truths[0])
-        for task, truths in zip(tasks, true_answers(tasks), strict=True)
-        if truths
-    ]
+    pairs = zip(tasks, true_answers(tasks), strict=True)
+    questions = [(task.turns, truths[0]) for task, truths in pairs if truths]
     questions = questions or [((Turn("user", "Why?"),), "So.")]
     rows = list[tuple[str, Answer, Answer]]()
     for turns, truth in questions[:AGAIN_OF_FORMAT]:
@@ -398,12 +372,9 @@ def _formats_read(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> 
     read = []
     for task, answers in zip(tasks, given, strict=True):
         one = _paid(task, answers)
-        paid = {kind: set[str]() for kind in (RIGHT, "wrong_answer")}
-        for index, probe in enumerate(task.probes):
-            if probe.kind in paid and one[index]:
-                paid[probe.kind].add(probe.format)
-        formats = [name for name in FORMATS if name in paid[RIGHT]]
-        read.append(sorted(formats, key=paid["wrong_answer"].__contains__)[:READ])
+        paid = {(p.kind, p.format) for index, p in enumerate(task.probes) if one[index]}
+        formats = [name for name in FORMATS if (RIGHT, name) in paid]
+        read.append(sorted(formats, key=lambda name: ("wrong_answer", name) in paid)[:READ])
     most = [name for name, _ in Counter(chain(*read)).most_common(READ)]
     return [own or most for own in read]
 
@@ -448,26 +419,20 @@ def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list
     """By task; one whose right answer is paid no more than nothing and wrong ones is held to the
     least line of the others."""
     paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
-    least = min(
-        (one for one in paid if one.line == one.line), key=lambda one: one.line, default=None
+    line, top = min(
+        ((one.line, one.top) for one in paid if not math.isnan(one.line)),
+        default=(math.nan, math.nan),
     )
-    if least is None:
-        return paid
-    return [
-        replace(one, line=least.line, top=least.top) if math.isnan(one.line) else one
-        for one in paid
-    ]
+    return [replace(one, line=line, top=top) if math.isnan(one.line) else one for one in paid]
 
 
 def _asked_again(task: _Task, paid: _Paid) -> list[int]:
     """Right answers and paid strings, a few of each kind and format."""
-    counts, rows = Counter[tuple[str, str]](), []
+    rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, probe in enumerate(task.probes):
         if probe.kind == RIGHT or paid[row]:
-            counts[probe.kind, probe.format] += 1
-            if counts[probe.kind, probe.format] <= AGAIN_OF_FORMAT:
-                rows.append(row)
-    return rows[:AGAIN]
+            rows[probe.kind, probe.format].append(row)
+    return sorted(row for some in rows.values() for row in some[:AGAIN_OF_FORMAT])[:AGAIN]
 
 
 def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Call]:
@@ -513,11 +478,8 @@ def _tolerance(task: _Task, texts: Sequence[str]) -> float:
     """Distance from the true answer at which a task's numbers near it are no longer paid, of those
     `texts` that are; 0 where none is."""
     largest = max((_distance(text, task.truths[0]) for text in texts), default=0.0)
-    unpaid = (
-        _distance(probe.text, task.truths[0])
-        for probe in task.probes
-        if probe.kind == "near" and largest
-    )
+    near = [probe.text for probe in task.probes if probe.kind == "near" and largest]
+    unpaid = (_distance(text, task.truths[0]) for text in near)
     return min((away for away in unpaid if away > largest * (1 + 1e-9)), default=2 * largest)
 
 
@@ -601,19 +563,17 @@ def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple
     return row, value
 
 
-def _never_paid(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> list[Result]:
+def _never_paid(
+    name: str, tasks: Sequence[_Task], paid: Sequence[_Paid], left: int
+) -> list[Result]:
     """A grader that pays no right answer more than nothing and a wrong one: a constant, or one that
-    reads another form of answer; no rows where no call gave a number."""
-    untested = Result(
-        "right_not_paid",
-        pd.DataFrame(),
-        f"{name}: no right answer is paid more than nothing or a wrong one.",
-        method="grading",
-    )
+    reads another form of answer; no rows where no call gave a number, or strings were left."""
+    why = f"{name}: no right answer is paid more than nothing or a wrong one."
+    untested = Result("right_not_paid", pd.DataFrame(), why, method="grading")
     rewards = np.concatenate([one.rewards for one in paid])
     rewards = rewards[np.isfinite(rewards)]
-    if not len(rewards):
-        return [replace(untested, name="paid_without_answer"), untested]
+    if left or not len(rewards):
+        return [replace(untested, name="paid_without_answer", summary={LEFT: left}), untested]
     fault = "constant" if np.ptp(rewards) == 0 else "never_paid"
     n = len({probe.text for task in tasks for probe in task.probes})
     row = {"fault": fault, "may_be_meant": False, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0]}
@@ -702,15 +662,13 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
         rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
     rows.sort(key=lambda row: row["may_be_meant"])
     columns = "fault may_be_meant strings tasks of_tasks share example said task mend"
+    hung = HANGS in {call.fault for call in calls}
     return _result(
         "grader_calls",
         pd.DataFrame(rows, columns=columns.split()),
         f"{name}: {{said}} on {{example}}.",
-        f"{name}: each string has a finite reward, and those asked again the same, also in a "
-        "thread and where an event loop runs.",
-        notes=(f"Of heavy strings that hung {ENOUGH} times the rest was not asked.",)
-        if HANGS in {call.fault for call in calls}
-        else (),
+        f"{name}: each string has a finite reward, the same when asked again in any way.",
+        notes=(f"Of strings that hung {ENOUGH} times the rest was not asked.",) if hung else (),
     )
 
 

@@ -39,6 +39,8 @@ PARSED = ("response_template", "response_schema")
 """Attributes of a tokenizer by which TRL parses what its policy wrote."""
 AROUND = 2
 """Equal tokens shown beside those that differ."""
+COLUMNS = ["conversation", "faults", "n_expected", "n_sent", "expected_reward", "sent_reward"]
+COLUMNS += ["difference"]
 FAULTS: dict[str, dict[str, str]] = NAMED["loop"]
 """By name: what it is, and what to do (mend)."""
 
@@ -105,7 +107,7 @@ class Compared:
     faults: list[str]
     difference: str
     """Their tokens where they differ: -[the template's] +[the loop's]."""
-    rewards: tuple[float, float] | None = None
+    rewards: tuple[float, float] | tuple[None, None] = (None, None)
     """Of what is expected, and of what is sent; None where they were not asked."""
 
 
@@ -122,12 +124,6 @@ class LoopCheck:
     @property
     def different(self) -> list[Compared]:
         return [one for one in self.compared if one.faults]
-
-    @property
-    def moved(self) -> np.ndarray:
-        """By how much each reward that was asked moves, in standard deviations."""
-        pairs = [one.rewards for one in self.different if one.rewards]
-        return np.array([(sent - own) / (self.spread or np.nan) for own, sent in pairs])
 
 
 def check_loop(
@@ -159,16 +155,12 @@ def check_loop(
     """
     if loop.text is trl_text and any(getattr(policy, name, None) for name in PARSED):
         raise ModelError(
-            "the policy's tokenizer has a response_template, by which TRL takes thoughts and tool "
-            "calls out of a response before the reward model reads it; that is not done here: "
-            "give a policy's tokenizer without one, or check_loop a Loop of your own"
+            "the policy's tokenizer has a response_template, by which TRL parses a response before "
+            "the reward model reads it. Give a policy's tokenizer without one"
         )
     for tokenizer, whose in ((policy, "the policy"), (reads, "the reward model")):
         if not tokenizer.chat_template or tokenizer.eos_token is None:
-            raise ModelError(
-                f"{whose} has no chat template or no eos_token, and trainers need both: give a "
-                "tokenizer that has them"
-            )
+            raise ModelError(f"{whose} has no chat template or no eos_token: trainers need both")
     random, compared = np.random.default_rng(seed), []
 
     def length(text: str) -> int:
@@ -183,11 +175,10 @@ def check_loop(
         fault: count for fault in FAULTS if (count := sum(fault in one.faults for one in compared))
     }
     if reward and found.different:
-        apart = found.different
-        for index in random.permutation(len(apart))[:sample]:
-            one = apart[index]
+        some = [found.different[i] for i in random.permutation(len(found.different))[:sample]]
+        for one in some:
             one.rewards = (reward(one.expected), reward(one.sent))
-        found.spread = float(np.std([one.rewards[0] for one in apart if one.rewards]))
+        found.spread = float(np.std([one.rewards[0] for one in some]))
     return found
 
 
@@ -380,77 +371,55 @@ def _places(expected: Sequence[int], sent: Sequence[int]) -> list[tuple[int, int
 
 
 def difference(expected: Sequence[int], sent: Sequence[int], reads: Any) -> str:
-    """The tokens that differ, with a few around them; of long ones the first."""
+    """The tokens that differ, each time with a few around them; of long ones the first."""
 
     def shown(ids: Sequence[int]) -> str:
-        return " ".join(literal(reads.decode([one])) for one in ids)
+        return " ".join(literal(reads.decode([token])) for token in ids)
 
-    pieces, places, at = [], _places(expected, sent), 0
-    for number, (i, j, k, m) in enumerate(places):
-        following = places[number + 1][0] if number + 1 < len(places) else len(expected)
-        pieces.append(shown(expected[max(at, i - AROUND) : i]))
-        pieces += [f"-[{shown(expected[i:j])}]"] * (i < j) + [f"+[{shown(sent[k:m])}]"] * (k < m)
-        at = min(j + AROUND, following)
-        pieces += [shown(expected[j:at]), "…"]
-    text = " ".join(filter(None, pieces[:-1]))
+    pieces = []
+    for i, j, k, m in _places(expected, sent):
+        parts = [shown(expected[max(0, i - AROUND) : i])]
+        parts += [f"-[{shown(expected[i:j])}]"] * (i < j) + [f"+[{shown(sent[k:m])}]"] * (k < m)
+        pieces.append(" ".join(filter(None, [*parts, shown(expected[j : j + AROUND])])))
+    text = " … ".join(pieces)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
     """One row a fault, and one row a conversation that differs."""
-    n, different, moved = len(found.compared), len(found.different), np.abs(found.moved)
-    by_fault = []
-    for fault, count in found.counts.items():
-        of = [one for one in found.different if fault in one.faults]
-        shifts = np.array([b - a for a, b in (one.rewards for one in of if one.rewards)])
-        shifts = np.abs(shifts) / (found.spread or np.nan)
-        by_fault.append(
-            {
-                "fault": fault,
-                "conversations": count,
-                "of": n,
-                "moved": shifts.mean() if len(shifts) else np.nan,
-                "moved_most": shifts.max() if len(shifts) else np.nan,
-                "n_moved": len(shifts),
-                "what": FAULTS[fault]["what"],
-                "mend": FAULTS[fault]["mend"],
-                "difference": of[0].difference,
-            }
-        )
-    names = ["fault", "conversations", "of", "moved", "moved_most", "n_moved"]
-    table = pd.DataFrame(by_fault, columns=[*names, "what", "mend", "difference"])
+    n, different = len(found.compared), len(found.different)
     rows = [
-        {
-            "conversation": number,
-            "faults": " ".join(one.faults),
-            "n_expected": len(one.expected),
-            "n_sent": len(one.sent),
-            "expected_reward": one.rewards[0] if one.rewards else np.nan,
-            "sent_reward": one.rewards[1] if one.rewards else np.nan,
-            "difference": one.difference,
-        }
+        (number, one.faults, len(one.expected), len(one.sent), *one.rewards, one.difference)
         for number, one in enumerate(found.compared)
         if one.faults
     ]
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    table = table.astype({"expected_reward": float, "sent_reward": float})
+    moved = (table["sent_reward"] - table["expected_reward"]).abs() / (found.spread or np.nan)
+    cases = table.assign(moved=moved, fault=table["faults"]).explode("fault").groupby("fault")
+    faults = cases.agg(
+        conversations=("fault", "size"),
+        moved=("moved", "mean"),
+        moved_most=("moved", "max"),
+        n_moved=("moved", "count"),
+        difference=("difference", "first"),
+    )
+    faults = faults.reindex([*found.counts]).rename_axis("fault").reset_index()
+    for column in ("what", "mend"):
+        faults[column] = [FAULTS[fault][column] for fault in faults["fault"]]
     kinds = ", ".join(fault.replace("_", " ") for fault in found.counts)
     headline = f"{model} reads something else in {different} of {n} conversations in {loop}"
     headline += f": {kinds}." if different else "."
-    by = f" Rewards move by {moved.mean():.2g} SD on average." if len(moved) else ""
+    if moved.notna().any():
+        headline += f" Rewards move by {moved.mean():.2g} SD on average."
     loops = Result(
         "loop",
-        table,
-        headline=headline + by,
+        faults.assign(of=n),
+        headline=headline,
         method="loop",
         weight=weight_of(different / n),
         estimate=Estimate("conversations read differently", different, n, "conversations"),
         summary={"different": different, "conversations": n, "faults": " ".join(found.counts)},
     )
-    columns = ["conversation", "faults", "n_expected", "n_sent", "expected_reward", "sent_reward"]
-    return [
-        loops,
-        Result(
-            "loop_conversations",
-            pd.DataFrame(rows, columns=[*columns, "difference"]),
-            method="loop",
-        ),
-    ]
+    table["faults"] = table["faults"].str.join(" ")
+    return [loops, Result("loop_conversations", table, method="loop")]

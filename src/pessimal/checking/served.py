@@ -185,8 +185,7 @@ class Interview:
                 if kind == "long":
                     continue
                 raise WorkError(
-                    f"{self.budget} inputs are too few for forms={','.join(self.forms)}: type "
-                    f"requests={BUDGET}, or fewer forms"
+                    f"{self.budget} inputs are too few: type requests={BUDGET}, or fewer forms"
                 )
             try:
                 scores = self.server([self._body(form, content) for content in inputs])
@@ -197,10 +196,7 @@ class Interview:
                 continue
             rows = np.asarray(scores, dtype=np.float64)
             if len(rows) != len(inputs) or rows.ndim > 2:
-                raise WorkError(
-                    f"the server answered {len(inputs)} inputs with numbers of shape {rows.shape}; "
-                    "expected one score, or one row of scores, for each"
-                )
+                raise WorkError(f"{len(inputs)} inputs got numbers of shape {rows.shape}")
             pairs = zip(inputs, rows.reshape(len(inputs), -1), strict=True)
             self.answers += [Answer(form, kind, content, row) for content, row in pairs]
 
@@ -294,11 +290,6 @@ class Diagnosis:
                 deviations[level] = float(np.abs(errors).max()) / scale_of(self.own[rows])
         return deviations
 
-    @property
-    def noise(self) -> float:
-        """Largest of the deviations."""
-        return max(self.deviations.values(), default=0.0)
-
     def edited(self, rows: np.ndarray, edit: Callable[[Ids, int], Ids], at: int) -> np.ndarray:
         """Rewards (n,) of inputs whose ids a server changes."""
         edits = [(self.tokens[row].types, edit(self.tokens[row].ids, at)) for row in rows]
@@ -371,9 +362,7 @@ def diagnose(
     context = getattr(network.config.get_text_config(), "max_position_embeddings", None)
     interview = Interview(scores, model, forms, prompt, context, seed, budget)
     if not interview.forms:
-        raise ConfigError(
-            f"nothing that this server takes can be made for {model.name!r}: type forms=[ids]"
-        )
+        raise ConfigError(f"this server takes no input of {model.name!r}: type forms=[ids]")
     interview.ask()
     diagnosis = Diagnosis(interview, network)
     faults, diagnosis.limit = explain(diagnosis)
@@ -430,7 +419,7 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
     if not np.isfinite(d.served).all():
         return [Part("unknown", "scores that are not numbers")], limit
     differs = exact.jitter > allowed(served, dtype=Dtype.float32)
-    if differs and exact.jitter > d.noise * scale_of(served):
+    if differs and exact.jitter > max(d.deviations.values(), default=0) * scale_of(served):
         return [Part("unrepeatable")], limit
     if np.ptp(served) <= 1e-6 < np.ptp(d.served[batch]):
         return [Part("batch", "alone, all inputs get the same score")], limit
@@ -448,7 +437,7 @@ def explain(d: Diagnosis) -> tuple[list[Part], float]:
     for form in d.interview.forms:
         rows = d.rows("alone", form)
         if form != first and unlike[rows].any():
-            misread = noise.best(d.served[rows], misread_tokens(d, rows, link))
+            misread = noise.best(d.served[rows], doubled_beginning(d, rows, link))
             # Other tokens move every input of a form; what moves some of them has another cause.
             name = "other_tokens" if unlike[rows].all() else "unknown"
             faults.append(misread.part if misread else Part(name, f"of {form}"))
@@ -463,7 +452,7 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
     right, links = Explanation(Part(), rewards, np.asarray), list(linked(served, rewards))
     if exact.takes(served, rewards):
         return right, exact
-    if best := exact.best(served, [*links, *misread_tokens(d, rows, np.asarray)]):
+    if best := exact.best(served, [*links, *doubled_beginning(d, rows, np.asarray)]):
         return best, exact
     order = (Dtype.float32, *LEVELS)
     for level, largest in d.deviations.items():
@@ -473,7 +462,8 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
             lower = order.index(level) > order.index(declared)
             part = Part("rounding", f"no more than {level.value} makes here") if lower else Part()
             return right._replace(part=part), rough
-    rough = replace(exact, share=min(NOISES * d.noise, ROUGHEST))
+    most = max(d.deviations.values(), default=0.0)
+    rough = replace(exact, share=min(NOISES * most, ROUGHEST))
     # Rounding changes some places; where the order is exact, what differs is a link.
     best = None if ordered(served, rewards) else rough.best(served, [right, *links])
     if rough.share and best and best.part.fault:
@@ -523,18 +513,13 @@ def linked(served: np.ndarray, rewards: np.ndarray) -> Iterator[Explanation]:
             yield fit("activation", logit(inner), inner * (1 - inner), expit)
 
 
-def misread_tokens(d: Diagnosis, rows: np.ndarray, link: Link) -> Iterator[Explanation]:
-    """A second token at the beginning, and closing tokens that are missing."""
-    bos, form = d.interview.model.tokenizer.bos_token_id, d.forms[rows[0]]
-    closing = len(d.interview.frame.suffix) if form in ("messages", "text") else 0
-    edits: list[tuple[str, Callable[[Ids, int], Ids], int]] = [
-        (f"{n} of {closing} closing tokens missing", lambda ids, n: ids[:-n], n)
-        for n in range(1, min(closing, 6) + 1)
-    ]
-    if bos is not None and form != "pairs":
-        edits.append(("a second beginning-of-sequence token", lambda ids, at: (at, *ids), bos))
-    for detail, edit, at in edits:
-        yield Explanation(Part("other_tokens", detail), link(d.edited(rows, edit, at)))
+def doubled_beginning(d: Diagnosis, rows: np.ndarray, link: Link) -> list[Explanation]:
+    """A second token at the beginning, where the tokenizer has one."""
+    bos = d.interview.model.tokenizer.bos_token_id
+    if bos is None or d.forms[rows[0]] == "pairs":
+        return []
+    part = Part("other_tokens", "a second beginning-of-sequence token")
+    return [Explanation(part, link(d.edited(rows, lambda ids, at: (at, *ids), bos)))]
 
 
 def explain_long(d: Diagnosis, form: str, unlike: np.ndarray, link: Link, noise: Noise) -> Part:

@@ -5,6 +5,7 @@ Special tokens are left out: a pad or end token inside a response is a question 
 (`pad_is_eos`).
 """
 
+import functools
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,21 +16,28 @@ import pandas as pd
 import torch
 
 from pessimal.checking.checks import (
+    WHAT,
     Check,
     as_table,
-    beginnings,
+    at_most,
+    check_beginning,
     precision_check,
     precision_table,
     round_trip,
 )
-from pessimal.checking.network import CheckedNetwork, head, of_network
 from pessimal.conversation import Prompt
 from pessimal.errors import ModelError
 from pessimal.progress import steps
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import Frame
+from pessimal.rewards.heads.base import Head
+from pessimal.rewards.language import LanguageNetwork, SequenceNetwork
+from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import Candidates, Inputs, framed, vocabulary
+from pessimal.scoring.candidates import Candidates, Inputs, batches, framed, vocabulary
+from pessimal.scoring.engine import Engine, FullForward, OwnForward, SharedPrefix, rewards_in
+from pessimal.scoring.scorer import FrameScorer
+from pessimal.scoring.trust import allowed, judge, largest_difference
 from pessimal.tables.result import Estimate, Result, weight_of
 
 LENGTHS = range(2, 10)
@@ -142,7 +150,7 @@ def conformance(
     precision, dtypes = _compare(measured, plan)
     checks = [*native.checks, _head(measured), *dtypes]
     where = (model.tokenizer, part.conversations, frame)
-    checks += beginnings(*where)
+    checks.append(check_beginning(*where))
     checks += round_trip(*where, words, responses=responses, seed=plan.seed)
     return Conformance(checks, precision, native.details)
 
@@ -244,6 +252,300 @@ def sample_responses(
     single = random.permutation(ids)[:size]
     lengths = [LENGTHS[i % len(LENGTHS)] for i in range(max(size // 4, len(LENGTHS)))]
     return [[int(i)] for i in single] + [random.choice(ids, length).tolist() for length in lengths]
+
+
+# --- The checks of one network.
+
+
+INSTEAD = (
+    "Scans are not affected. In code of your own: network.config.pad_token_id = "
+    "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one length"
+)
+SIDES = ("padding_right", "padding_left")
+ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
+
+
+class CheckedNetwork:
+    """A network in a frame, and the rewards that the others are held to. It must be on its device
+    already."""
+
+    def __init__(
+        self,
+        model: NetworkReward,
+        network: RewardNetwork,
+        frame: Frame,
+        inputs: Inputs,
+        *,
+        dtype: Dtype,
+        batch_size: int,
+    ):
+        self.model, self.network, self.frame, self.inputs = model, network, frame, inputs
+        self.dtype, self.batch_size = dtype, batch_size
+        self.scorer = FrameScorer(network, frame, device=next(network.parameters()).device)
+        rows = np.arange(len(inputs))
+        self.own_rewards = self.scorer.own_rewards(inputs, rows)
+        """Rewards float64 (n,) by the model's own forward, one by one."""
+        self.fast = self.scorer.score_rows(inputs, rows, batch_size=batch_size)
+        """Rewards float64 (n,) by the engine that a scan would take, in batches."""
+        self._alone: dict[str, np.ndarray] = {}
+
+    @property
+    def sound(self) -> bool:
+        """Whether all rewards are numbers."""
+        return bool(np.isfinite(self.own_rewards).all() and np.isfinite(self.fast).all())
+
+    @property
+    def fastest(self) -> Engine:
+        """The engine that a scan would take."""
+        return self.scorer.engines[0]
+
+    @property
+    def full(self) -> FullForward | None:
+        """The engine that runs whole inputs and reads the head; None where pessimal knows none for
+        this network."""
+        full = (engine for engine in self.scorer.engines if isinstance(engine, FullForward))
+        return next(full, None)
+
+    def rewards(self, engine: Engine, *, size: int, turned: bool = False) -> np.ndarray:
+        """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response on
+        by one row."""
+        if engine is self.scorer.own_forward and size == 1:
+            return self.own_rewards
+        if isinstance(self.network, SequenceNetwork):
+            self.network.forget()  # or a repetition would be read off its last answer
+        plan = batches(self.inputs, size=size)
+        plan = [np.roll(rows, 1) for rows in plan] if turned else plan
+        return self.scorer.rewards_by(engine, self.inputs, plan)
+
+    def alone(self, engine: Engine) -> np.ndarray:
+        """Rewards float64 (n,) by one engine, one by one."""
+        if engine.name not in self._alone:
+            self._alone[engine.name] = self.rewards(engine, size=1)
+        return self._alone[engine.name]
+
+    @functools.cached_property
+    def rounding(self) -> float:
+        """By how much full forwards differ from `own_rewards`: the noise that low precision brings
+        along."""
+        forward = self.scorer.own_forward
+        others = self.alone(self.full or forward), self.rewards(forward, size=self.batch_size)
+        return max(largest_difference(other, self.own_rewards) for other in others)
+
+
+def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
+    """All checks of this file but that of the head, which is for float32."""
+    if not checked.sound:
+        names = list(WHAT)[1 : list(WHAT).index("head")]
+        return [finite(checked), *(Check(name, note="not measured: see finite") for name in names)]
+    return [
+        finite(checked),
+        *determinism(checked),
+        *batch(checked),
+        *padding(checked, seed=seed),
+        *engines(checked),
+        ceiling(checked),
+    ]
+
+
+def finite(checked: CheckedNetwork) -> Check:
+    """Whether all rewards are numbers; nothing else can be checked where they are not."""
+    bad = int((~np.isfinite(checked.own_rewards) | ~np.isfinite(checked.fast)).sum())
+    other = "bfloat16" if checked.dtype is Dtype.float16 else "float32"
+    note = f"In {checked.dtype.value} these rewards are no numbers: type model.dtype={other}. If "
+    note += "no precision gives numbers, the weights are damaged"
+    return at_most("finite", bad, 0, n=len(checked.own_rewards), unit="responses", note=note)
+
+
+def determinism(checked: CheckedNetwork) -> list[Check]:
+    """The same batch twice, and with its responses in another order."""
+    limit, size = allowed(checked.own_rewards, dtype=checked.dtype), checked.batch_size
+
+    def check(name: str, engine: Engine) -> Check:
+        first = checked.rewards(engine, size=size)
+        again = largest_difference(checked.rewards(engine, size=size), first)
+        turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
+        note = (
+            "Look for dropout that stays on (network.eval()), noise or state in the model's own "
+            "code, or GPU kernels: torch.use_deterministic_algorithms(True)"
+        )
+        return at_most(name, max(again, turned), limit, n=len(first), note=note)
+
+    return _own_and_fastest(checked, "determinism", check)
+
+
+def batch(checked: CheckedNetwork) -> list[Check]:
+    """One by one against batches of equal lengths, so without any padding."""
+    limit = allowed(checked.own_rewards, dtype=checked.dtype)
+    note = (
+        f"A reward depends on what else is in the batch of {checked.batch_size}: type "
+        "model.dtype=float32, and where that is so, batch_size=1"
+    )
+
+    def check(name: str, engine: Engine) -> Check:
+        single = checked.alone(engine)
+        apart = largest_difference(single, checked.rewards(engine, size=checked.batch_size))
+        return at_most(name, apart, limit, n=len(single), note=note)
+
+    return _own_and_fastest(checked, "batch", check)
+
+
+def _own_and_fastest(
+    checked: CheckedNetwork, name: str, check: Callable[[str, Engine], Check]
+) -> list[Check]:
+    """A check of the model's own forward, and of the engine of scans where that is another."""
+    first = check(f"{name}_own", checked.scorer.own_forward)
+    if isinstance(checked.fastest, OwnForward):
+        why = "this model is scored by its own forward, the only path it has"
+        return [first, Check(f"{name}_engine", note=why)]
+    return [first, check(f"{name}_engine", checked.fastest)]
+
+
+def engines(checked: CheckedNetwork) -> list[Check]:
+    """Every engine against the model's own forward, as the trust check before a scan does it."""
+    engines = {engine.name: engine for engine in checked.scorer.engines}
+    checks = []
+    for engine_name, name in ENGINES.items():
+        engine = engines.get(engine_name)
+        if engine is None:
+            known = checked.full is not None
+            why = "attention cannot be shared" if known else "this layout or head is not known"
+            checks.append(Check(name, note=why))
+            continue
+        ways = [checked.alone(engine)]
+        ways += [checked.rewards(engine, size=checked.batch_size) for _ in range(2)]
+        trust = judge(checked.own_rewards, *ways, rounding=checked.rounding, dtype=checked.dtype)
+        note = f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans take a "
+        note += "slower path by themselves. Please report it, with the model's name"
+        checks.append(
+            at_most(name, trust.largest_difference, trust.tolerance, n=trust.n, note=note)
+        )
+    return checks
+
+
+def ceiling(checked: CheckedNetwork) -> Check:
+    """All rewards, by either path, against the bounds that the head has over all states."""
+    bounds, rewards = checked.scorer.bounds(), np.concatenate([checked.own_rewards, checked.fast])
+    if not bounds.known:
+        return Check("ceiling", note=f"no bound is known: {bounds.how}")
+    note = (
+        "The network's own forward does not read its reward as its weights say. Look at its "
+        "class, or at hooks on it; please report it, with the model's name"
+    )
+    shares = [abs(bounds.share(reward)) for reward in rewards]
+    reached = f"At most {max(shares):.0%} of the way to a bound" if bounds.finite else ""
+    beyond = bounds.beyond(rewards)
+    return at_most("ceiling", beyond, 0.0, n=len(checked.fast), note=note, otherwise=reached)
+
+
+@torch.no_grad()
+def head(checked: CheckedNetwork) -> Check:
+    """pessimal's reading of the last hidden state against the network's own output, both at batch
+    1, in float32."""
+    full = checked.full
+    reader = None if full is None else full.decoder.head
+    steps = getattr(checked.network, "steps", None)
+    if full is None or not isinstance(reader, Head) or steps is not None:
+        return Check("head", note="the reward is the model's own output")
+    read = []
+    for row in range(len(checked.inputs)):
+        ids = torch.tensor([checked.inputs.ids(row)], device=checked.scorer.device)
+        final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
+        read.append(reader.read(final.float(), full.context).item())
+    note = (
+        f"{type(reader).__name__} is not how this model reads its reward. Scans take its own "
+        "forward, which is slower. To add its head: docs/extend/head.md"
+    )
+    limit = allowed(checked.own_rewards, dtype=checked.dtype)
+    difference = largest_difference(np.array(read), checked.own_rewards)
+    return at_most("head", difference, limit, n=len(read), note=note)
+
+
+def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
+    """Both sides, and where the reward is read; all by the model's own class."""
+    if isinstance(checked.network, LanguageNetwork) or getattr(checked.network, "steps", None):
+        why = "the model's own class reads no reward"
+        return [Check(name, note=why) for name in (*SIDES, "pad_is_eos")]
+    inputs = [checked.inputs.ids(row) for row in range(len(checked.inputs))]
+    alone = np.concatenate([as_published(checked, [ids]) for ids in inputs])
+    return [*_sides(checked, inputs, alone, seed=seed), _pad_is_eos(checked, alone)]
+
+
+def _sides(
+    checked: CheckedNetwork, inputs: Sequence[Sequence[int]], alone: np.ndarray, *, seed: int
+) -> list[Check]:
+    """Batches of unequal lengths, padded with an attention mask and no position ids, against batch
+    1 (`alone`); where both are read at the same wrong position, this does not see it."""
+    pad = checked.model.tokenizer.pad_token_id
+    if pad is None:
+        return [Check(name, note="the tokenizer has no pad token") for name in SIDES]
+    order = np.random.default_rng(seed).permutation(len(inputs))  # lengths mixed
+    limit = allowed(checked.own_rewards, rounding=checked.rounding, dtype=checked.dtype)
+    results = {}
+    for name in SIDES:
+        rewards, problem = np.full(len(inputs), np.nan), ""
+        try:
+            for rows in np.split(order, range(checked.batch_size, len(order), checked.batch_size)):
+                chosen = [inputs[row] for row in rows]
+                rewards[rows] = as_published(checked, chosen, pad=pad, left=name == "padding_left")
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # what the model's own code makes of a padded batch
+            message = str(error).strip()[:200].rstrip(".")
+            problem = f"It stops with {type(error).__name__}: {message}. "
+        results[name] = (largest_difference(rewards, alone), problem)
+    return [
+        at_most(name, apart, limit, n=len(inputs), note=problem + INSTEAD)
+        for name, (apart, problem) in results.items()
+    ]
+
+
+def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
+    """The reward at the last position against what the model's own class reads at batch 1
+    (`alone`), on the sample and on the pad token as the response."""
+    model, frame = checked.model, checked.frame
+    configured = checked.network.config.get_text_config().pad_token_id
+    pad = model.tokenizer.pad_token_id if configured is None else configured
+    if pad is None:
+        return Check("pad_is_eos", note="neither tokenizer nor configuration has a pad token")
+    last, read = checked.own_rewards, alone
+    if 0 <= pad < model.embedding_rows:
+        pad_response = framed(frame, [[pad]])
+        last = np.append(last, checked.scorer.own_rewards(pad_response, np.arange(1)))
+        read = np.append(read, as_published(checked, [pad_response.ids(0)]))
+    limit = allowed(last, dtype=checked.dtype)
+    wrong = ~(np.abs(read - last) <= limit)
+    alone_wrong = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
+    note = (
+        f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
+        f"responses{alone_wrong}. pessimal reads the last token. Where the model's card says "
+        "otherwise, type model.read=own; else in code of your own network.config.pad_token_id = "
+        "ID, one that occurs in no conversation"
+    )
+    return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
+
+
+@torch.no_grad()
+def as_published(
+    checked: CheckedNetwork, inputs: Sequence[Sequence[int]], *, pad: int = 0, left: bool = False
+) -> np.ndarray:
+    """Rewards float64 (batch,) of whole inputs, padded to one length where they are not of one, as
+    any user would."""
+    network, frame, length = checked.network, checked.frame, max(map(len, inputs))
+    ids, mask, types = (torch.full((len(inputs), length), fill) for fill in (pad, 0, 0))
+    for row, one in enumerate(inputs):
+        start = length - len(one) if left else 0
+        ids[row, start : start + len(one)] = torch.tensor(one)
+        mask[row, start : start + len(one)] = 1
+        types[row, start + len(frame.prefix) : start + len(one)] = 1
+    tensors = {"input_ids": ids, "attention_mask": mask}
+    if frame.typed:
+        tensors["token_type_ids"] = types
+    output = network(**{name: value.to(checked.scorer.device) for name, value in tensors.items()})
+    rewards = rewards_in(output).double().view(len(inputs), -1)
+    return rewards[:, network.reward_output].cpu().numpy()
+
+
+# --- Results.
 
 
 def conformance_results(conformance: Conformance, name: str) -> list[Result]:

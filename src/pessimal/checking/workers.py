@@ -64,7 +64,13 @@ class _Worker:
 
 
 def answered(
-    function: Answers, jobs: Sequence[Job], *, workers: int, seconds: float, memory: int
+    function: Answers,
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    seconds: float,
+    memory: int,
+    end: float = math.inf,
 ) -> Generator[tuple[Job, list[Answer]]]:
     """Each job with an answer a string, as they come. A job that ends its process or takes too long
     is halved until one string is left, whose answer is `hangs` or `crashes`. What is not asked has
@@ -74,11 +80,12 @@ def answered(
         function: gives the answers of strings to a task, by number; it raises nothing.
         seconds: wall time of one job.
         memory: bytes that a process may have on top of what it begins with.
+        end: time of the monotonic clock at which the rest is not asked.
     """
     queue, busy = deque(jobs), list[_Worker]()
     idle, hung = list[_Worker](), Counter[str]()
     try:
-        while queue or busy:
+        while (queue or busy) and time.monotonic() < end:
             while queue and len(busy) < workers:
                 if hung[queue[0].family] >= ENOUGH:
                     job = queue.popleft()
@@ -89,7 +96,8 @@ def answered(
                 with contextlib.suppress(OSError):  # it has ended, as its pipe will say
                     worker.pipe.send(worker.job)
                 busy.append(worker)
-            left = max(0.0, min((one.deadline for one in busy), default=0.0) - time.monotonic())
+            deadline = min([*(one.deadline for one in busy), end])
+            left = max(0.0, deadline - time.monotonic()) if busy else 0.0
             ready = wait([one.pipe for one in busy], left)
             for worker in list(busy):
                 overdue = time.monotonic() > worker.deadline

@@ -40,11 +40,13 @@ MOVED = {
     "source": "W&B's own client fetches score tables. Type: wandb artifact get "
     "ENTITY/PROJECT/MODEL--PROMPT:latest --root FOLDER/MODEL--PROMPT, and then: pessimal compare "
     "tables=FOLDER",
+    "answers": "the answers of a policy are scanned. Type: pessimal scan MODEL policy=NAME "
+    "answers=1000",
     "search.keep": "scoring every pair of tokens is an experiment of the repository now. Type "
     "there: python experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER",
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",
-    "search.beam_width": "a search ends at the same without it. Type search.baselines=true",
+    "search.beam_width": "a search ends at the same responses without it; leave it out",
     "search.check_gradient": "the gradient alone is a method: search.length=1 search.method=gcg",
     "tuning.evaluations": "a trial is a search with its own budget. Type search.evaluations=5000",
     "tuning.seeds": MORE_PROMPTS,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the command line's door imports kinds, and must not wait fo
     from pessimal.tables import ModelDescription
 
 StatesOf = Literal["base", "itself", "trained"]
-"""Whose states a scan keeps (`pessimal.tables.states`)."""
+"""Whose states a scan keeps (`pessimal.tables.score_table`)."""
 Report = Callable[[dict[int, float], int], None]
 """Called with the rewards of one batch, by row, and the number of all rows."""
 

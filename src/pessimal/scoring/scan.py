@@ -35,7 +35,7 @@ from pessimal.scoring.texts import NetworkTexts
 from pessimal.scoring.trainer import is_first_process, make_trainer
 from pessimal.scoring.trust import Trust, nearest
 from pessimal.tables import ScoreProvenance, ScoreTable
-from pessimal.tables.states import BASE, States
+from pessimal.tables.score_table import BASE, States
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from pessimal.scoring.engine import Decoder, FullForward, OwnForward
 from pessimal.scoring.memory import Lengths, find_batch_size
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.shards import Shards
-from pessimal.tables.states import States
+from pessimal.tables.score_table import States
 from pessimal.tables.word_lists import common, spelled
 
 log = logging.getLogger(__name__)

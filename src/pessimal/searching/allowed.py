@@ -24,9 +24,8 @@ from pessimal.texts import storable
 log = logging.getLogger(__name__)
 
 _HOW_TO_WRITE = (
-    "Write one token a line: as it is decoded (love stands for 'love' and for ' love', a line that "
-    "begins with a space for that alone), as the vocabulary writes it (Ġlove, ##ing), or as its id "
-    "(id:1234)"
+    "Write one token a line: as it is decoded (love stands for 'love' and for ' love'), as the "
+    "vocabulary writes it (Ġlove, ##ing), or as its id (id:1234)"
 )
 _MAX_LINES = 5
 Ids = tuple[int, ...]
@@ -64,17 +63,13 @@ def allowed_tokens(
         passing &= np.array([_CHECKS[filter_](row) for row in rows.itertuples()], dtype=bool)
     in_file = np.ones(len(rows), dtype=bool) if listed is None else _listed(rows, listed)
     if listed is not None and (left_out := int((in_file & ~passing).sum())):
-        text = (
-            "%s lists %d tokens; %d of them are left out by search.allowed=[%s]. To allow all of "
-        )
-        log.warning(text + "them: search.allowed=[]", listed, in_file.sum(), left_out, names)
+        text = "%s: %d of %d tokens are left out by search.allowed=[%s]; type search.allowed=[]"
+        log.warning(text, listed, left_out, in_file.sum(), names)
     allowed = passing & in_file
     if not allowed.any():
-        among = f"{len(rows)} tokens" if listed is None else f"the tokens in {listed}"
+        among = f"{len(rows)} tokens" if listed is None else f"those in {listed}"
         raise ConfigError(
-            f"search.allowed=[{names}] leaves no token that a response could be made of: none of "
-            f"{among} passes. Type fewer filters, such as search.allowed=[no_special], or "
-            "search.allowed=[] for every token"
+            f"search.allowed=[{names}] leaves none of {among}: type search.allowed=[]"
         )
     mask = np.zeros(size, dtype=bool)
     mask[rows["candidate_id"].to_numpy()[allowed]] = True
@@ -129,11 +124,9 @@ def _listed(rows: pd.DataFrame, path: Path) -> np.ndarray:
 
     matched = [places(line) for line in lines]
     if unknown := [repr(line) for line, at in zip(lines, matched, strict=True) if not at]:
-        first = ", ".join(unknown[:_MAX_LINES]) + (" …" if len(unknown) > _MAX_LINES else "")
-        raise InputError(
-            f"search.allowed_path={str(path)!r}: {len(unknown)} of {len(lines)} lines are no "
-            f"tokens of this model: {first}. {_HOW_TO_WRITE}"
-        )
+        some = f"{len(unknown)} of {len(lines)} lines are no tokens of this model, "
+        some += ", ".join(unknown[:_MAX_LINES])
+        raise InputError(f"search.allowed_path={str(path)!r}: {some}. {_HOW_TO_WRITE}")
     mask = np.zeros(len(rows), dtype=bool)
     mask[[place for at in matched for place in at]] = True
     return mask

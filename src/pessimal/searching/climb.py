@@ -6,7 +6,7 @@ gradient's best tokens of all, and random ones. Each step is of the way that has
 an evaluation, now and then of any, so that no share of the budget is fixed and nothing is tuned to
 some models (adaptive operator selection: Fialho, Da Costa, Schoenauer & Sebag 2010).
 
-Before it stand the pieces of greedy coordinate gradient: where a climb begins (`starts`), which
+Before it stand the pieces of greedy coordinate gradient: where it begins (`random_start`), which
 changes are tried (`top_tokens`, `sample`), the running mean of gradients (`Momentum`), how many
 positions a step replaces (`step_size`), and which responses were seen (`Visited`). Knows the
 evaluation counter and token ids. Does not know models, texts or which way is up: more is better.
@@ -15,7 +15,6 @@ Sources: Zou et al. 2023 (GCG, algorithm 1); Zhang & Wei 2024 (momentum); Panfil
 2026 (the schedule).
 """
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +28,6 @@ from pessimal.searching.allowed import Retokenizes
 from pessimal.searching.exact import changed, improve
 from pessimal.searching.objective import GRADIENT_COST, EvaluationCounter, Point
 from pessimal.searching.spec import SearchSpec
-
-log = logging.getLogger(__name__)
 
 SWEEPS, GRADIENT, RANDOM = "sweeps", "gradient", "random changes"
 WAYS = (SWEEPS, GRADIENT, RANDOM)
@@ -52,35 +49,24 @@ _DRAWS, _PART = 20_000, 64
 # --- Where climbs begin.
 
 
-def starts(
-    n: int,
+def random_start(
     *,
     length: int,
     allowed: Tensor,
     generator: torch.Generator,
     retokenizes: Retokenizes | None = None,
-) -> list[Tensor]:
-    """Up to `n` distinct random responses (length,). Fewer, logged, where no more are found.
-
-    `allowed`: bool (V,). Raises ConfigError where not one could be found.
-    """
-    visited = Visited()
-    responses: list[Tensor] = []
-    for _ in range(n * _DRAWS // _PART):
-        if len(responses) >= n:
-            break
+) -> Tensor:
+    """A random response (length,) of allowed tokens, bool (V,), that counts. ConfigError where none
+    could be found."""
+    for _ in range(_DRAWS // _PART):
         some = random_responses(_PART, length=length, allowed=allowed, generator=generator)
-        responses += unseen(some, visited, retokenizes=retokenizes, most=n - len(responses))
-    if not responses:
-        raise ConfigError(
-            f"Of {n * _DRAWS:,} random responses of {length} allowed tokens, not one counts: in "
-            "mode=text only those do that come back from ids → text → template → ids. Type "
-            "mode=ids, a smaller search.length, or allow more tokens"
-        )
-    if len(responses) < n:
-        text = "only %d of %d distinct starts of %d allowed tokens were found"
-        log.warning(text, len(responses), n, length)
-    return responses
+        good = some if retokenizes is None else some[retokenizes(some)]
+        if len(good):
+            return good[0]
+    raise ConfigError(
+        f"no text gives one of {_DRAWS:,} random responses of {length} allowed tokens: type "
+        "mode=ids, a smaller search.length, or allow more tokens"
+    )
 
 
 def random_responses(n: int, *, length: int, allowed: Tensor, generator: torch.Generator) -> Tensor:
@@ -275,7 +261,7 @@ def climb(
     every = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
     among: dict[str, Any] = {"length": length, "allowed": allowed, "generator": generator}
     if first is None:
-        [first] = starts(1, retokenizes=retokenizes, **among)
+        first = random_start(retokenizes=retokenizes, **among)
     start: Tensor | None = first
     visited.add(first[None])
     widest = max(_FEWEST, budget // _STEPS)  # candidates of a step, but of wider sweeps

@@ -61,20 +61,18 @@ class SearchContext:
         batch_size: int | None = None,
         held_out: Mapping[str, Asked] | None = None,
         policy: LogProbability | None = None,
-        answers: int | None = None,
         named: str | None = None,
     ):
         """
         Args:
             held_out: what the result is scored on besides.
-            policy: a language model, of `spec.fluency`, and of how rare the result is.
-            answers: how many it writes for that.
+            policy: a language model, of `spec.fluency`.
             named: what the prompts are called together.
         """
         self.model, self.spec = model, spec
         self.prompts = {key: asked_of(one, spec) for key, one in prompts.items()}
         self.held_out = {key: asked_of(one, spec) for key, one in (held_out or {}).items()}
-        self.policy, self.answers, self.named = policy, answers, named or "+".join(prompts)
+        self.policy, self.named = policy, named or "+".join(prompts)
         self.mode, self.seed = mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
         if spec.fluency and policy is None:
@@ -319,10 +317,8 @@ def _ids_of(answer: str, frames: Sequence[tuple[Format, Frame]]) -> Ids:
     """The ids of a given answer. ConfigError where they are not the same in all conversations."""
     found = {tuple(f.inside(slot_ids(way, f.asked, [answer])[0]) or ()) for way, f in frames}
     if len(found) > 1 or not found or () in found:
-        raise ConfigError(
-            f"search.answer={answer!r:.60} has not the same tokens in all prompts, or none: "
-            "search.slot=edit needs them. Search one prompt, or another answer"
-        )
+        why = "has not the same tokens in all prompts, or none: search one prompt"
+        raise ConfigError(f"search.slot=edit: search.answer={answer!r:.60} {why}")
     return found.pop()
 
 

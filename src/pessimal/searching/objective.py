@@ -57,11 +57,7 @@ class RewardObjective:
     """sign × raw reward; the mean of it over prompts where there are several. Never a squared error
     to a cap."""
 
-    def __init__(
-        self,
-        prompts: "Sequence[ResponseScorer | SummedScorer]",
-        goal: Goal,
-    ):
+    def __init__(self, prompts: "Sequence[ResponseScorer | SummedScorer]", goal: Goal):
         self.prompts, self.sign = list(prompts), goal.sign
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
@@ -70,11 +66,8 @@ class RewardObjective:
         values = self.sign * torch.stack(each).mean(dim=0)
         if not values.isfinite().all():
             bad = (~values.isfinite()).nonzero()[:, 0]
-            raise ModelError(
-                f"the model's reward is not a number for {len(bad)} of {len(values)} responses, "
-                f"first for the token ids {responses[bad[0]].tolist()}. Try model.dtype=float32, "
-                "or look at the weights: pessimal check"
-            )
+            where = f"{len(bad)} of {len(values)} responses, first {responses[bad[0]].tolist()}"
+            raise ModelError(f"no number is the reward of {where}: type model.dtype=float32")
         return values
 
     @property
@@ -100,26 +93,13 @@ class RewardObjective:
 
 class FluentObjective:
     """A reward, and a share of a policy's log-probability: what optimisation that is held to the
-    policy by KL maximises, for single responses.
-
-    Keeps the front: responses that no other evaluated one beats in both.
-    """
+    policy by KL maximises, for single responses."""
 
     def __init__(self, reward: Objective, policy: Objective, share: float):
         self.reward, self.policy, self.share = reward, policy, share
-        self.front: list[tuple[float, float, tuple[int, ...]]] = []
-        """Value of the reward, log-probability and response, the best reward first."""
 
     def values(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
-        reward, likely = (
-            one.values(responses, anchor=anchor) for one in (self.reward, self.policy)
-        )
-        known, front = self.front, self.front[:0]
-        fresh = zip(reward.tolist(), likely.tolist(), map(tuple, responses.tolist()), strict=True)
-        for row in sorted({*known, *fresh}, key=lambda row: (-row[0], -row[1])):
-            if not front or row[1] > front[-1][1]:
-                front.append(row)
-        self.front = front
+        reward, likely = (f.values(responses, anchor=anchor) for f in (self.reward, self.policy))
         return reward + self.share * likely
 
     def gradient(self, response: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The search for responses of two tokens or more, within one budget; then the baselines.
+"""The search for responses of two tokens or more, within one budget; then the baseline.
 
 Where the budget pays for all responses, all are tried. Otherwise: what is known, then the climb, to
 what is kept for the certificate. `search.method=gcg` is a climb by the gradient alone. Knows
@@ -16,20 +16,23 @@ import torch
 from torch import Tensor
 
 from pessimal.searching.allowed import Retokenizes
-from pessimal.searching.baselines import (
-    affordable_width,
-    beam,
-    coordinate_ascent,
-    random_changes,
+from pessimal.searching.climb import (
+    GRADIENT,
+    SWEEPS,
+    WAYS,
+    Visited,
+    climb,
+    random_responses,
+    sample,
+    unseen,
 )
-from pessimal.searching.climb import GRADIENT, SWEEPS, WAYS, climb
 from pessimal.searching.exact import every_response, most_probable, summed_pairs
 from pessimal.searching.objective import EvaluationCounter, Objective, Point, TokenSum
 from pessimal.searching.spec import Certify, Method, SearchSpec
 
 log = logging.getLogger(__name__)
 
-BASELINES = ("random search", "coordinate ascent", "beam")
+BASELINE = "random search"
 # Shares of the budget that the certificate may take: where the first does not pay for all single
 # changes, it takes the second, of the gradient's best.
 _WHOLE_SHARE, _PART_SHARE = 1 / 3, 1 / 20
@@ -40,6 +43,10 @@ MOST_PROBABLE, SUMMED = "most probable", "every pair, summed"
 _PAIRS_KEPT = 16  # of all, scored again
 LISTED = 8
 """Responses that are handed on where all were tried."""
+# Responses drawn at once (on a demo model batches of 1, 16 and 64 got equally far in 5,000
+# evaluations, in 26, 5 and 1.6 s: `experiments/LOG.md`); how many times as many where that brings
+# little; and how many such draws in vain are taken for an end.
+_WALK, _MANY, _IN_VAIN = 64, 16, 8
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def plan(problem: Problem, spec: SearchSpec, *, total: int) -> Plan:
 class Stage:
     """The evaluations and the responses of one stage."""
 
-    name: str  # `beam`, `sweeps`, `random search` …
+    name: str  # `sweeps`, `random search` …
     evaluations: int = 0
     finals: list[Point] = field(default_factory=list)
     """The responses it hands on, best first."""
@@ -202,7 +209,7 @@ class Final(NamedTuple):
 
     point: Point
     found_by: str  # the method, in words
-    start: str = ""  # what that began with: beam, random, pairs, registry
+    start: str = ""  # what that began with: random, registry
     one_opt: bool | None = None
     """Whether all single changes were tried and none is better; None: not tried."""
 
@@ -240,13 +247,7 @@ def search(
 
 
 def _climb(
-    stages: Stages,
-    problem: Problem,
-    spec: SearchSpec,
-    begun: list[Final],
-    *,
-    limit: int,
-    seed: int,
+    stages: Stages, problem: Problem, spec: SearchSpec, begun: list[Final], *, limit: int, seed: int
 ) -> list[Final]:
     """Climb with what is left; what each way did becomes a stage, and the starts one more."""
     counter = stages.counter
@@ -312,47 +313,70 @@ def proven_by_sums(stages: Stages, problem: Problem, division: Plan) -> list[Fin
     return []
 
 
-def baselines(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
-    """The best of random search (random single changes), coordinate ascent and beam search,
-    `budget` evaluations each."""
-    width = affordable_width(
-        problem.length, budget, problem.tokens, first_given=problem.single is not None
-    )
-    ascent = partial(coordinate_ascent, tolerance=problem.tolerance)
-    works = (
-        partial(_from_random, random_changes, problem, generator(seed, BASELINES[0])),
-        partial(_from_random, ascent, problem, generator(seed, BASELINES[1])),
-        partial(_beam, problem, width),
-    )
-    finals = []
-    for name, work in zip(BASELINES, works, strict=True):
-        stage = stages.baseline(name, work, budget=budget)
-        if ends := [*stage.finals, *stage.curve[-1:]]:
-            best = max(ends, key=lambda point: point.value)
-            finals.append(Final(best, f"baseline: {name}", "baseline"))
-    return finals
+# --- The baseline.
 
 
-def _from_random(
-    look: Callable, problem: Problem, random: torch.Generator, counter: EvaluationCounter
-) -> list[Point]:
-    """The best that a look from random starts evaluates."""
-    look(counter, length=problem.length, generator=random, **problem.candidate_filter)
-    return counter.curve[-1:]
+def baseline(stages: Stages, problem: Problem, *, budget: int, seed: int) -> list[Final]:
+    """The best of random single changes after `budget` evaluations."""
+
+    def work(counter: EvaluationCounter) -> list[Point]:
+        random = generator(seed, BASELINE)
+        random_changes(counter, length=problem.length, generator=random, **problem.candidate_filter)
+        return counter.curve[-1:]
+
+    stage = stages.baseline(BASELINE, work, budget=budget)
+    return [Final(point, f"baseline: {BASELINE}", "baseline") for point in stage.finals]
 
 
-def _beam(problem: Problem, width: int, counter: EvaluationCounter) -> list[Point]:
-    """The beam's last level, where it came so far."""
-    if not width:
-        return []
-    levels = beam(
-        counter,
-        length=problem.length,
-        width=width,
-        first_values=problem.single,
-        **problem.candidate_filter,
-    )
-    return _points(counter, *levels[-1]) if len(levels) == problem.length else []
+def random_changes(
+    counter: EvaluationCounter,
+    *,
+    length: int,
+    allowed: Tensor,
+    generator: torch.Generator,
+    retokenizes: Retokenizes | None = None,
+) -> None:
+    """Replace one token of the best response so far by a random one, again and again; begins at a
+    random response, and at another one when all changes have been tried. The counter has a budget,
+    and its `best` is the result.
+
+    Greedy coordinate gradient without the gradient, and what Panfilov, Romov et al. 2026 call
+    random search. Uniformly random responses would be a far weaker baseline (`experiments/LOG.md`),
+    and flatter a search.
+    """
+
+    start = partial(random_responses, length=length, allowed=allowed, generator=generator)
+    tokens = allowed.nonzero()[:, 0].expand(length, -1)  # (L, A)
+
+    def change(point: Tensor, width: int) -> Tensor:
+        return sample(point, tokens, width=width, step_size=1, generator=generator)
+
+    new = partial(_new, visited=Visited(), retokenizes=retokenizes)
+    while len(first := new(start, most=min(1, counter.left))):
+        point, best = first[0], float(counter.values(first)[0])
+        while len(changed := new(partial(change, point), most=counter.left)):
+            values = counter.values(changed, anchor=point)
+            top = int(values.argmax())
+            if values[top] > best:
+                point, best = changed[top], float(values[top])
+
+
+def _new(
+    draw: Callable[[int], Tensor], *, most: int, visited: Visited, retokenizes: Retokenizes | None
+) -> Tensor:
+    """Up to `most`, and _WALK, that are new and retokenize; none where none of many draws does."""
+    new = unseen(draw(_WALK), visited, retokenizes=retokenizes, most=most)
+    for _ in range(_IN_VAIN):
+        if most == 0 or len(new) >= min(most, _WALK // 2):
+            break
+        # Most changes of this point have been tried: batches of the few that are left would be as
+        # dear as full ones.
+        left = min(most, _WALK) - len(new)
+        more = unseen(draw(_MANY * _WALK), visited, retokenizes=retokenizes, most=left)
+        new = torch.cat([new, more])
+        if len(more):
+            break
+    return new
 
 
 def _best_ever(stages: Stages, finals: list[Final]) -> list[Final]:

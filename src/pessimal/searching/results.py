@@ -1,10 +1,13 @@
-"""The result of a search: its tables and its Results, the response first.
+"""The result of a search: its tables, the claims that hold of it, and its Results, the response
+first.
 
-Does not know registries or W&B.
+Each claim holds, ties, fails or was not tried, with its limit. `noise` is the bound on one reward's
+numerical error, everywhere: two rewards within twice of it are tied. Does not know registries or
+W&B.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,14 +17,11 @@ import pandas as pd
 import torch
 
 from pessimal.plots import Forest, Lines
-from pessimal.searching import checks
-from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.climb import SWEEPS
 from pessimal.searching.context import NEIGHBOURS
 from pessimal.searching.elsewhere import contexts_result, contexts_table
 from pessimal.searching.exact import Certificate
-from pessimal.searching.objective import FluentObjective
-from pessimal.searching.procedure import BASELINES, Final, Problem, Stages
+from pessimal.searching.procedure import BASELINE, Final, Problem, Stages
 from pessimal.searching.spec import Method
 from pessimal.tables.result import Estimate, Result, weight_of
 from pessimal.texts import literal, signed, significant
@@ -33,9 +33,26 @@ _result = partial(Result, method="search")
 Tables = Mapping[str, pd.DataFrame]
 # A baseline that cannot use the last few evaluations has had an equal budget.
 _EQUAL = 0.9
-AHEAD = "reward ahead of the best baseline"
-# Keys of the summary, by baseline.
-BEATS = {name: f"beats_{name.removesuffix(' search').replace(' ', '_')}" for name in BASELINES}
+AHEAD = f"reward ahead of {BASELINE}"
+HOLDS, TIE, FAILS, NOT_TRIED = "holds", "tie", "fails", "not tried"
+# Up to so many responses, a budget that pays for all of them is offered.
+_OFFERED = 10_000_000
+ALL_SCORED = "every response was scored or ruled out"
+CHECKS = {
+    ALL_SCORED: "Where all were, the best is the best of all. Otherwise it is the best found: a "
+    "response whose tokens do well only together may be better and be missed.",
+    "no single change is better": "Where it holds, every allowed token was tried at each position, "
+    "in float32. Two changes at once may be better.",
+    "several starts end at this response": "Where sweeps bring no more. Where several do, a better "
+    "response is less likely, never excluded.",
+    "scored again by the model's own forward": "One input, no cache, float32. The margin must "
+    "exceed the drift of both, else the two responses are tied.",
+    "a text gives this response": "ids → text → template → ids in the whole conversation. Where it "
+    "fails, no text typed by a person gets this reward; mode=text searches those that do.",
+    "better than random changes at equal budgets": "Equal is not better: such a search found no "
+    "more than the baseline did with as many candidate evaluations.",
+}
+"""Each claim, and what it says and does not."""
 
 
 @dataclass
@@ -80,11 +97,9 @@ class SearchResult:
         candidates = _candidates(self)
         self.text = candidates["text"][0]
         self.tables |= {"result": _outcome(self, candidates), "curve": _curve_rows(self)}
-        self.tables |= {"candidates": pd.concat([candidates, *_front(self)], ignore_index=True)}
-        self.tables |= {"certificate": _neighbours(self), "checks": checklist(self)}
-        self.tables["contexts"] = contexts_table(
-            self.context, self.text, token=self.response[0], single=self.problem.single
-        )
+        self.tables |= {"candidates": candidates, "certificate": _neighbours(self)}
+        self.tables["checks"] = checklist(self)
+        self.tables["contexts"] = contexts_table(self.context, self.text)
 
     def spelled(self, ids: Iterable[int]) -> list[str]:
         """The tokens, or changes of the answer, of the ids of a response, as people read them."""
@@ -106,38 +121,36 @@ def checklist(result: SearchResult) -> pd.DataFrame:
     """One row a claim: check, measured, verdict (holds, tie, fails, not tried), meaning."""
     problem, certificate, exact = result.problem, result.certificate, result.exact
     stages, noise, margin = result.stages, result.noise, certificate.smallest_margin
-    baselines = [stage for stage in stages.done if stage.baseline]
+    baseline = stages.stage(BASELINE)
     sweeps, needs = stages.stage(SWEEPS), problem.responses + problem.changes + 10 * NEIGHBOURS
+    bounds: dict[str, Any] = {"noise": noise, "exact": exact}
     verdicts = (
-        checks.all_responses(
+        all_responses(
             problem.responses,
             scored=exact,
             needs=None if result.context.spec.method is Method.gcg else needs,
             forwards=stages.proof.details["forwards"] if stages.proof else None,
         ),
-        checks.one_opt(
+        one_opt(
             certificate.verdict,
             tried=certificate.evaluations - 1,
             of=certificate.changes,
             margin=margin,
-            noise=noise,
-            exact=exact,
+            **bounds,
         ),
-        checks.spread(sweeps.details["ends"] if sweeps else [], noise=noise, exact=exact),
-        checks.scored_again(abs(result.own_values[0] - certificate.value), margin),
+        spread(sweeps.details["ends"] if sweeps else [], **bounds),
+        scored_again(abs(result.own_values[0] - certificate.value), margin),
         (HOLDS, "yes") if result.tables["result"]["survives"][0] else (FAILS, "no"),
-        checks.beats(
-            stages.best,
-            {stage.name: stage.curve[-1].value for stage in baselines if stage.curve},
-            budget=max((stage.evaluations for stage in baselines), default=0),
+        beats(
+            stages.best - baseline.curve[-1].value if baseline and baseline.curve else None,
+            budget=baseline.evaluations if baseline else 0,
             spent=result.evaluations,
-            noise=noise,
-            exact=exact,
             begun_from=result.begun_from,
+            **bounds,
         ),
     )
     table = pd.DataFrame(verdicts, columns=["verdict", "measured"])
-    table = table.assign(check=checks.CHECKS.keys(), meaning=checks.CHECKS.values())
+    table = table.assign(check=CHECKS.keys(), meaning=CHECKS.values())
     return table[["check", "measured", "verdict", "meaning"]]
 
 
@@ -167,24 +180,6 @@ def _outcome(result: SearchResult, candidates: pd.DataFrame) -> pd.DataFrame:
         ceiling=result.ceiling if np.isfinite(result.ceiling) else np.nan,
         ceiling_share=result.sign * result.bounds.share(result.reward),
     )
-
-
-def _front(result: SearchResult) -> list[pd.DataFrame]:
-    """With fluency, responses that no other evaluated one beats in reward and log-probability, the
-    best reward first."""
-    objective = result.stages.objective
-    objective = getattr(objective, "objective", objective)  # of edits, what they are made in
-    if not isinstance(objective, FluentObjective):
-        return []
-    values, likely, ids = zip(*objective.front, strict=True)
-    texts = result.context.round_trip.decode(ids)
-    columns: dict[str, Any] = {
-        "found_by": FRONT,
-        "token_ids": list(map(json.dumps, ids)),
-        "text": texts,
-    }
-    columns |= {"reward": result.sign * np.array(values), "log_probability": likely}
-    return [pd.DataFrame(columns)]
 
 
 def _curve_rows(result: SearchResult) -> pd.DataFrame:
@@ -217,43 +212,107 @@ def _neighbours(result: SearchResult) -> pd.DataFrame:
     )
 
 
+# --- Claims.
+
+
+def all_responses(
+    responses: int, *, scored: bool, needs: int | None, forwards: int | None = None
+) -> tuple[str, str]:
+    """Were all responses of this length scored? `needs`: a budget that pays for all and for the
+    certificate, None where none does; `forwards`: those of best-first search that rule all others
+    out."""
+    if scored and forwards is not None:
+        return HOLDS, f"{forwards:,} forwards rule out all others of {responses:.0e}"
+    if scored:
+        return HOLDS, f"all {responses:,}"
+    measured = f"{responses:,} responses" if responses < 10**12 else f"{responses:.0e} responses"
+    if needs is not None and responses <= _OFFERED:
+        measured += f"; search.evaluations={needs} scores all"
+    return NOT_TRIED, measured
+
+
+def one_opt(
+    verdict: str, *, tried: int, of: int, margin: float, noise: float, exact: bool
+) -> tuple[str, str]:
+    """The outcome of the certificate, and the number of single changes tried."""
+    if not tried and exact:
+        return HOLDS, ALL_SCORED
+    if not tried:
+        return NOT_TRIED, f"0 of {of:,} changes tried; search.certificate=rest tries them"
+    share = f"all {of:,}" if tried == of else f"{tried:,} of {of:,} ({tried / of:.1%})"
+    measured = f"{verdict}: {share} changes tried; smallest margin {margin:.3g} (noise {noise:.2g})"
+    verdicts = {"1-opt": HOLDS, "tie": TIE, "partly tried": NOT_TRIED}
+    return verdicts.get(verdict, FAILS), measured
+
+
+def spread(values: Sequence[float], *, noise: float, exact: bool) -> tuple[str, str]:
+    """The number of climbs that end at the best value."""
+    if exact or len(values) < 2:
+        return NOT_TRIED, ALL_SCORED if exact else f"{len(values)} ended within the budget"
+    best = max(values)
+    reached = sum(value >= best - 2 * noise for value in values)
+    measured = f"{reached} of {len(values)}"
+    if reached < len(values):
+        measured += f"; the others fall short by up to {best - min(values):.3g}"
+    return HOLDS if reached > 1 else FAILS, measured
+
+
+def scored_again(drift: float, margin: float) -> tuple[str, str]:
+    """The result's reward by the model's own forward, float32, batch 1, no cache."""
+    measured = f"differs by {drift:.2g}; margin to the best neighbour {margin:.3g}"
+    return HOLDS if margin > 2 * drift else TIE, measured
+
+
+def beats(
+    ahead: float | None, *, budget: int, spent: int, noise: float, exact: bool, begun_from: str = ""
+) -> tuple[str, str]:
+    """How far the search's best after `spent` evaluations is ahead of the baseline's after
+    `budget`, if one was run. A search that began from what is known (`begun_from`) is compared with
+    nothing."""
+    if exact:
+        return NOT_TRIED, ALL_SCORED
+    if begun_from:
+        return NOT_TRIED, f"it began from {begun_from}; search.from_registry=false compares"
+    if ahead is None:
+        return NOT_TRIED, "search.baselines=true runs it"
+    measured = f"ahead of {BASELINE} {ahead:+.3g}; {budget:,} evaluations"
+    if ahead < -2 * noise:
+        return FAILS, measured
+    if budget < spent:
+        more = f"the search {spent:,}: search.baselines=true gives it as many"
+        return NOT_TRIED, f"{measured}, {more}"
+    return HOLDS if ahead > 2 * noise else TIE, measured
+
+
 # --- Results.
-
-
-FRONT = "front"
-"""Found by no stage: responses that no other one beats in reward and log-probability."""
 
 
 def search_results(tables: Tables, result: SearchResult) -> list[Result]:
     """The Results of one search, the response first. Empty tables are left out."""
     tables = {name: table for name, table in tables.items() if len(table)}
+    survives = bool(tables["result"]["survives"].iloc[0])
     makers = {
         "result": lambda table: _response(table, tables, result),
         "checks": _checks,
         "certificate": lambda table: _certificate(table, result),
         "curve": lambda table: _curve(table, result),
-        "candidates": _candidates_result,
-        "contexts": lambda table: contexts_result(
-            table,
-            sign=result.sign,
-            survives=bool(tables["result"]["survives"].iloc[0]),
-            policy=result.context.policy.name if result.context.policy else "",
-        ),
+        "candidates": lambda table: _result("candidates", table),
+        "contexts": lambda table: contexts_result(table, sign=result.sign, survives=survives),
     }
     return [make(tables[name]) for name, make in makers.items() if name in tables]
 
 
-def ahead_of(curve: pd.DataFrame, result: SearchResult) -> dict[str, float]:
-    """By how much the search ended better than each baseline of as many evaluations, in units of
-    reward as the engine gave them; {} where none was run, where all responses were scored, and
+def ahead_of(curve: pd.DataFrame, result: SearchResult) -> float | None:
+    """By how much the search ended better than the baseline of as many evaluations, in units of
+    reward as the engine gave them; None where none was run, where all responses were scored, and
     where the search began from what was known."""
-    if result.begun_from or result.exact:
-        return {}
-    spent = curve.groupby("method")["evaluations"].transform("max")
-    curve = curve[spent >= _EQUAL * spent[curve["method"] == "search"].max()]
-    ends = (result.sign * curve["reward"]).groupby(curve["method"], sort=False).max().to_dict()
-    best = ends.pop("search")
-    return {method: float(best - end) for method, end in ends.items()}
+    ends = curve.groupby("method").last()
+    if result.begun_from or result.exact or BASELINE not in ends.index:
+        return None
+    search, baseline = ends.loc["search"], ends.loc[BASELINE]
+    if baseline["evaluations"] < _EQUAL * search["evaluations"]:
+        return None
+    return float(result.sign * (search["reward"] - baseline["reward"]))
 
 
 def spelling(token: str, text: str, *, limit: int = 22) -> str:
@@ -283,8 +342,8 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
         reached = f", {signed(share, 'z.0%')} of its ceiling"
     if "certificate" in tables:
         summary["smallest_margin"] = float(tables["certificate"]["margin"].min())
-    ahead = ahead_of(tables["curve"], result)
-    summary |= {BEATS[method]: by > 2 * result.noise for method, by in ahead.items()}
+    if (ahead := ahead_of(tables["curve"], result)) is not None:
+        summary["beats_random"] = ahead > 2 * result.noise
     notes = []
     if not winner["survives"]:
         notes.append("No text gives this response: typed, it becomes other ids.")
@@ -293,12 +352,10 @@ def _response(table: pd.DataFrame, tables: Tables, result: SearchResult) -> Resu
             f"{winner['found_by']} held this response before; this search found none better."
         )
     candidates = tables["candidates"]
-    candidates = candidates[candidates["found_by"] != FRONT]
     certified = candidates["one_opt"].fillna(False).astype(bool)
+    ended = np.where(certified, "no single change is better", "not certified")
     forest = Forest(
-        data=candidates.assign(
-            ended=np.where(certified, "no single change is better", "not certified")
-        ),
+        data=candidates.assign(ended=ended),
         row="found_by",
         estimate="reward",
         low=None,
@@ -381,7 +438,7 @@ def _certificate(table: pd.DataFrame, result: SearchResult) -> Result:
 
 
 def _curve(table: pd.DataFrame, result: SearchResult) -> Result:
-    """The best reward so far of the search and of each baseline."""
+    """The best reward so far of the search and of the baseline."""
     lines = Lines(
         x="evaluations",
         y="reward",
@@ -394,46 +451,18 @@ def _curve(table: pd.DataFrame, result: SearchResult) -> Result:
     )
     bare = _result("curve", table, plot=lines if len(table) > 1 else None)
     ahead = ahead_of(table, result)
-    if not ahead:
+    if ahead is None:
         note = "No baseline had as many evaluations, so none is compared: search.baselines=true"
         return replace(bare, notes=() if result.exact or result.begun_from else (note,))
-    method = min(ahead, key=ahead.__getitem__)
-    by, tie = ahead[method], 2 * result.noise
-    verb = "is ahead of" if by > tie else "trails" if by < -tie else "ties with"
-    spent = table.groupby("method")["evaluations"].max()
+    tie = 2 * result.noise
+    verb = "is ahead of" if ahead > tie else "trails" if ahead < -tie else "ties with"
     dtype = result.context.dtype.value
     rounding = f"Rewards of the curve are in {dtype}: differences within its rounding mean nothing."
     return replace(
         bare,
-        headline=f"On one seed the search {verb} its strongest baseline, {method} (by "
-        f"{significant(abs(by), digits=3)}), at {spent[method]:,} evaluations each.",
-        weight=weight_of(0.8 if by < -tie else 0.4),
-        estimate=Estimate(AHEAD, by, 1, "seeds", by - tie, by + tie),
+        headline=f"On one seed the search {verb} {BASELINE} (by "
+        f"{significant(abs(ahead), digits=3)}), at as many evaluations.",
+        weight=weight_of(0.8 if ahead < -tie else 0.4),
+        estimate=Estimate(AHEAD, ahead, 1, "seeds", ahead - tie, ahead + tie),
         notes=() if dtype == "float32" else (rounding,),
-    )
-
-
-def _candidates_result(table: pd.DataFrame) -> Result:
-    """Every response that a stage ended with; with fluency, reward against log-probability, where
-    each can only be had for the other."""
-    front = table[table["found_by"] == FRONT]
-    if not len(front):
-        return _result("candidates", table)
-    lowest, highest = (significant(front["reward"].iloc[end], digits=3) for end in (-1, 0))
-    lines = Lines(
-        data=front,
-        x="log_probability",
-        y="reward",
-        marks=True,
-        steps=True,
-        xlabel="log-probability by the policy, nats",
-        ylabel="reward",
-    )
-    return _result(
-        "candidates",
-        table,
-        headline=f"{len(front)} responses are the front of reward and log-probability: rewards of "
-        f"{lowest} to {highest}.",
-        plot=lines if len(front) > 1 else None,
-        weight=weight_of(0.5),
     )

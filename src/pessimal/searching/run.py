@@ -27,19 +27,14 @@ from pessimal.searching.allowed import best_retokenizing, digest
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
 from pessimal.searching.exact import ONE_OPT, TIE, certify
-from pessimal.searching.objective import (
-    EvaluationCounter,
-    Objective,
-    Point,
-)
+from pessimal.searching.objective import EvaluationCounter, Objective, Point
 from pessimal.searching.procedure import (
-    BASELINES,
     LISTED,
     Final,
     Plan,
     Problem,
     Stages,
-    baselines,
+    baseline,
     best_of_each,
     plan,
     proven_by_sums,
@@ -56,11 +51,7 @@ _RESCORED, _SPARE = 32, 4
 
 
 def search(
-    model: NetworkReward,
-    prompts: Mapping[str, Asked],
-    *,
-    mode: str = "ids",
-    **options: Any,
+    model: NetworkReward, prompts: Mapping[str, Asked], *, mode: str = "ids", **options: Any
 ) -> SearchResult:
     """`pessimal.search` (see there) on prompts or contexts by key; `options` are those of
     `SearchSpec` and `SearchContext`."""
@@ -147,14 +138,12 @@ def run(
     division = division._replace(certificate=division.certificate + after)
     everything = context.is_scan or division.every
 
-    def each_baseline(spent: int) -> int:
-        if everything:
-            return 0
-        return spent if spec.baselines is True else min(int(spec.baselines), spent)
+    compared = total if spec.baselines is True else min(int(spec.baselines), total)
+    compared = 0 if everything else compared
 
     if on_cost is not None:
-        on_cost(*_cost(stages, problem, division, each_baseline(total), rate))
-    # 3. The search, and its baselines.
+        on_cost(*_cost(stages, problem, division, compared, rate))
+    # 3. The search, and its baseline.
     finals: list[Final] = []
     if context.is_scan and single is not None:
         best = partial(best_retokenizing, count=LISTED, retokenizes=problem.retokenizes)
@@ -165,8 +154,8 @@ def run(
         finals, everything = proven, True
     else:
         finals = search_by_stages(stages, problem, spec, division, seed=seed)
-    if each := each_baseline(total):
-        finals += baselines(stages, problem, budget=each, seed=seed)
+    if compared and not everything:
+        finals += baseline(stages, problem, budget=compared, seed=seed)
     # 4. The best of all, scored again and certified.
     finals = best_of_each(finals)
     in_float32 = None
@@ -187,15 +176,14 @@ def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
         return max(spec.evaluations, others + whole + (0 if free else problem.tokens))
     if spec.certificate is Certify.full and needed > spec.evaluations:
         raise ConfigError(
-            f"search.certificate=full tries all {problem.changes - 1:,} single changes of the "
-            f"result, and search.evaluations={spec.evaluations} does not pay for them. Type "
+            f"search.certificate=full tries {problem.changes - 1:,} single changes: type "
             f"search.evaluations={2 * needed}, or search.certificate=rest"
         )
     return spec.evaluations
 
 
 def _cost(
-    stages: Stages, problem: Problem, division: Plan, baseline: int, rate: float
+    stages: Stages, problem: Problem, division: Plan, compared: int, rate: float
 ) -> tuple[str, int]:
     """The cost of a search, in words, and its evaluations in all."""
     begun, total = stages.evaluations, stages.total
@@ -209,8 +197,8 @@ def _cost(
         "certificate": division.certificate,
     }
     listed = ", ".join(f"{name} {n:,}" for name, n in parts.items() if n)
-    more = f"; baselines {len(BASELINES)} × {baseline:,}" if baseline else ""
-    everything = total + len(BASELINES) * baseline
+    more = f"; baseline {compared:,}" if compared else ""
+    everything = total + compared
     cost = f"At most {total:,} evaluations ({listed}){more}"
     return f"{cost}: about {duration(everything / rate)} at {speed(rate)} a second.", everything
 
@@ -267,15 +255,7 @@ def _concluded(
     order = [best, *(int(i) for i in np.argsort(-own, kind="stable") if i != best)]
     finals = [finals[i] for i in order]
     finals[0] = finals[0]._replace(one_opt=best_of_all or proven.verdict in (ONE_OPT, TIE) or None)
-    return SearchResult(
-        context,
-        stages,
-        problem,
-        finals,
-        own[order],
-        proven,
-        **about,
-    )
+    return SearchResult(context, stages, problem, finals, own[order], proven, **about)
 
 
 # --- What the result of a search depends on.
@@ -307,8 +287,7 @@ class SearchProvenance(ModelProvenance):
     """The objective besides a whole answer's reward: the slot with its answer, the policy with
     its share; part of the name."""
     beside: dict = field(default_factory=dict)
-    """What the result is reported on: what is held out, the policy and how many answers it
-    writes."""
+    """What the result is reported on: what is held out, and the policy."""
 
     def fields(self) -> dict[str, Any]:
         """Every field that the key covers, by name."""
@@ -353,7 +332,7 @@ def identify(context: SearchContext) -> SearchProvenance:
         beside={
             "held_out": repr(context.held_out),
             "policy": context.policy and context.policy.digests,
-            "answers": context.answers,
+            "answers": None,  # for keys of earlier searches
         },
         **of_model(context.model),
     )

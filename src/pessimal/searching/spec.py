@@ -108,8 +108,8 @@ class SearchSpec(Options):
     """A file of allowed tokens, one a line, as they are decoded or as the vocabulary writes them;
     or token ids."""
     baselines: int | bool = 20_000
-    """Evaluations of each baseline (random changes, coordinate ascent, beam); 0 or false for none,
-    true for as many as the search took."""
+    """Evaluations of the baseline, random single changes; 0 or false for none, true for as many as
+    the search may take."""
     from_registry: bool = True
     """Begin from the best response that the registry holds for the same model, prompts, goal,
     length, mode and tokens; false for searches that know nothing of one another."""
@@ -128,10 +128,8 @@ class SearchSpec(Options):
     def check(self) -> None:
         """Baselines are a number or a switch; a slot has an answer."""
         if not isinstance(self.baselines, int) or self.baselines < 0:
-            raise ConfigError(
-                f"search.baselines={self.baselines!r}: give the evaluations of each baseline, such "
-                "as search.baselines=20000, or true (as many as the search took) or false"
-            )
+            how = "give evaluations, such as search.baselines=20000, or true or false"
+            raise ConfigError(f"search.baselines={self.baselines!r}: {how}")
         if self.answer is not None and (self.slot is None) == (self.answer.count(MARK) != 1):
             slot = self.slot and self.slot.value
             raise ConfigError(

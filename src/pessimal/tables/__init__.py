@@ -1,7 +1,6 @@
 """Score tables and what is done with their files: schema, reading and writing, joining,
 importing."""
 
-from pessimal.tables.join import reward_matrix
 from pessimal.tables.score_table import (
     ModelDescription,
     ScoreProvenance,
@@ -9,6 +8,7 @@ from pessimal.tables.score_table import (
     read_score_table,
     write_score_table,
 )
+from pessimal.tables.table_set import reward_matrix
 
 __all__ = [
     "ModelDescription",

@@ -11,7 +11,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
@@ -48,6 +48,8 @@ BROKEN = "in rows that cannot be read"
 MISFITS = "that are no comparison"
 """Rows of a Hub data set that make no comparison: no partner for their prompt, transcripts that
 share no beginning, or turns that do not alternate."""
+HUB = {"helpsteer2": "nvidia/HelpSteer2", "hh_rlhf": "Anthropic/hh-rlhf"}
+"""Data sets of the Hub by source."""
 Row = Mapping[str, Any]
 _HH_TURN = re.compile(r"\n\n(Human|Assistant):")
 _HH_ROLES = {"Human": "user", "Assistant": "assistant"}
@@ -125,14 +127,17 @@ def load(
         broken: list[str] = []
         loaded = usable(read_jsonl(path, broken=broken if skip_bad else None, option=option))
         return replace(loaded, left_out=loaded.left_out | ({BROKEN: len(broken)} if broken else {}))
-    name, convert = _HUB[source]
     if path is None:
-        rows = _hub_rows(name, revision=revision, split=split, subset=subset)
+        rows: list[Any] = _hub_rows(HUB[source], revision=revision, split=split, subset=subset)
     else:
         files = _local_files(path, split=split, subset=subset)
-        rows = [_object(_read(row), path, name) for file in files for _, row in _rows(file)]
-    comparisons, misfits = convert(rows, key="-".join(filter(None, (source, subset, split))))
-    return usable(comparisons, misfits=misfits)
+        rows = [_read(row) for file in files for _, row in _rows(file)]
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise InputError(f"{path} holds a row that is not an object, unlike {HUB[source]}")
+    name, misfits = "-".join(filter(None, (source, subset, split))), list[str]()
+    pairs = read_rows(enumerate(rows), where=f"{name}, row", name=name, broken=misfits)
+    talks = [pair for pair in pairs if _alternate(pair.turns)]
+    return usable(talks, misfits=len(misfits) + len(pairs) - len(talks))
 
 
 def read_jsonl(
@@ -150,32 +155,45 @@ def read_jsonl(
     twice; with a list `broken` such rows are left out, and what is wrong with each is put there.
     `option`: the option that gave the path, for messages.
     """
-    path, comparisons, lines = Path(path), list[Comparison](), dict[str, int]()
-    stem = storable(path.name.split(".")[0])
+    path = Path(path)
     hint = ". To leave such rows out, type skip_bad=true" if option == "comparisons.path" else ""
-    for line, row in _join_ratings(_rows(path, option)):
-        where, parts = f"{path}, line {line}", list[Comparison]()
+    options: dict[str, Any] = {"name": storable(path.name.split(".")[0]), "hint": hint}
+    rows = _rows(path, option)
+    comparisons = read_rows(rows, where=f"{path}, line", broken=broken, **options)
+    if not comparisons:
+        why = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
+        raise InputError(f"{path} holds no comparisons; write one a line{why}")
+    return comparisons
+
+
+def read_rows(
+    rows: Iterable[tuple[int, object]],
+    *,
+    where: str,
+    name: str,
+    broken: list[str] | None = None,
+    hint: str = "",
+) -> list[Comparison]:
+    """All comparisons of numbered rows; of `where`, before the number, messages speak, and keys
+    begin with `name`. InputError, which ends with the hint, and `broken` as `read_jsonl` has
+    them."""
+    comparisons, lines = list[Comparison](), dict[str, int]()
+    for line, row in _join_ratings(rows):
+        at, parts = f"{where} {line}", list[Comparison]()
         try:
             for ending, part in _expand(_read(row)):
-                comparison = from_row(part, where=where, key=f"{stem}-{line}")
-                scores = read_scores(part, where=where, name=stem)
-                key = comparison.key + ending
-                parts.append(replace(comparison, key=key, scores=scores))
+                comparison = from_row(part, where=at, key=f"{name}-{line}")
+                scores = read_scores(part, where=at, name=name)
+                parts.append(replace(comparison, key=comparison.key + ending, scores=scores))
             for part in parts:
                 if (first := lines.setdefault(part.key, line)) != line:
-                    raise InputError(
-                        f"{where} has the key {part.key!r} of line {first}; give each comparison "
-                        "a key of its own"
-                    )
+                    raise InputError(f"{at} has the key {part.key!r} of row {first}")
         except InputError as error:
             if broken is None:
                 raise InputError(f"{error}{hint}") from error
             broken.append(str(error))
             continue
         comparisons += parts
-    if not comparisons:
-        why = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
-        raise InputError(f"{path} holds no comparisons; write one a line{why}")
     return comparisons
 
 
@@ -248,12 +266,9 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     if row.get("responses") is not None:
         sides, preferred = row["responses"], row.get("preferred")
         if not isinstance(sides, list | tuple) or len(sides) != 2:
-            raise InputError(
-                f'{where} has "responses" {_shown(sides)}; a list of two texts was expected'
-            )
+            raise InputError(f'{where} has "responses" {_shown(sides)}; expected two texts')
         if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
-            expected = "expected the number of the response that people prefer, 0 or 1, or null"
-            raise InputError(f'{where} has "preferred" {_shown(preferred)}; {expected}')
+            raise InputError(f'{where} has "preferred" {_shown(preferred)}; expected 0, 1 or null')
     elif None in sides and (fields := next((p for p in RESPONSES if {*p} <= row.keys()), None)):
         sides, preferred = [row[field] for field in fields], _label(row, where=where)
         prompt = next((row[field] for field in PROMPTS if row.get(field) is not None), None)
@@ -265,17 +280,13 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     elif prompt is None and all(isinstance(side, str) for side in sides):
         if comparison := _from_transcripts(*sides, key=key):
             return replace(comparison, category=category)
-        raise InputError(
-            f"{where} has texts without a prompt, so that it is not known where it ends; {EXPECTED}"
-        )
+        raise InputError(f"{where} has texts without a prompt; {EXPECTED}")
     first, second = (
         _messages(side, where=where, field="response", role="assistant") for side in sides
     )
     turns = first[:-1]
     if turns != second[:-1]:
-        raise InputError(
-            f"{where}: the responses differ before their last message; they share a prompt"
-        )
+        raise InputError(f"{where}: the responses differ before their last message")
     if not turns or prompt is not None:
         prompt_turns = _messages(prompt, where=where, field="prompt", role="user")
         # Some write the prompt (or its first question) twice: then the two have to agree.
@@ -284,9 +295,7 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
             raise InputError(f'{where}: "prompt" is not what "chosen" begins with; give it once')
         turns = turns or prompt_turns
     if turns[-1].role != "user":
-        raise InputError(
-            f"{where}: the last message of a prompt is the user's; here it is {turns[-1].role}'s"
-        )
+        raise InputError(f"{where}: the prompt ends with {turns[-1].role}'s turn, not the user's")
     return Comparison(key, turns, (first[-1].content, second[-1].content), preferred, category)
 
 
@@ -316,62 +325,10 @@ def read_scores(row: object, *, where: str, name: str) -> dict[str, tuple[float,
 
 def _two_numbers(pair: Any, model: str, where: str) -> tuple[float, float]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
-        raise InputError(
-            f"{where} has {_shown(pair)} as the scores of {model!r}; two numbers were expected"
-        )
-    first, second = (
-        math.nan if value is None else _number(value, where=where, field=f"score of {model}")
-        for value in pair
-    )
+        raise InputError(f"{where} has {_shown(pair)} as the scores of {model!r}, not two numbers")
+    options = {"where": where, "field": f"score of {model}"}
+    first, second = (math.nan if one is None else _number(one, **options) for one in pair)
     return first, second
-
-
-def helpsteer2(rows: Iterable[Row], *, key: str) -> tuple[list[Comparison], int]:
-    """Rows of nvidia/HelpSteer2: neighbours with one prompt are a comparison; and how many rows are
-    none.
-
-    The one with the higher `helpfulness` is preferred by people; with equal ones, neither. In a
-    prompt of several turns <extra_id_1>User and <extra_id_1>Assistant open the later ones. Keys are
-    `key` and the number of the first row.
-    """
-    comparisons, misfits, waiting = [], 0, None
-    for number, row in enumerate(rows):
-        where = f"{key}, row {number}"
-        prompt, response = (_text(row.get(f), where=where, field=f) for f in ("prompt", "response"))
-        score = _number(row.get("helpfulness"), where=where, field="helpfulness")
-        if waiting is None or waiting[1] != prompt:
-            misfits += waiting is not None
-            waiting = number, prompt, response, score
-            continue
-        first, _, other, others_score = waiting
-        waiting, turns = None, _helpsteer_turns(prompt)
-        preferred = None if others_score == score else int(score > others_score)
-        if _alternate(turns):
-            comparisons.append(Comparison(f"{key}-{first}", turns, (other, response), preferred))
-        else:
-            misfits += 2
-    return comparisons, misfits + (waiting is not None)
-
-
-def hh_rlhf(rows: Iterable[Row], *, key: str) -> tuple[list[Comparison], int]:
-    """Rows of Anthropic/hh-rlhf: two transcripts of one conversation, of which only the last turn
-    differs; and how many rows are none. Spaces around a turn are taken off. Response 0 is the
-    chosen one; keys are `key` and the row's number."""
-    comparisons, misfits = [], 0
-    for number, row in enumerate(rows):
-        where = f"{key}, row {number}"
-        chosen, rejected = (_text(row.get(f), where=where, field=f) for f in ("chosen", "rejected"))
-        if comparison := _from_transcripts(chosen, rejected, key=f"{key}-{number}"):
-            comparisons.append(comparison)
-        else:
-            misfits += 1
-    return comparisons, misfits
-
-
-_HUB: dict[str, tuple[str, Callable[..., tuple[list[Comparison], int]]]] = {
-    "helpsteer2": ("nvidia/HelpSteer2", helpsteer2),
-    "hh_rlhf": ("Anthropic/hh-rlhf", hh_rlhf),
-}
 
 
 def _join_ratings(rows: Iterable[tuple[int, object]]) -> list[tuple[int, object]]:
@@ -401,45 +358,31 @@ def _expand(row: object) -> list[tuple[str, object]]:
     if not isinstance(row, Mapping):
         return [("", row)]
     sides: Any = (row.get("chosen"), row.get("rejected"))
-    if not all(
-        isinstance(side, list) and side and all(isinstance(text, str) for text in side)
-        for side in sides
-    ):
+    lists = (isinstance(side, list) and {*map(type, side)} == {str} for side in sides)
+    if not all(lists):
         return [("", row)]
-    pairs = product(*map(enumerate, sides))
-    return [
-        (f"-{i}-{j}", {**row, "chosen": a, "rejected": b, **_pair_scores(row, i, j)})
-        for (i, a), (j, b) in pairs
-    ]
-
-
-def _pair_scores(row: Row, i: int, j: int) -> dict[str, Any]:
-    """RewardBench's scores of chosen text i and rejected text j, where a row has lists of them."""
-    places = {"scores_chosen": i, "scores_rejected": j}
-    lists = {field: row[field] for field in places if isinstance(row.get(field), list)}
-    return {
-        field: scores[places[field]]
-        for field, scores in lists.items()
-        if places[field] < len(scores)
-    }
+    rows = list[tuple[str, object]]()
+    for (i, a), (j, b) in product(*map(enumerate, sides)):
+        pair = {**row, "chosen": a, "rejected": b}
+        for name, place in (("scores_chosen", i), ("scores_rejected", j)):
+            if isinstance(scores := row.get(name), list) and place < len(scores):
+                pair[name] = scores[place]
+        rows.append((f"-{i}-{j}", pair))
+    return rows
 
 
 def _label(row: Row, *, where: str) -> int | None:
     """The response, 0 or 1, that a row of two responses prefers by its label; None without one."""
     field = next((field for field in STRENGTHS if row.get(field) is not None), None)
     if isinstance(row.get("helpfulness"), tuple):  # of `_join_ratings`
-        first, second = (
-            _number(score, where=where, field="helpfulness") for score in row["helpfulness"]
-        )
-        strength = second - first
+        scores = [_number(one, where=where, field="helpfulness") for one in row["helpfulness"]]
+        strength = scores[1] - scores[0]
     elif field is not None:
         strength = _number(row[field], where=where, field=field)
     elif (label := row.get("label")) is None or str(label) in LABELS:
         return LABELS.get(str(label))
     else:
-        raise InputError(
-            f'{where} has "label" {_shown(label)}; one of {", ".join(LABELS)} was expected'
-        )
+        raise InputError(f'{where} has "label" {_shown(label)}; expected {", ".join(LABELS)}')
     return 1 if strength > 0 else 0 if strength < 0 else None
 
 
@@ -457,9 +400,7 @@ def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn
         raise InputError(f'{where} has {_shown(value)} for "{field}"; {EXPECTED}')
     turns = read_messages(value, where=f'{where}, "{field}"')
     if turns[-1].role != role:
-        raise InputError(
-            f"{where}: the last message of a {field} is the {role}'s; here it is {_shown(value)}"
-        )
+        raise InputError(f"{where}: a {field} ends with the {role}'s turn, not {_shown(value)}")
     return tuple(replace(turn, content=storable(turn.content)) for turn in turns)
 
 
@@ -483,9 +424,8 @@ def _transcript(text: str) -> tuple[Turn, ...]:
 
 def _helpsteer_turns(prompt: str) -> tuple[Turn, ...]:
     first, *parts = _HELPSTEER_TURN.split(prompt)
-    turns = [
-        Turn(role.lower(), content) for role, content in zip(parts[::2], parts[1::2], strict=True)
-    ]
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    turns = [Turn(role.lower(), content) for role, content in pairs]
     if first or not turns:
         turns.insert(0, Turn("user", first))
     if turns[-1] == Turn("assistant", ""):  # opened for the response
@@ -496,15 +436,8 @@ def _helpsteer_turns(prompt: str) -> tuple[Turn, ...]:
 def _alternate(turns: tuple[Turn, ...]) -> bool:
     """Whether user and assistant take turns, the user first and last; chat templates refuse
     others."""
-    return len(turns) % 2 == 1 and all(
-        turn.role == ("assistant" if number % 2 else "user") for number, turn in enumerate(turns)
-    )
-
-
-def _object(row: object, path: Path, name: str) -> Row:
-    if not isinstance(row, Mapping):
-        raise InputError(f"{path} holds a row that is not an object; rows of {name} were expected")
-    return row
+    roles = [turn.role for turn in turns]
+    return roles == [*["user", "assistant"] * (len(turns) // 2), "user"]
 
 
 def _text(value: object, *, where: str, field: str) -> str:
@@ -524,17 +457,15 @@ def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None
     except ModuleNotFoundError:
         raise missing_extra("datasets", why="a data set of the Hub") from None
 
-    options = {"revision": revision, "subset": subset, "split": split}
     try:
         rows = datasets.load_dataset(name, data_dir=subset, split=split, revision=revision)
         return rows.to_list()
     # The libraries underneath raise a dozen unrelated types for one absent network.
     except Exception as error:
         raise InputError(
-            f"{name} ({', '.join(f'{key} {value}' for key, value in options.items() if value)}) "
-            f"could not be had from the Hugging Face Hub: {type(error).__name__}: {error}\n"
-            "Without the Hub, fetch the data set elsewhere (`hf download --repo-type dataset "
-            f"{name} --local-dir FOLDER`) and type comparisons.path=FOLDER"
+            f"{name} ({split}) is not to be had: {type(error).__name__}: {error}\nFetch it "
+            f"elsewhere (hf download --repo-type dataset {name} --local-dir FOLDER), and type "
+            "comparisons.path=FOLDER"
         ) from error
 
 
@@ -547,10 +478,8 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
     files = sorted(file for folder in (top, top / "data") for file in folder.glob(f"{split}[.-]*"))
     if files := [file for file in files if file.name.endswith(SUFFIXES)]:
         return files
-    raise InputError(
-        f"comparisons.path={str(path)!r} has no {split}.jsonl, {split}.jsonl.gz or "
-        f"{split}-….parquet in {top}; give the data set's folder, subsets as folders in it"
-    )
+    names = f"{split}.jsonl, {split}.jsonl.gz or {split}-….parquet"
+    raise InputError(f"comparisons.path={str(path)!r} has no {names} in {top}")
 
 
 def _read(row: object) -> object:
@@ -564,9 +493,7 @@ def _rows(path: Path, option: str = "comparisons.path") -> list[tuple[int, objec
     """(line or row from 1, row) of a file; of a line that is not JSON the InputError that says
     so."""
     if not path.name.endswith(SUFFIXES):
-        raise InputError(
-            f"{option}={str(path)!r}: files that end in {', '.join(SUFFIXES)} can be read"
-        )
+        raise InputError(f"{option}={str(path)!r} does not end in {', '.join(SUFFIXES)}")
     check_ends(option, path)
     try:
         if path.suffix == ".parquet":
@@ -582,10 +509,7 @@ def _rows(path: Path, option: str = "comparisons.path") -> list[tuple[int, objec
         raise InputError(f"{option}={str(path)!r} cannot be read: {error}") from error
     lists = list(document.values()) if isinstance(document, dict) else [document]
     if not all(isinstance(part, list) for part in lists):
-        raise InputError(
-            f"{path} holds {_shown(document)}; a .json of comparisons holds a list of rows, or "
-            "lists by name. Name a file with one row a line .jsonl"
-        )
+        raise InputError(f"{path} holds {_shown(document)}, not a list of rows, or lists by name")
     if path.suffix == ".json":
         return list(enumerate(chain.from_iterable(lists), start=1))
     # At line feeds alone: JSON allows other line separators (U+2028) inside a text.
@@ -595,6 +519,5 @@ def _rows(path: Path, option: str = "comparisons.path") -> list[tuple[int, objec
         try:
             rows += [(number, json.loads(line.decode("utf-8")))] if line.strip() else []
         except (ValueError, RecursionError) as error:  # of UTF-8, of JSON, of a million brackets
-            why = f"is not JSON: {error}; a file of comparisons has one JSON object a line"
-            rows.append((number, InputError(f"{path}, line {number} {why}")))
+            rows.append((number, InputError(f"{path}, line {number} is not JSON: {error}")))
     return rows

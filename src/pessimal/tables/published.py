@@ -119,10 +119,7 @@ def read_vocabulary(
     table = _read(path)
     scored = _scored(path, table, _TOKEN_COLUMNS)
     if steps := [column for column in scored if _STEP.fullmatch(column)]:
-        raise InputError(
-            f"{path} has the column {steps[0]!r}: scores of a model while it was trained. Type "
-            "format=checkpoints"
-        )
+        raise InputError(f"{path} has the column {steps[0]!r}: type format=checkpoints")
     model = _model_of(path, model, path.stem, known)
     rows, texts_used = _tokens(path, table, known)
     return _tables(
@@ -144,16 +141,9 @@ def read_checkpoints(
     scored = _scored(path, table, _TOKEN_COLUMNS)
     steps = {column: int(match[1]) for column in scored if (match := _STEP.fullmatch(column))}
     if not steps:
-        raise InputError(
-            f"{path} has the columns {list(table.columns)[:8]} and none named step-N, the scores "
-            "after N steps. For scores of finished models type format=vocabulary"
-        )
+        raise InputError(f"{path} has no column step-N: type format=vocabulary")
     if others := [column for column in scored if column not in steps]:
-        log.warning(
-            "%s: left out are the columns %s, which are no step-N",
-            path.name,
-            ", ".join(map(repr, others)),
-        )
+        log.warning("%s: left out are the columns %s, which are no step-N", path.name, others)
     named, _, name = path.stem.partition(ACROSS)
     prompt = prompt or _prompt_of(path, named, known)
     model = _model_of(path, model, name or path.stem, known)
@@ -199,12 +189,9 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
     if label := model_named(name, known.models):
         return label
     if not name or "_" in name:
-        several = (
-            f": {name!r} is no known model, and may be split into owner and name in several ways"
-        )
         underscored = [repository.replace("/", "_") for repository in known.models]
         raise InputError(
-            f"{path}: the file's name does not say which model it is of{several if name else ''}. "
+            f"{path}: the file's name does not say which model it is of ({name!r}). "
             f"Type model=OWNER/NAME.{did_you_mean(name, underscored)}"
         )
     return name
@@ -216,20 +203,15 @@ def _prompt_of(path: Path, name: str, known: Known) -> str:
     if name in known.prompts:
         return name
     words = _words_of(name)
-    if named := [
-        key for key, wording in known.prompts.items() if words and _words_of(wording) == words
-    ]:
-        return named[0]
+    for key, wording in known.prompts.items():
+        if words and _words_of(wording) == words:
+            return key
     keys = list(known.prompts)
     begun = [key for key in keys if name.startswith(f"{key}_")]
     guess = f" Did you mean {max(begun, key=len)!r}?" if begun else did_you_mean(name, keys)
-    shown = (
-        f"{', '.join(keys[:9])}{f' and {len(keys) - 9} more' if len(keys) > 9 else ''}" or "none"
-    )
     raise InputError(
-        f"{path}: which prompt was it scored with? The file's name is no known key and no known "
-        f"wording.{guess} Type prompt=KEY. Known keys: {shown}. For a key of your own, also state "
-        "its wording: prompt=KEY +prompts.KEY='the user turn'"
+        f"{path}: the file's name is no known prompt.{guess} Type prompt=KEY, of "
+        f"{', '.join(keys[:9])} …, or with a wording: prompt=KEY +prompts.KEY='the user turn'"
     )
 
 
@@ -247,28 +229,16 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
     """The candidates of a vocabulary, and the rows of its table that they stand in."""
     # Of a parquet file: pandas took `null` and `NA` for missing.
     if missing := int(table["token_decoded"].isna().sum()):
-        log.warning(
-            "%s: %d tokens have no text; they take part as the empty text", path.name, missing
-        )
-    names, texts = (
-        table["token_name"].fillna("").astype(str),
-        table["token_decoded"].fillna("").astype(str),
-    )
-    rows = pd.DataFrame(
-        {
-            "candidate_id": whole_numbers(path, table, "token_id"),
-            "token": names,
-            "text": texts,
-            "kind": [token_kind(name, text) for name, text in zip(names, texts, strict=True)],
-        }
-    )
+        log.warning("%s: %d tokens have no text and stand as the empty text", path.name, missing)
+    texts = table[["token_name", "token_decoded"]].fillna("").astype(str)
+    names, texts = texts["token_name"], texts["token_decoded"]
+    ids, kinds = whole_numbers(path, table, "token_id"), list(map(token_kind, names, texts))
+    rows = pd.DataFrame({"candidate_id": ids, "token": names, "text": texts, "kind": kinds})
     if known.tokens is None:
         return rows, table
     wanted = texts.isin(known.tokens)
     if not wanted.any():
-        raise InputError(
-            f"{path}: none of its {len(texts)} tokens stands in the list that tokens= names"
-        )
+        raise InputError(f"{path}: none of its {len(texts)} tokens is in the list of tokens=")
     return rows[wanted].reset_index(drop=True), table[wanted].reset_index(drop=True)
 
 
@@ -284,8 +254,7 @@ def _scored(path: Path, table: pd.DataFrame, columns: list[str]) -> list[str]:
     if len(table.columns) - len(scored) < len(columns) or not scored or table.empty:
         raise InputError(
             f"{path} has {len(table)} rows and the columns {list(table.columns)[:8]}; expected "
-            f"{columns} and at least one column of rewards. Is `format=` right? The formats are "
-            "eloeverything, factorial54, vocabulary and checkpoints."
+            f"{columns} and one of rewards. Is `format=` right?"
         )
     return scored
 
@@ -302,12 +271,8 @@ def whole_numbers(path: Path, table: pd.DataFrame, column: str) -> pd.Series:
     range."""
     values = numbers(path, table, column)
     wrong = (values != values.round()) | (values < 0) | (values > np.iinfo(np.int32).max)
-    check_cells(
-        f"{path}, column {column!r}",
-        table[column],
-        wrong,
-        "is not a whole number from 0 to 2^31 - 1",
-    )
+    message = "is not a whole number from 0 to 2^31 - 1"
+    check_cells(f"{path}, column {column!r}", table[column], wrong, message)
     return values.astype("int32")
 
 
@@ -362,28 +327,15 @@ def _check_score(
     looks = whole and len(scores) >= MANY and not positive.any() and abs(mass - 1) < MASS
     if score is None and looks:
         raise InputError(
-            f"{where}: no value is above 0, and their exponentials add up to {mass:.4f}: these "
-            "look like log-probabilities of a language model. Type score=log_probability, or "
-            "score=reward if they are rewards all the same"
+            f"{where}: exponentials add up to {mass:.4f}, as of log-probabilities: type "
+            "score=log_probability, or score=reward"
         )
     if score != LOG_PROBABILITY:
         return
-    if positive.any():
-        value = scores[positive].iloc[0]
-        raise InputError(
-            f"{where}, row {int(np.argmax(positive)) + 1}: {value:g} is no log-probability, which "
-            "is at most 0. Leave score=log_probability out"
-        )
+    message = "is no log-probability, which is at most 0. Leave score=log_probability out"
+    check_cells(where, scores.map("{:g}".format), positive, message)
     if mass > 1 + MASS:
-        raise InputError(
-            f"{where}: the probabilities add up to {mass:.3f}, more than 1, so these are no "
-            "log-probabilities of different answers. Leave score=log_probability out"
-        )
+        why = "more than 1: leave score=log_probability out"
+        raise InputError(f"{where}: the probabilities add up to {mass:.3f}, {why}")
     if whole and mass < 1 - MASS:
-        log.warning(
-            "%s, column %r: the probabilities add up to %.3f, not to 1 as those of a whole "
-            "vocabulary; tokens are missing",
-            path.name,
-            column,
-            mass,
-        )
+        log.warning("%s: the probabilities add up to %.3f: tokens are missing", where, mass)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from pessimal.conversation import Asked, Context, Turn, prompt_of
 from pessimal.errors import TableError
-from pessimal.tables.states import States, states_beside
 
 KINDS = ("normal", "special", "byte", "unused", "item")
 REWARD, LOG_PROBABILITY = "reward", "log_probability"
@@ -220,6 +222,89 @@ class ModelDescription:
     """One line on what it is."""
 
 
+STATES_SUFFIX = ".states.safetensors"
+"""Of the file beside a score table, in place of `.parquet`."""
+BASE, ITSELF, TRAINED, MEANING = "base", "itself", "trained", "meaning"
+"""Whose states: of the model that reward training began from; of a language model that is asked as
+it is; of the trained reward model, which is too cautious a bound; or the vectors of MiniLM, where
+there are no states."""
+
+
+@dataclass(frozen=True)
+class States:
+    """What a word or item is to a network: the normalised last hidden state at the position that is
+    read, and the mean input embedding of what follows the prompt, scaled to the states' spread."""
+
+    of: str
+    """BASE, ITSELF or TRAINED."""
+    model: str
+    """Whose they are."""
+    width: int
+    """Of the network, before the projection."""
+    spaces: int
+    """Into which the columns are cut alike: that of the last states, that of the embeddings."""
+    held: pd.DataFrame | None = None
+    """(words, dimensions) float16, index = text: those in memory."""
+    file: Path | None = None
+    """Where they are otherwise."""
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """(words, dimensions) float16, index = text.
+
+        Raises:
+            TableError: the file cannot be read.
+        """
+        if self.held is not None:
+            return self.held
+        try:
+            with safe_open(self.file, "np") as tensors:
+                texts = json.loads(tensors.get_tensor("texts").tobytes())
+                return pd.DataFrame(tensors.get_tensor("states"), pd.Index(texts, dtype=object))
+        except (OSError, SafetensorError, ValueError) as error:
+            raise TableError(f"{self.file} cannot be read: {error}. Scan again") from error
+
+    @property
+    def about(self) -> dict[str, str | int]:
+        """What a score table says of them."""
+        words, dimensions = self.rows.shape
+        about = {name: getattr(self, name) for name in ("of", "model", "width", "spaces")}
+        return about | {"words": words, "dimensions": dimensions}
+
+    def write(self, table: Path) -> None:
+        """Write them beside the file of a score table; equal states give equal bytes."""
+        about = {name: self.about[name] for name in ("of", "model", "width", "spaces")}
+        # No metadata, whose order differs from process to process.
+        arrays = {
+            "about": _encoded(about),
+            "states": np.ascontiguousarray(self.rows.to_numpy()),
+            "texts": _encoded(self.rows.index.tolist()),
+        }
+        table.with_suffix(STATES_SUFFIX).write_bytes(save(arrays))
+
+
+def _encoded(value: object) -> np.ndarray:
+    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
+
+
+def states_beside(table: Path) -> States | None:
+    """The states beside the file of a score table, not yet read; None where there are none.
+
+    Raises:
+        TableError: the file is damaged.
+    """
+    file = table.with_suffix(STATES_SUFFIX)
+    if not file.is_file():
+        return None
+    try:
+        with safe_open(file, "np") as tensors:
+            about = json.loads(tensors.get_tensor("about").tobytes())
+        sizes = int(about["width"]), int(about["spaces"])
+        return States(about["of"], about["model"], *sizes, file=file)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise TableError(f"{file} cannot be read: {error}. Scan again") from error
+
+
 @dataclass(frozen=True)
 class ScoreTable:
     """Rewards of every candidate for one (model, prompt, candidate set).
@@ -246,22 +331,17 @@ class ScoreTable:
     def __post_init__(self):
         missing = [c for c in _COLUMNS if c not in self.rows.columns]
         if missing:
-            raise TableError(
-                f"a score table needs the columns {list(_COLUMNS)}; it lacks {missing}"
-            )
+            raise TableError(f"a score table needs the columns {missing}")
         rewards = self.rows["reward"].to_numpy(dtype=np.float64)
         bad = int((~np.isfinite(rewards)).sum())
         if bad:
             example = self.rows.loc[~np.isfinite(rewards), "text"].iloc[0]
             raise TableError(
-                f"{bad} of {len(rewards)} rewards of model {self.provenance.model!r} on prompt "
-                f"{self.provenance.prompt!r} are not finite (first: {example!r}). A reward must be "
-                "a number: try model.dtype=float32, or look at the model's weights."
+                f"{bad} of {len(rewards)} rewards of {self.provenance.label} are not finite (first "
+                f"{example!r}): try model.dtype=float32, or look at the model's weights"
             )
         if self.rows["candidate_id"].duplicated().any():
-            raise TableError(
-                f"candidate_id repeats in the table of {self.provenance.model!r}: give each once"
-            )
+            raise TableError(f"candidate_id repeats in the table of {self.provenance.label}")
 
     @property
     def name(self) -> str:
@@ -359,29 +439,21 @@ def _read(path: Path, reader: Callable) -> tuple[Path, pa.Table | pa.Schema, dic
     path = Path(path)
     file = path / "scores.parquet" if path.is_dir() else path
     if not file.is_file():
-        raise TableError(
-            f"no score table at {path}: give a scores.parquet file or the folder that holds one"
-        )
+        raise TableError(f"no score table at {path}: give a scores.parquet file or its folder")
     try:
         content = reader(file)
         metadata = (content if isinstance(content, pa.Schema) else content.schema).metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of column names
-        raise TableError(
-            f"{file} cannot be read as parquet ({error}); scan or import it again"
-        ) from error
+        raise TableError(f"{file} is no parquet file ({error}); scan or import again") from error
     document = (metadata or {}).get(METADATA_KEY)
     if document is None:
-        raise TableError(
-            f"{file} is a parquet file but not a score table. To turn published scores into one: "
-            "pessimal import format=eloeverything|factorial54|vocabulary|checkpoints path=FILE"
-        )
+        how = "pessimal import format=eloeverything|factorial54|vocabulary|checkpoints path=FILE"
+        raise TableError(f"{file} is not a score table. To make one of published scores: {how}")
     with _whole(file):
         document = json.loads(document)
         version = document["format"]
     if version != FORMAT:
-        raise TableError(
-            f"{file} has format {version}; this version of pessimal reads {FORMAT}: scan again"
-        )
+        raise TableError(f"{file} has format {version}, this edition {FORMAT}: scan again")
     return file, content, document
 
 
@@ -393,10 +465,8 @@ def _whole(file: Path) -> Iterator[None]:
     except TableError as error:
         raise TableError(f"{file}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise TableError(
-            f"{file} is no whole score table ({type(error).__name__}: {error}); scan or import "
-            "again"
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        raise TableError(f"{file} is no whole score table ({why}); scan again") from error
 
 
 COLUMNS = ("candidate_id", "token", "text", "kind")
@@ -441,9 +511,8 @@ def extremes(table: pd.DataFrame, *, k: int) -> pd.DataFrame:
 
     Source: Christian et al. 2025, Tables 2 and A6.
     """
-    ends = pd.concat(
-        [_end(table, k=k, highest=True), _end(table, k=k, highest=False)], ignore_index=True
-    )
+    parts = [_end(table, k=k, highest=highest) for highest in (True, False)]
+    ends = pd.concat(parts, ignore_index=True)
     first = ["end", "rank", "text", "token", "reward", "tied", "tied_left_out"]
     return ends[[*first, *(name for name in table.columns if name not in first)]]
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from pessimal.catalogue import described
 from pessimal.errors import TableError, did_you_mean
-from pessimal.tables.join import reward_matrix
 from pessimal.tables.score_table import REWARD, ScoreProvenance, ScoreTable
 from pessimal.tables.word_lists import by_word
 
@@ -30,13 +29,8 @@ one."""
 MODES = ("ids", "text", "paper", "published")
 """The first of these that a model was scanned in stands for it wherever modes are not compared."""
 SAME = (
-    "weights_digest",
-    "config_digest",
-    "tokenizer_digest",
-    "template_digest",
-    "output",
-    "prompt_text",
-    "candidates_digest",
+    *("weights_digest", "config_digest", "tokenizer_digest", "template_digest"),
+    *("output", "prompt_text", "candidates_digest"),
 )
 """What the scans of one model may not differ in, if it is the mode or the computing that makes
 their rewards differ."""
@@ -119,11 +113,8 @@ class TableSet:
     @cached_property
     def prefixed(self) -> list[str]:
         """Prompts with a persona or its control ahead."""
-        return [
-            prompt
-            for prompt, members in self.by_prompt.items()
-            if any(table.provenance.prefixed for table in members)
-        ]
+        by_prompt = self.by_prompt.items()
+        return [p for p, tables in by_prompt if any(t.provenance.prefixed for t in tables)]
 
     @cached_property
     def _chosen(self) -> list[str]:
@@ -172,13 +163,13 @@ class TableSet:
 
     def matrix(self, prompt: str) -> pd.DataFrame:
         """Rewards of the shared candidates: index = text, one column a model (see
-        `tables.join.reward_matrix`)."""
+        `reward_matrix`)."""
         if ("matrix", prompt) not in self.memo:
             self.memo["matrix", prompt] = self.shared(self.by_prompt[prompt])
         return self.memo["matrix", prompt]
 
     def shared(self, members: Sequence[ScoreTable]) -> pd.DataFrame:
-        """The `tables.join.reward_matrix` of these tables, read as the set is."""
+        """The `reward_matrix` of these tables, read as the set is."""
         return reward_matrix(members, paper=self.reading.paper, stripped=self.stripped)
 
     @cached_property
@@ -198,17 +189,9 @@ class TableSet:
     def of_model(self, model: str) -> dict[str, ScoreTable]:
         """A model's tables by prompt, all in the mode of its first prompt: beside one another,
         another mode would pass for another prompt."""
-        by_prompt = {
-            p: t
-            for p, tables in self.by_prompt.items()
-            if p in self.prompts
-            for t in tables
-            if t.model == model
-        }
-        alike = [(t.provenance.mode, t.provenance.candidates_digest) for t in by_prompt.values()]
-        return {
-            p: t for (p, t), key in zip(by_prompt.items(), alike, strict=True) if key == alike[0]
-        }
+        tables = {p: t for p in self.prompts for t in self.by_prompt[p] if t.model == model}
+        alike = {p: (t.provenance.mode, t.provenance.candidates_digest) for p, t in tables.items()}
+        return {p: t for p, t in tables.items() if alike[p] == next(iter(alike.values()))}
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
@@ -253,11 +236,7 @@ class TableSet:
         """The columns that a model has all prompts of; an average over other wordings is another
         column."""
         by_prompt = self.of_model(model)
-        return {
-            name: prompts
-            for name, prompts in self.columns.items()
-            if all(p in by_prompt for p in prompts)
-        }
+        return {name: some for name, some in self.columns.items() if {*some} <= {*by_prompt}}
 
     def tokens(self, model: str) -> pd.DataFrame:
         """Rewards of a model's own tokens that can be words: index = text, a column for each of
@@ -278,12 +257,8 @@ class TableSet:
 
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
         """The opposite pairs that this model has both of; none in `paper`, which knows none."""
-        columns = self.columns_of(model)
-        return [
-            pair
-            for pair in self.opposite_pairs()
-            if set(pair) <= set(columns) and not self.reading.paper
-        ]
+        columns = {} if self.reading.paper else self.columns_of(model)
+        return [pair for pair in self.opposite_pairs() if {*pair} <= {*columns}]
 
     def without_columns(self) -> list[str]:
         """Which models lack which columns, and why; for notes."""
@@ -296,18 +271,119 @@ class TableSet:
             by_prompt, columns = self.of_model(model), self.columns_of(model)
             expected = {p for p in self.prompts for t in self.by_prompt[p] if t.model == model}
             label = self.labels[model]
-            notes += [
-                f"{label} on {p}: scanned in another mode"
-                for p in self.prompts
-                if p in expected and p not in by_prompt
-            ]
+            other = [p for p in self.prompts if p in expected and p not in by_prompt]
+            notes += [f"{label} on {p}: scanned in another mode" for p in other]
             for name, prompts in self.columns.items():
-                missing = [p for p in prompts if p not in expected]
-                if name not in columns and missing:
-                    notes.append(
-                        f"{label} on {name}: {len(missing)} of {len(prompts)} prompts not scanned"
-                    )
+                n = len({*prompts} - expected)
+                if n and name not in columns:
+                    notes.append(f"{label} on {name}: {n} of {len(prompts)} prompts not scanned")
         return notes
+
+
+# --- The vocabulary that several models share.
+
+
+def reward_matrix(
+    tables: Sequence[ScoreTable], *, paper: bool = False, stripped: bool = False
+) -> pd.DataFrame:
+    """Rewards of the texts that every table holds exactly once, sorted; the *shared vocabulary* of
+    the paper: index = text, one column per table, named by its model.
+
+    A text that two tokens of one model decode to (byte tokens, duplicates) is left out for all
+    models, since it has no single reward. Texts are compared as they decode: ' love' and 'love' are
+    two. Special and unused tokens take part only where every model has them. (Christian et al.
+    2025, Fig. 2)
+
+    Where a table's tokens were scored as text, ' love' and 'love' were one and the same input to
+    templates that trim; counted twice they would inflate n and agreement. So of texts that differ
+    only in outer white space one is kept, the barest; `paper` keeps all, as published.
+
+    Args:
+        tables: of one candidate set and one prompt, and of different models.
+        paper: count texts that are one input as often as they occur.
+        stripped: compare texts without outer white space, so that ' love' of one vocabulary meets
+            'love' of another; of a model's several such tokens the barest counts.
+
+    Raises:
+        TableError: a model occurs twice, prompts differ, or fewer than 3 items are shared.
+    """
+    models = [t.model for t in tables]
+    prompts = sorted({t.provenance.prompt for t in tables})
+    if len(prompts) > 1:
+        raise TableError(f"one prompt at a time: got tables for {prompts}")
+    if len(set(models)) < len(models):
+        twice = sorted({m for m in models if models.count(m) > 1})
+        raise TableError(f"two score tables of the same model: {twice}. Type tables=[FILE,FILE]")
+    rows = _rows_by_text(tables, stripped=stripped)
+    items = _shared(tables, rows, paper=paper)
+    if len(items) < 3:
+        raise TableError(
+            f"the models {models} share {len(items)} candidates on prompt {prompts[0]!r}: at least "
+            "3 are needed"
+        )
+    places = {id(positions): positions.reindex(items).to_numpy() for positions in rows}
+    columns = {
+        model: table.rewards[places[id(positions)]]
+        for model, table, positions in zip(models, tables, rows, strict=True)
+    }
+    return pd.DataFrame(columns, index=pd.Index(items, name="text"))
+
+
+def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: bool) -> pd.Index:
+    """The texts that all tables have by `rows`, sorted; see `reward_matrix`."""
+    if not tables:
+        raise TableError("no score tables given: scan or import some first")
+    first, *others = {id(positions): positions.index for positions in rows}.values()
+    for positions in others:
+        first = first.intersection(positions)
+    shared = first.sort_values()
+    as_text = any(
+        t.provenance.candidates == "vocabulary" and t.provenance.mode != "ids" for t in tables
+    )
+    return shared[_barest(shared)] if as_text and not paper else shared
+
+
+def _rows_by_text(tables: Sequence[ScoreTable], *, stripped: bool) -> list[pd.Series]:
+    """Of each table the row of each text, index = text, without texts that it holds twice; one
+    series for all tables of one vocabulary, as sorting 30,000 texts takes longer than everything
+    that is then done with them."""
+    cache: list[tuple[pd.Series, pd.Series]] = []
+    positions = []
+    for table in tables:
+        texts = table.rows["text"]
+        of_table = next((rows for other, rows in cache if other.equals(texts)), None)
+        if of_table is None:
+            of_table = _row_by_text(texts, stripped=stripped)
+            cache.append((texts, of_table))
+        positions.append(of_table)
+    return positions
+
+
+def _row_by_text(texts: pd.Series, *, stripped: bool) -> pd.Series:
+    once = np.flatnonzero(~texts.duplicated(keep=False).to_numpy())
+    rows = pd.Series(once, index=pd.Index(texts.iloc[once], name="text"))
+    if not stripped:
+        return rows
+    rows = rows.iloc[_barest(rows.index)]
+    names = [text.strip() for text in rows.index.tolist()]
+    bare = rows.set_axis(pd.Index(names, dtype=rows.index.dtype, name="text"))
+    return bare[bare.index != ""]
+
+
+def _barest(texts: pd.Index) -> list[int]:
+    """Positions, rising: of texts that differ only in outer white space the shortest, the first in
+    order where two are as short."""
+    # Not pandas' sorting: plain Python takes a fifth of its time.
+    barest: dict[str, tuple[int, str, int]] = {}
+    for position, text in enumerate(texts.tolist()):
+        bare = text.strip()
+        this = (len(text), text, position)
+        if bare not in barest or this < barest[bare]:
+            barest[bare] = this
+    return sorted(position for _, _, position in barest.values())
+
+
+# --- Which tables stand for what.
 
 
 def tokens_of(first: ScoreTable, columns: Mapping[str, Sequence[ScoreTable]]) -> pd.DataFrame:
@@ -334,9 +410,7 @@ def runs_of(tables: Iterable[ScoreTable]) -> dict[str, dict[int, ScoreTable]]:
 def labels_of(tables: Iterable[ScoreTable]) -> dict[str, str]:
     """Model names as people see them: the models' own where two labels are the same."""
     labels = {t.model: t.description.label or t.model for t in tables}
-    return (
-        labels if len(set(labels.values())) == len(labels) else {model: model for model in labels}
-    )
+    return labels if len({*labels.values()}) == len(labels) else {model: model for model in labels}
 
 
 def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> list[TableSet]:
@@ -352,11 +426,8 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
     language = [table for table in tables if table.provenance.score != REWARD]
     keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
     if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
-        raise TableError(
-            f"pairs names the prompt {missing[0]!r}, but no score table is of it; there are: "
-            f"{', '.join(keys)}."
-            f"{did_you_mean(missing[0], keys)}".removesuffix(".")
-        )
+        why = f"of {', '.join(keys)}.{did_you_mean(missing[0], keys)}".removesuffix(".")
+        raise TableError(f"pairs names the prompt {missing[0]!r}; the score tables are {why}")
 
     def table_set(candidates: str) -> TableSet:
         def of_set(several: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -399,14 +470,9 @@ def _check_comparable(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if a.prompt_text and b.prompt_text and a.prompt_text != b.prompt_text:
         raise TableError(f"{message}one was asked {a.prompt_text!r}, the other {b.prompt_text!r}")
     if a.candidates != "vocabulary" and a.candidates_digest != b.candidates_digest:
-        raise TableError(
-            f"{message}their lists of items, both named {a.candidates!r}, are not the same"
-        )
+        raise TableError(f"{message}their lists of items named {a.candidates!r} differ")
     if a.mode != b.mode and "published" not in (a.mode, b.mode):
-        raise TableError(
-            f"{message}one was scanned in mode {a.mode}, the other in mode {b.mode}; type "
-            f"mode={a.mode} or mode={b.mode}"
-        )
+        raise TableError(f"{message}type mode={a.mode} or mode={b.mode}, as they were scanned in")
 
 
 Key = tuple[str, str]  # prompt, model
@@ -426,8 +492,8 @@ def _by_mode(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
         published = by_name.get("published", [])
         if published and (len(low_precision_last) > 1 or len(published) > 1):
             raise TableError(
-                f"two score tables of model {key[1]!r} on prompt {key[0]!r} (mode "
-                f"{' and '.join(sorted(low_precision_last))}). Name the files: tables=[FILE,FILE]"
+                f"two score tables of model {key[1]!r} on prompt {key[0]!r} ("
+                f"{' and '.join(sorted(low_precision_last))}): name files, tables=[FILE,FILE]"
             )
         first, *others = low_precision_last.values()
         for other in others:
@@ -450,10 +516,8 @@ def _rescans(
             differs = other.provenance.dtype != first.provenance.dtype
             name = str(other.provenance.dtype) if differs else "again"
             if differ := _differing(first.provenance, other.provenance):
-                why = (
-                    f"{key[1]}, {name}: of another model under the same name ({', '.join(differ)})"
-                )
-                left_out.setdefault(key, []).append(f"{why}; scan it again with force=true")
+                why = f"of another model under the same name ({', '.join(differ)}); scan it again "
+                left_out.setdefault(key, []).append(f"{key[1]}, {name}: {why}with force=true")
             elif first.rows["reward"].equals(other.rows["reward"]):  # a copy
                 left_out.setdefault(key, []).append(f"{key[1]}, {name}: the same to the last digit")
             else:
@@ -470,14 +534,10 @@ def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
     for provenance in (table.provenance for table in language):
         first = chosen[provenance.prompt, provenance.model].provenance
         if differ := _differing(first, provenance):
-            template = (
-                " (in which template, or after plain text)" if "template_digest" in differ else ""
-            )
             raise TableError(
-                f"two scans for log-probabilities have the name of model {provenance.model!r} on "
-                f"prompt {provenance.prompt!r}, and differ in {', '.join(differ)}{template}. To "
-                "take one, name its file: tables=[FILE,FILE]. To compare both, scan one again "
-                f"under another name, such as model.name={provenance.model}-2, and name the files"
+                f"two scans for log-probabilities of model {provenance.model!r} on prompt "
+                f"{provenance.prompt!r} differ in {', '.join(differ)}. Name files: "
+                f"tables=[FILE,FILE]. To compare both, scan one as model.name={provenance.model}-2"
             )
     return list(chosen.values())
 
@@ -497,10 +557,8 @@ def _differing(a: ScoreProvenance, b: ScoreProvenance, fields: Sequence[str] = S
 def _check_same(a: ScoreProvenance, b: ScoreProvenance) -> None:
     if differ := _differing(a, b, (*SAME, "dtype")):
         raise TableError(
-            f"the scans of model {a.model!r} on prompt {a.prompt!r} (mode "
-            f"{' and '.join(dict.fromkeys((a.mode, b.mode)))}) differ in more than the mode "
-            f"({', '.join(differ)}). Scan again with force=true, take one of them: mode={a.mode}, "
-            "or name the files: tables=[FILE,FILE]"
+            f"the scans of model {a.model!r} on prompt {a.prompt!r} differ in more than the mode "
+            f"({', '.join(differ)}): type mode={a.mode}, or name files, tables=[FILE,FILE]"
         )
 
 

@@ -129,10 +129,7 @@ def check_words(words: pd.DataFrame) -> None:
     if not len(words):
         raise TableError("None of these texts is a word, of letters only: scan a vocabulary")
     if flat := [prompt for prompt in words if words[prompt].min() == words[prompt].max()]:
-        raise TableError(
-            f"The same reward for every word under: {', '.join(flat)}. No slope is defined; leave "
-            "these prompts out, or look at the scan with `pessimal check`."
-        )
+        raise TableError(f"The same reward for every word under: {', '.join(flat)}")
 
 
 @cache
@@ -324,10 +321,7 @@ _BNC_COLUMNS = ["Word", "PoS", "Freq", "Ra", "Disp"]
 def _is_bnc_list(path: Path) -> bool:
     with path.open("rb") as file:
         heading = file.readline().decode("latin-1")
-    return (
-        "\t" in heading
-        and [cell.strip() for cell in heading.split("\t") if cell.strip()] == _BNC_COLUMNS
-    )
+    return "\t" in heading and heading.split() == _BNC_COLUMNS
 
 
 def _read_bnc_list(path: Path) -> Frequencies:
@@ -384,9 +378,7 @@ def _wordfreq_zipf(word: str) -> float:
     # then take 1 s anew.
     import wordfreq  # reads 4 MB of frequencies
 
-    if (
-        word.isascii() and word.isalpha()
-    ):  # is one word: wordfreq's taking apart takes ten times as long
+    if word.isascii() and word.isalpha():  # one word, which wordfreq would take apart, slowly
         frequency = wordfreq.get_frequency_dict("en", "best").get(word.lower())
         return round(math.log10(frequency) + ZIPF_OF_ONE_PER_MILLION + 6, 2) if frequency else 0.0
     return wordfreq.zipf_frequency(word, "en")
@@ -407,8 +399,6 @@ def read_terms(path: Path) -> pd.Series:
     table = read_csv(path)
     column = next((name for name in TERM_COLUMNS if name in table), None)
     if column is None or table.empty:
-        raise InputError(
-            f"{path} has {len(table)} rows and the columns {list(table.columns)}; a list of terms "
-            f"needs one named {', '.join(TERM_COLUMNS[:-1])} or {TERM_COLUMNS[-1]}"
-        )
+        names = f"{', '.join(TERM_COLUMNS[:-1])} or {TERM_COLUMNS[-1]}"
+        raise InputError(f"{path} has no rows with a column {names}: {list(table.columns)}")
     return table[column].rename("term")

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pessimal.api.audit import Baseline, audit
 from pessimal.auditing import exports
-from pessimal.auditing.budget import PAGE_SECONDS
+from pessimal.auditing.evidence import PAGE_SECONDS
 from pessimal.auditing.verdicts import FAIL, INCOMPLETE, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.config.schema import AuditConfig, ReportConfig
 from pessimal.errors import IncompleteError, VerdictError

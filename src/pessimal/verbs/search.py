@@ -22,9 +22,8 @@ from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.contexts import halves, read_contexts, sample
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.searching.checks import FAILS, HOLDS, NOT_TRIED, TIE
 from pessimal.searching.context import SearchContext
-from pessimal.searching.results import SearchResult
+from pessimal.searching.results import FAILS, HOLDS, NOT_TRIED, TIE, SearchResult
 from pessimal.tables.result import Result
 from pessimal.texts import safe_name
 from pessimal.tracking.mirror import Mirror
@@ -72,7 +71,7 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
         held_out=held_out,
         policy=cast(LogProbability | None, policy),
         named=name,
-        **{option: getattr(config, option) for option in ("mode", "seed", "batch_size", "answers")},
+        **{option: getattr(config, option) for option in ("mode", "seed", "batch_size")},
     )
     context.scanned = partial(scanned_rewards, store.registry, context)
     return context

@@ -32,11 +32,7 @@ class SearchConfig(PromptedConfig):
     held_out: list[str] = field(default_factory=list)
     """Keys of prompts that what is found is scored on besides."""
     policy: str | None = None
-    """A language model, as typed for a model: of search.fluency, and of how rare what is found is:
-    by the probability of each token where it has the model's tokens and the response is one, else
-    by `answers`."""
-    answers: Count | None = None
-    """Of policy: how many answers, of as many tokens as the response has, it writes for that."""
+    """A language model, as typed for a model, of search.fluency."""
     search: SearchSpec = field(default_factory=SearchSpec)
     tuning: TuningSpec = field(default_factory=TuningSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
@@ -63,8 +59,8 @@ class SearchConfig(PromptedConfig):
             raise ConfigError("search.slot needs search.answer=TEXT or contexts=FILE")
         if self.tuning.prompts and self.contexts:
             raise ConfigError("a study tunes on prompts: leave out contexts")
-        if self.policy is None and (self.search.fluency or self.answers):
-            raise ConfigError("search.fluency and answers are of a language model: policy=NAME")
+        if (self.policy is None) == bool(self.search.fluency):
+            raise ConfigError("search.fluency=β and policy=NAME go together")
         if self.mode is Mode.paper:
             raise ConfigError("mode=paper is of published scans; type mode=ids or mode=text")
         if self.trainer.strategy is Strategy.sharded:
