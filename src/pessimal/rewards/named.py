@@ -118,10 +118,10 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
     names = _field_names(schema)
     for change in changes:
         if change not in names:
-            unknown = unknown_option(change, change, sorted(names))
-            raise ConfigError(describe_alien(change, schema) or unknown)
-    if alien := [key for key, value in entry.items() if key not in names and value is not None]:
-        option = f"model.{alien[0]}={entry[alien[0]]} of {model!r}"
+            alien = describe_alien(change, schema)
+            raise ConfigError(alien or unknown_option(change, change, sorted(names)))
+    if others := [key for key, value in entry.items() if key not in names and value is not None]:
+        option = f"model.{others[0]}={entry[others[0]]} of {model!r}"
         raise ConfigError(f"{option} is of no model.kind={schema.kind}: give its own folder")
     entry["kind"] = schema.kind
     try:

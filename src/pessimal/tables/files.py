@@ -96,36 +96,23 @@ def read_csv(path: Path) -> pd.DataFrame:
     """
     check_ends("path", path)
     try:
-        # Before 3.1, pandas ends a cell at a NUL, which vocabularies have too.
-        stand_in = "" if Version(pd.__version__) >= Version("3.1") else _stand_in_for_nul(path)
-        source: Path | io.BytesIO = path
-        if stand_in:
-            source = io.BytesIO(Path(path).read_bytes().replace(b"\0", stand_in.encode()))
+        content, stand_in = Path(path).read_bytes(), ""
+        if b"\0" in content and Version(pd.__version__) < Version("3.1"):
+            # pandas then ends a cell at a NUL, which vocabularies have too.
+            private = map(chr, range(0xE000, 0xF900))
+            stand_in = next(c for c in private if c.encode() not in content)
+            content = content.replace(b"\0", stand_in.encode())
+        first, newline, _ = content.partition(b"\n")
         table = pd.read_csv(
-            source,
+            io.BytesIO(content),
             dtype=str,
             keep_default_na=False,
             na_filter=False,
-            lineterminator=_line_end(path),
+            lineterminator="\n" if newline and b"\r" not in first else None,
         )
         return table.replace(stand_in, "\0", regex=True) if stand_in else table
     except (OSError, UnicodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path} cannot be read as a CSV file: {error}") from error
-
-
-def _stand_in_for_nul(path: Path) -> str:
-    """A character that is not in a file which has NULs; empty where it has none."""
-    content = Path(path).read_bytes()
-    private = map(chr, range(0xE000, 0xF900))
-    return next(c for c in private if c.encode() not in content) if b"\0" in content else ""
-
-
-def _line_end(path: Path) -> str | None:
-    """`\\n` where the first line of a file ends so; None for any other, which pandas finds out by
-    itself."""
-    with Path(path).open("rb") as file:
-        first = file.readline()
-    return "\n" if first.endswith(b"\n") and b"\r" not in first else None
 
 
 def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], *, what: str) -> None:
