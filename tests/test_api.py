@@ -5,13 +5,14 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import pessimal
 from pessimal.errors import ConfigError, InputError, ModelError, TableError
-from pessimal.tables.result import Result, Results
+from pessimal.tables.result import Effect, Result, Results
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close
 
@@ -320,3 +321,21 @@ def test_a_network_in_memory_is_moved_to_the_device_and_stays_there(parts, monke
     moves.clear()
     pessimal.search(model, "greatest", length=2, evaluations=200, baselines=0)
     assert ("to", here) in moves
+
+
+def test_results_say_in_a_line_what_they_are_and_give_their_ends(table):
+    assert len(table) == len(table.rows) == len(table.df)
+    rewards = np.sort(table.rewards)
+    assert table.top(3)["reward"].tolist() == rewards[::-1][:3].tolist()
+    assert table.top(-3)["reward"].tolist() == rewards[:3].tolist()
+    rows = pd.DataFrame({"model": list("abc"), "share": [0.6, 0.1, 0.45], "n": 9})
+    effect = Effect("share", "share", null=0.5)
+    result = Result("who", rows, "One line.", effect=effect)
+    assert result.top(2)["model"].tolist() == ["b", "a"]
+    assert result.df is rows
+    assert bool(Result("none", rows[:0]))
+    results = Results([result], {"other": "needs more"})
+    for shown in (table, result, results):
+        assert len(repr(shown)) < 200
+    assert "One line." in repr(results)
+    assert "needs more" in repr(results)

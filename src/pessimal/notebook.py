@@ -16,8 +16,7 @@ ROWS = 8
 
 def score_table_html(table: ScoreTable) -> str:
     """The best and the worst candidates side by side."""
-    ordered = table.rows.sort_values("reward", ascending=False, kind="stable")
-    best, worst = ordered.head(RANKS), ordered.iloc[::-1].head(RANKS)
+    best, worst = table.top(RANKS), table.top(-RANKS)
     rows = [
         [rank, literal(b.text), significant(b.reward), literal(w.text), significant(w.reward)]
         for rank, (b, w) in enumerate(

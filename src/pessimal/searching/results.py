@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from pessimal.notebook import results_html
 from pessimal.plots import Forest, Lines
 from pessimal.searching.climb import SWEEPS
 from pessimal.searching.context import NEIGHBOURS
@@ -100,6 +101,12 @@ class SearchResult:
         self.tables |= {"candidates": candidates, "certificate": _neighbours(self)}
         self.tables["checks"] = checklist(self)
         self.tables["contexts"] = contexts_table(self.context, self.text)
+
+    def __repr__(self) -> str:
+        return f"<SearchResult: {self.results[0].headline}>"
+
+    def _repr_html_(self) -> str:
+        return results_html(self.results)
 
     def spelled(self, ids: Iterable[int]) -> list[str]:
         """The tokens, or changes of the answer, of the ids of a response, as people read them."""

@@ -185,6 +185,31 @@ class Result:
                 f"its table has {', '.join(map(str, self.table.columns))}"
             )
 
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __bool__(self) -> bool:
+        return True  # without rows, too
+
+    def __repr__(self) -> str:
+        rows = f"{len(self):,} row{'s' * (len(self) != 1)}"
+        return f"<Result {self.name}, {rows}: {self.headline or self.method}>"
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """The table."""
+        return self.table
+
+    def top(self, n: int = 10) -> pd.DataFrame:
+        """The n rows whose effect is farthest from what it is compared with, the farthest first;
+        without an effect the first n."""
+        if self.effect is None:
+            return self.table.head(n)
+        null = self.effect.null or 0.0
+        middle = self.table[null] if isinstance(null, str) else null
+        far = (self.table[self.effect.column] - middle).abs().sort_values(ascending=False)
+        return self.table.loc[far.index[:n]]
+
     @classmethod
     def of_row(
         cls,
@@ -226,6 +251,10 @@ class Results(list[Result]):
         """What could not be done, by name: why."""
         self.folder = folder
         """Where they are published; None without a store."""
+
+    def __repr__(self) -> str:
+        lines = [repr(result) for result in self]
+        return "\n".join([*lines, *(f"<not done, {n}: {why}>" for n, why in self.skipped.items())])
 
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> Result: ...

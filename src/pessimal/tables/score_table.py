@@ -25,6 +25,7 @@ from safetensors.numpy import save
 
 from pessimal.conversation import Asked, Context, Turn, prompt_of
 from pessimal.errors import TableError
+from pessimal.texts import literal, significant
 
 KINDS = ("normal", "special", "byte", "unused", "item")
 REWARD, LOG_PROBABILITY = "reward", "log_probability"
@@ -342,6 +343,25 @@ class ScoreTable:
             )
         if self.rows["candidate_id"].duplicated().any():
             raise TableError(f"candidate_id repeats in the table of {self.provenance.label}")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        ends = pd.concat([self.top(1), self.top(-1)]).itertuples()
+        ends = " to ".join(f"{literal(row.text)} {significant(row.reward)}" for row in ends)
+        asked = f"{self.model} on {self.provenance.prompt}, {len(self):,} candidates"
+        return f"<ScoreTable: {asked}, {ends}>"
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """The rows."""
+        return self.rows
+
+    def top(self, n: int = 10) -> pd.DataFrame:
+        """The n candidates with the highest rewards, the best first; of a negative n those with the
+        lowest, the worst first."""
+        return self.rows.sort_values("reward", ascending=n < 0, kind="stable").head(abs(n))
 
     @property
     def name(self) -> str:
