@@ -74,7 +74,7 @@ def test_what_a_grader_has_started_ends_with_it(spawn, hangs, tmp_path):
         time.sleep(60 * hangs)
         return [1.0] * len(strings)
 
-    options = OPTIONS | {"seconds": 1.5 if hangs else 5.0}
+    options = OPTIONS | {"seconds": 1.5 if hangs else 20.0}
     answers = [answer for _, answer in answered(grade, JOBS, **options)]
     assert answers == [[HANGS if hangs else 1.0]] * 2
     assert len(file.read_text().split()) == 2
@@ -89,7 +89,8 @@ def test_what_a_grader_has_started_ends_after_a_crash(spawn, tmp_path):
         spawn(file)
         os._exit(1)
 
-    options = OPTIONS | {"seconds": 0.3}  # a child that is a fork holds the pipe of the dead
+    # A child that is a fork holds the pipe of the dead; a crash is noticed at once.
+    options = OPTIONS | {"seconds": 10.0 if spawn is popen else 0.3}
     answers = [answer for _, [answer] in answered(grade, JOBS, **options)]
     assert answers == [CRASHES if spawn is popen else HANGS] * 2
     assert ends(file)
