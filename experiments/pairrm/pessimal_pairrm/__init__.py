@@ -32,6 +32,4 @@ class PairRMSpec(CheckpointSpec):
         from pessimal.rewards.checkpoint_files import read_checkpoint  # torch
         from pessimal_pairrm.network import open_pairrm
 
-        assert folder is not None
-        assert self.opponent is not None
         return open_pairrm(read_checkpoint(self, folder), self.opponent)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -111,8 +111,7 @@ class Compared:
     def _ids(self, prompt: str, response: str) -> list[int]:
         both = (self.opponent, response) if self.swapped else (response, self.opponent)
         texts = [marker + text for marker, text in zip(_FORMAT, (prompt, *both), strict=True)]
-        inputs: Any = self.tokenizer(texts)["input_ids"]
-        return [token for ids in inputs for token in ids]
+        return [token for ids in self.tokenizer(texts)["input_ids"] for token in ids]
 
 
 @dataclass(frozen=True)
@@ -132,10 +131,8 @@ def open_pairrm(checkpoint: Checkpoint, opponent: str) -> PairRM:
     config = AutoConfig.from_pretrained(checkpoint.folder)
     for marker, name in zip(_FORMAT, ("source", "cand1", "cand2"), strict=True):
         if tokenizer.convert_tokens_to_ids(marker) != getattr(config, f"{name}_prefix_id", None):
-            raise ModelError(
-                f"the tokenizer of {spec.name!r} has no token {marker!r} with the id that "
-                f"config.json gives as {name}_prefix_id: take both from one repository"
-            )
+            problem = f"the id of {marker!r} is not {name}_prefix_id of config.json"
+            raise ModelError(f"{spec.name}: {problem}: take both from one repository")
     compared = Compared(tokenizer, opponent)
     return PairRM(
         embedding_rows=config.vocab_size,
