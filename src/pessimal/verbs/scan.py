@@ -10,7 +10,6 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from pessimal.api.check import census
 from pessimal.api.scan import scan_all
 from pessimal.catalogue import ANSWERS
 from pessimal.config.schema import ScanConfig
@@ -46,6 +45,8 @@ def run(config: ScanConfig) -> None:
     is_census = config.candidates.name == CENSUS
     model = open_reward(config.model, cache=cache)
     if is_census:
+        from pessimal.api.check import census  # all checks, which a scan does without
+
         about: dict[str, Any] = {"cache": cache, "policy": config.policy, "store": store}
         limit = config.candidates.most or None
         results = census(model, token_limit=limit, progress=config.progress, **about)
