@@ -21,7 +21,7 @@ NEEDS = {
     "weights": "[safetensors](#weights-as-safetensors)",
     "template": "[a chat template](#a-chat-template)",
     "tokenizer": "[a tokenizer](#a-tokenizer-from-elsewhere)",
-    "package": "[a package of its own](../experiments/pairrm/README.md)",
+    "package": "a package of its own: `experiments/pairrm/README.md`",
     "hf": "its `-hf` repository, for transformers",
 }
 INTRODUCTION = """# RewardBench's models
