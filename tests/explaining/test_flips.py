@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from test_outcomes import made
 
-from pessimal.explaining.flips import attribute_flip_rates
+from pessimal.explaining.flips import attribute_flip_rates, flips_beyond_words
 from pessimal.explaining.outcomes import against_polarity
 
 
@@ -190,3 +190,19 @@ def test_the_flip_rate_of_edits_that_complied_stands_beside_that_of_all():
     judged = pd.concat([rows, none]).assign(complied=[True, True, False, None, None])
     row = of(attribute_flip_rates(judged), "x")
     assert row[["flip_rate", "complied", "flip_rate_complied"]].tolist() == [3 / 4, 2 / 3, 1 / 2]
+
+
+def test_what_any_edit_does_is_kept_under_random_prices_of_words():
+    rows = []
+    for number, jitter in enumerate(np.linspace(-0.01, 0.01, 12)):
+        for name, perturber in (("a", "rules"), ("b", "rules"), ("placebo", "placebo")):
+            change = 0.0 if name == "placebo" else -2.0 + jitter
+            rows.append({"comparison": f"k{number}", "attribute": name, "perturber": perturber})
+            rows[-1] |= {"change": change, "edited": f"as it was {name}"}
+    edits = made(rows)
+    rates = flips_beyond_words(attribute_flip_rates(edits), edits)
+    for name in ("a", "b"):
+        row = of(rates, name)
+        assert row["flip_rate"] == 1
+        assert row["flip_p"] < 0.001
+        assert row["random_words"] == row["p_corrected"] == 1

@@ -20,7 +20,7 @@ import pessimal
 from pessimal.api.check import check_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
+from pessimal.rewards.endpoint import AnswerShare, EndpointSpec, open_endpoint
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions, read_answer
@@ -448,6 +448,15 @@ def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
     probabilities["kind"] = 0.5
     share = opened.describe_answers(PAIRS)["answers"]  # all was kept: some are asked
     np.testing.assert_allclose(share["mean"], 0.500001)
+
+
+def test_an_answer_that_is_not_listed_may_be_as_likely_as_the_last_that_is():
+    share = AnswerShare()
+    for probabilities in ({"so": 0.4, "kind": 0.35, "well": 0.1}, {"so": 0.6, "kind": 0.2}):
+        top = [(token, math.log(p)) for token, p in probabilities.items()]
+        share.add(top, ["kind", "cruel"])
+    taken = share.take()["answers"]
+    assert [taken["mean"], taken["least"]] == pytest.approx([0.425, 0.4])
 
 
 @pytest.mark.parametrize(("probability", "certified"), [(1e-6, False), (0.2, True)])

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.rewards import implicit as implicit_rewards
 from pessimal.rewards.implicit import ImplicitSpec, ReferenceOptions
 from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import open_model
@@ -319,3 +320,17 @@ def test_reference_of_an_implicit_reward_needs_no_template_of_its_own(folders):
         folders["chat"], "implicit", chat=True, implicit=ReferenceOptions(reference=base)
     )
     assert model.frame(PROMPT).prefix == tuple(context(model, chat=True))
+
+
+def test_a_reference_is_read_at_its_own_revision(folders, monkeypatch):
+    asked = []
+
+    def files_of(spec):
+        asked.append((spec.path, spec.revision))
+        return folders["reference"]
+
+    monkeypatch.setattr(implicit_rewards, "files_of", files_of)
+    reference = ReferenceOptions(reference="org/begun", revision="theirs")
+    spec = ImplicitSpec(path="org/policy", revision="ours", implicit=reference)
+    open_model(spec, folders["chat"])
+    assert asked == [("org/begun", "theirs")]

@@ -1,6 +1,7 @@
 """Rewards of whole conversations: the model's own, whatever stands beside them; kept once known."""
 
 from dataclasses import fields
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from pessimal.rewards.callable import CallableReward, wrap_callable
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.sum import sum_of
-from pessimal.scoring.texts import KeptRewards, NetworkTexts, text_scorer
+from pessimal.scoring.texts import KeptRewards, NetworkTexts, SummedTexts, text_scorer
 from pessimal.scoring.trust import SAMPLE
 from tolerance import close
 
@@ -196,3 +197,10 @@ def test_a_reward_of_texts_is_asked_twice_for_a_sample_and_never_again(tmp_path,
     assert again.rewards(asked).tolist() == (2 * found).tolist()
     assert len(calls) == sample + len(asked), "also in a second start, and within a sum"
     assert "requests" not in caplog.text
+
+
+def test_the_noise_of_a_sum_grows_with_every_weight_whatever_its_sign():
+    one, other = (
+        SimpleNamespace(noise=n, trust=None, longest=None, device=None) for n in (0.25, 0.5)
+    )
+    assert SummedTexts([(1.0, one), (-2.0, other)]).noise == 1.25

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -22,6 +22,7 @@ from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, P
 from pessimal.explaining.pairs import labelled_pairs, score_pairs
 from pessimal.options import parse_duration
 from pessimal.report.write import save_figures
+from pessimal.rewards.server import ServerOptions
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.tracking.mirror import Mirror
@@ -296,6 +297,25 @@ def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
     assert verdicts["one_word"] != NOT_MEASURED
     versions = (tmp_path / "runs/registry/score-table").glob("*/v1")
     assert list(versions) == []
+
+
+def test_each_option_of_what_is_asked_is_in_an_audits_key():
+    model = pessimal.reward(lambda prompt, response: 0.0, name="nothing")
+    others = {
+        "prompts": {"worst": "?"},
+        "tasks": "tasks.jsonl",
+        "n_contexts": 50,
+        "length": 4,
+        "evaluations": 50_000,
+        "budget": 600.0,
+        "url": "http://localhost:1",
+        "endpoint": ServerOptions(api="vllm-score"),
+        "loop": "trl",
+        "seed": 1,
+    }
+    usual = audit.Auditor(model, {"greatest": "?"}, [])
+    keys = [usual.key([]), *(replace(usual, **{k: v}).key([]) for k, v in others.items())]
+    assert len(set(keys)) == len(keys)
 
 
 def test_whatever_decides_an_audit_is_in_its_key(clean, tmp_path):

@@ -5,12 +5,15 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+import pessimal
+from pessimal.api import search as api_search
 from pessimal.api.search import transfer
 from pessimal.catalogue import answers
 from pessimal.conversation import Turn
@@ -62,6 +65,7 @@ def test_half_of_a_files_contexts_is_searched_and_half_held_out(search, tmp_path
     [
         (["search.slot=after"], "search.answer"),
         (["search.fluency=1"], "policy=NAME"),
+        (["answers=100"], "policy=NAME"),
         (["held_out=[nowhere]"], "nowhere"),
         (["contexts=nowhere.jsonl", "search.slot=after"], "nowhere.jsonl"),
     ],
@@ -104,6 +108,24 @@ def test_what_searches_found_is_scored_by_other_models(command, search, tiny_che
     code, _, err = command(*asked[:1], "searches=[nothing]", *SMALL[:1])
     assert code == 2
     assert "There are: search-result/" in err
+
+
+@pytest.mark.parametrize(("goal", "sign"), [("optimal", 1), ("pessimal", -1)])
+def test_a_find_stands_among_answers_by_how_far_it_is_towards_its_goal(
+    monkeypatch, tmp_path, goal, sign
+):
+    monkeypatch.setattr(api_search, "answers", lambda: ["x", "xx", "xxxx", "xxxxxx"])
+    (tmp_path / "tables").mkdir()
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "{slot}"}]
+    table = pd.DataFrame({"part": ["searched"], "conversation": [json.dumps(turns)]})
+    table.to_parquet(tmp_path / "tables" / "contexts.parquet")
+    summary = {"goal": goal, "best_text": "xxxxx", "model": "other"}
+    length = pessimal.reward(lambda prompt, response: float(len(response)), name="length")
+    manifest = SimpleNamespace(summary=summary, name="found")
+    [row] = api_search._scored(length, tmp_path, manifest)
+    assert row["reward"] == 5
+    assert row["z"] == pytest.approx(sign * (5 - 3.25) / np.std([1, 2, 4, 6], ddof=1))
+    assert row["above"] == {1: 0.75, -1: 0.25}[sign]
 
 
 def test_a_search_without_held_out_contexts_stands_beside_one_with_them():
