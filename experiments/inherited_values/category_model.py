@@ -266,7 +266,7 @@ def model_contrasts(
             compared = {"model": model, "reference": reference}
             rows.append(where | compared | sizes | pooled | {"welch_p": welch})
     contrasts = pd.DataFrame(rows)
-    rates = benjamini_hochberg(contrasts["welch_p"].to_numpy(dtype=float))
+    rates = benjamini_hochberg(contrasts["welch_p"])
     low, high = corrected_bounds(
         contrasts["estimate"], contrasts["se"], contrasts["units"] - 1, contrasts["p"], confidence
     )

@@ -305,6 +305,8 @@ def test_the_matrix_holds_what_all_models_share_as_it_is_read():
     assert list(stripped.index) == ["a", "b", "c", "d"]
     alike = [made(texts=["b", " b", "c", "d"]), made("n", seed=1, texts=["b", " b", "c", "d"])]
     assert list(one(alike).matrix("greatest").index) == [" b", "b", "c", "d"]
+    alike[1] = made("n", seed=1, texts=["b", " b", "c", "d", "added"])  # one has all of the other
+    assert list(one(alike).matrix("greatest").index) == [" b", "b", "c", "d"]
     assert stripped.loc["b"].tolist() == [tables[0].rows["reward"][1], tables[1].rows["reward"][0]]
 
 

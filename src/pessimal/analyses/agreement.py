@@ -232,10 +232,11 @@ def rank_biased_overlap(a: Head, b: Head, *, persistence: float) -> float:
 
 def _overlap(tables: TableSet, prompt: str, n: int) -> list[str]:
     """How much of each vocabulary is compared, where they differ."""
-    sizes = sorted({len(table.rows) for table in tables.by_prompt[prompt]})
-    if tables.candidates != "vocabulary" or not (tables.stripped or len(sizes) > 1):
+    members = tables.by_prompt[prompt]
+    sizes, stripped = sorted({len(table.rows) for table in members}), tables.stripped(members)
+    if tables.candidates != "vocabulary" or not (stripped or len(sizes) > 1):
         return []
-    space = "without outer white space" if tables.stripped else "with their white space"
+    space = "without outer white space" if stripped else "with their white space"
     among = f"{sizes[0]:,}" + (f" to {sizes[-1]:,}" if len(sizes) > 1 else "")
     return [f"Vocabularies differ: {n:,} texts, compared {space}, are in all; each has {among}."]
 

@@ -229,7 +229,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     heads: dict[str, Heads | None] = {}
     for prompt, members in rated.items():
         rewards = tables.matrix(prompt)[[table.provenance.model for table in members]]
-        people = people_of(members, rewards.index, stripped=tables.stripped)
+        people = people_of(members, rewards.index, stripped=tables.stripped(members))
         elo, sign = people["elo"], tables.reading.polarity_of(prompt)
         for table in members:
             states = None if table.states is None else heads_of({prompt: [table]}, options)

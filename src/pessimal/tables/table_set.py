@@ -43,7 +43,8 @@ class Reading:
     paper: bool = False
     """As published: texts that are one input count as often as they occur."""
     stripped: bool | None = None
-    """Tokens are matched without outer white space; None: where vocabularies differ."""
+    """Tokens are matched without outer white space; None: where vocabularies differ
+    (`TableSet.stripped`)."""
     polarity: Mapping[str, int] = field(default_factory=dict)
     """1 for a prompt that good words answer, −1 for one that bad words do, by prompt key or by a
     level in the key."""
@@ -170,15 +171,16 @@ class TableSet:
 
     def shared(self, members: Sequence[ScoreTable]) -> pd.DataFrame:
         """The `reward_matrix` of these tables, read as the set is."""
-        return reward_matrix(members, paper=self.reading.paper, stripped=self.stripped)
+        return reward_matrix(members, paper=self.reading.paper, stripped=self.stripped(members))
 
-    @cached_property
-    def stripped(self) -> bool:
-        """Whether tokens are matched without outer white space."""
+    def stripped(self, members: Sequence[ScoreTable]) -> bool:
+        """Whether tokens of these tables are matched without outer white space: where none of them
+        has the texts of all others."""
         if self.reading.stripped is not None or self.candidates != "vocabulary":
             return bool(self.reading.stripped)
-        texts = [table.rows["text"] for table in self.tables]
-        return any(not other.equals(texts[0]) for other in texts[1:])
+        texts = sorted((table.rows["text"] for table in members), key=len)
+        others = [column for column in texts[:-1] if not column.equals(texts[-1])]
+        return any(not set(column) <= set(texts[-1]) for column in others)
 
     @cached_property
     def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:
