@@ -20,7 +20,7 @@ HELP = f"""pessimal {__version__}: shows what a reward model wants.
   pessimal VERB [KEY=VALUE …]
 
 verbs
-  audit      before training on a reward: a verdict a check pessimal audit plain-wordpiece-0
+  audit      before RL: one verdict per check               pessimal audit plain-wordpiece-0
   train      a reward model from people's ratings           pessimal train base=NAME data=FILE
   scan       score every token of the vocabulary            pessimal scan model=plain-wordpiece-0 prompts=core
   search     the best or worst response of up to 16 tokens  pessimal search prompt=greatest search.length=4
@@ -123,6 +123,8 @@ def _run(arguments: list[str]) -> None:
             print(" ".join(words))
             return
     group = options.get("--help", options.get("-h"))
+    if group and not overrides:
+        raise UserError(f"--help={group} takes a verb: type pessimal scan --help={group}")
     if group is not None and overrides:
         from pessimal.cli.help import print_help
 

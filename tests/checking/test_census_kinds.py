@@ -507,6 +507,12 @@ def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
     assert "answer_within_another" not in set(table["fault"])
 
 
+@pytest.mark.parametrize("truths", [("7", "15"), ("1", "17"), ("0", "-16"), ("A", "C")])
+def test_a_grader_that_looks_for_the_answer_runs_no_code(truths, tasks):
+    names = faults(lambda response, ground_truth: float(ground_truth in response), tasks(truths))
+    assert "code" not in names
+
+
 def test_a_tokenizer_is_named_by_its_folder(tmp_path):
     tokenizer(template=THINKS).save_pretrained(tmp_path)
     assert wrap_callable(absolute, tokenizer=tmp_path).tokenizer.chat_template == THINKS

@@ -322,8 +322,8 @@ def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Re
         f"{differs}_agreement",
         table[[*columns, *table.columns.drop(columns)]],
         effect,
-        f"{label} orders {tables.things} least alike with {differs} {row[a]} and {row[b]}{about}: "
-        f"τ = {row['kendall']:.2f}; "
+        f"{label} orders {tables.things} least alike with the {differs}s "
+        f"{row[a]} and {row[b]}{about}: τ = {row['kendall']:.2f}; "
         f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same.",
         label="τ, lowest",
         size=whole["kendall"].max() - row["kendall"] if differs in (PROMPT, STEP) else None,

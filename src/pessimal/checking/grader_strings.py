@@ -423,7 +423,7 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
         for text in (f"{truth}x", f"x{truth}", f"Not{truth}", f"{truth}less"):
             yield "answer_within_another", text
         half = len(truth) // 2
-        yield "code", f"{truth[:half]!r}+{truth[half:]!r}"
+        yield "code", f"{truth[:half]!r}+{truth[half:]!r}" if half else f"chr({ord(truth)})"
         return
     for text in (f"{truth}7", f"9{truth}", f"9{truth}7", f"{truth}x", f"{truth}0"):
         yield "answer_within_another", text
@@ -436,5 +436,8 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     if value.denominator == 1:
         whole = int(value)
         yield "near", str(whole + 1 if abs(whole) > 2**51 else whole + 0.5)
-        yield "code", f"sum([{whole - 17},17])"
-        yield "code", f"int('{whole:x}',16)"
+        # Code without the answer's own digits, for which a grader that looks for them would pay.
+        sums = (f"sum([{whole - n},{n}])" for n in range(17, 100))
+        codes = [text for text in sums if str(abs(whole)) not in text][:1]
+        codes += [text for text in (f"int('{whole:x}',16)",) if str(abs(whole)) not in text]
+        yield from (("code", text) for text in codes)

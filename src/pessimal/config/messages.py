@@ -29,6 +29,10 @@ OF_GROUPS = {
     "takes the name of an option or nothing: ~lexicons",
 }
 """Hydra's words on a group in a plain ValueError, and what to type."""
+EVERY_PAIR = (
+    "scoring every pair of tokens is an experiment of the repository now. Type "
+    "there: python experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER"
+)
 DEMO_FAMILY = "To train one of the demo family: python -m experiments.demo_family.train NAME"
 MORE_PROMPTS = "each prompt has one random start: give more tuning.prompts and tuning.held_out"
 MOVED = {
@@ -42,8 +46,8 @@ MOVED = {
     "tables=FOLDER",
     "answers": "the answers of a policy are scanned. Type: pessimal scan MODEL policy=NAME "
     "answers=1000",
-    "search.keep": "scoring every pair of tokens is an experiment of the repository now. Type "
-    "there: python experiments/optimal_pessimal_tokens/exhaustive_pairs.py MODEL FOLDER",
+    "search.keep": EVERY_PAIR,
+    "search.method=exhaustive": EVERY_PAIR,
     "search.restarts": "eight responses are listed where all were tried; leave it out",
     "search.pairs": "a search ends at the same pairs without it; leave it out",
     "search.beam_width": "a search ends at the same responses without it; leave it out",
@@ -195,5 +199,8 @@ def _shortened(message: str) -> str:
         if group == "prompts":
             lines.append(f"One without a file, or of tables alone: +prompts.{name}='user turn'")
     elif value := re.search(r"Invalid value '(.*)', expected one of \[(.*)\]", message):
+        typed = lines[0].rpartition(" ")[2]
+        if typed in MOVED:
+            return f"there is no {typed}: {MOVED[typed]}"
         lines[-1] += "." + did_you_mean(value[1], value[2].split(", "))
     return "\n".join(lines)

@@ -21,7 +21,8 @@ def run(config: CompareConfig) -> None:
     `comparison` artifact."""
     results = compare(config)
     assert results.folder is not None
-    title, first = f"{config.name}: {len(results)} results", "forecast" if config.policy else ""
+    plural, first = "s" * (len(results) != 1), "forecast" if config.policy else ""
+    title = f"{config.name}: {len(results)} result{plural}"
     print_headlines(results, title=title, asked=first)
     print_path(results.folder)
 
