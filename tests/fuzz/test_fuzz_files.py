@@ -28,10 +28,10 @@ from pessimal.searching.spec import Filter
 from pessimal.tables.comparisons import (
     Comparison,
     Turn,
+    _join_ratings,
     from_row,
-    helpsteer2,
-    hh_rlhf,
     read_jsonl,
+    read_rows,
 )
 from pessimal.tables.published import read_eloeverything, read_factorial54, read_vocabulary
 from pessimal.tables.score_table import (
@@ -326,14 +326,15 @@ hub_rows = st.one_of(
 )
 
 
-@cases(500, given=hub_rows, convert=st.sampled_from([helpsteer2, hh_rlhf]))
-def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given, convert):
-    found, wrong = refused(lambda: convert(given, key="hub"), naming="hub, row ", kinds=InputError)
-    if not wrong:
-        comparisons, misfits = found
-        assert all(map(storable_everywhere, comparisons))
-        rows_of_one = 2 if convert is helpsteer2 else 1
-        assert len(comparisons) * rows_of_one + misfits == len(given), "every row is counted"
+@cases(500, given=hub_rows)
+def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given):
+    broken = []
+    comparisons = read_rows(enumerate(given), where="hub, row", name="hub", broken=broken)
+    assert all(map(storable_everywhere, comparisons))
+    assert all(reason.startswith("hub, row ") for reason in broken)
+    # Two ratings of one prompt are one row; one of lists is several comparisons, hub-ROW-i-j.
+    read = {comparison.key.split("-")[1] for comparison in comparisons}
+    assert len(read) + len(broken) == len(_join_ratings(enumerate(given))), "every row is counted"
 
 
 @cases(
