@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-from pessimal.notebook import results_html
 from pessimal.plots import Forest, Lines
 from pessimal.searching.climb import SWEEPS
 from pessimal.searching.context import NEIGHBOURS
@@ -24,7 +23,7 @@ from pessimal.searching.elsewhere import contexts_result, contexts_table
 from pessimal.searching.exact import Certificate
 from pessimal.searching.procedure import BASELINE, Final, Problem, Stages
 from pessimal.searching.spec import Method
-from pessimal.tables.result import Estimate, Result, weight_of
+from pessimal.tables.result import Estimate, Result, Results, weight_of
 from pessimal.texts import literal, signed, significant
 
 if TYPE_CHECKING:
@@ -105,9 +104,6 @@ class SearchResult:
     def __repr__(self) -> str:
         return f"<SearchResult: {self.results[0].headline}>"
 
-    def _repr_html_(self) -> str:
-        return results_html(self.results)
-
     def spelled(self, ids: Iterable[int]) -> list[str]:
         """The tokens, or changes of the answer, of the ids of a response, as people read them."""
         rows = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
@@ -116,9 +112,9 @@ class SearchResult:
         return [spelling(row.token, row.text) for row in rows.loc[list(ids)].itertuples()]
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> Results:
         """The Results, the response first."""
-        return search_results(self.tables, self)
+        return Results(search_results(self.tables, self))
 
 
 # --- Tables.
