@@ -471,7 +471,7 @@ def test_edits_made_with_other_options_are_not_compared(explain, command):
     explain("model.name=two", "placebos=1")
     code, _, err = compared(command, "explanations=[all]")
     assert code == 2
-    assert "not to be set beside one another" in err
+    assert "different options" in err
 
 
 def test_nothing_to_explain_is_reported(explain, file):
