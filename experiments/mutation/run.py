@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BEYOND = {
     "searching": ["tests/verbs/test_search.py"],
     "tracking": ["tests/verbs/test_tracked.py", "tests/verbs/test_runs.py"],
+    "verbs": ["tests/tracking/test_wandb_server.py"],
 }
 """Tests outside a room that see its faults, besides the frozen numbers of a comparison."""
 WITHIN = {"verbs": "test_runs*.py"}
@@ -28,8 +29,7 @@ WITHIN = {"verbs": "test_runs*.py"}
 SUITES = {"make test": "not quickstart and not slow", "make test-all": "slow"}
 SECONDS = 900
 """For one run of one room's tests; a fault that makes them hang is caught."""
-HEAVY = ("scipy.stats", "pandas", "transformers", "pytorch_lightning")
-HEAVY += ("sklearn.manifold", "statsmodels.api")
+HEAVY = ("scipy.stats", "pandas", "transformers", "pytorch_lightning", "sklearn.manifold")
 """Imported once, before the tests' processes are forked."""
 
 
