@@ -502,8 +502,7 @@ def _terms(
 
 
 EFFECT = Effect(
-    *("d", "SD from controls"),
-    p="p_corrected",
+    *("d", "SD from controls", "low", "high", "p_corrected"),
     family=("measure",),  # each answers a question of its own
     null=0.0,
     of="terms",
@@ -512,11 +511,12 @@ EFFECT = Effect(
 )
 
 
-def correct(effects: pd.DataFrame, effect: Effect = EFFECT) -> pd.DataFrame:
-    """`effects` of one or several models with p_corrected, over models × axes of one measure; all
-    axes together, one test a model, are a family of their own."""
+def correct(effects: pd.DataFrame) -> pd.DataFrame:
+    """`effects` of one or several models, ends in standard deviations, with p_corrected and
+    detectable, over models × axes of one measure; all axes together, one test a model, are a family
+    of their own."""
     families = effects.groupby(effects["axis"] == ALL_AXES, sort=False)
-    return pd.concat([effect.correct(family) for _, family in families]).loc[effects.index]
+    return pd.concat([EFFECT.correct(family) for _, family in families]).loc[effects.index]
 
 
 @analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
@@ -563,7 +563,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         if with_controls < len(listed):
             notes.append(f"{axis}: {with_controls} of {len(listed)} terms have enough controls")
     table = table.sort_values(["model", "d", "axis", "term"], ignore_index=True)
-    joined = correct(pd.concat(effects, ignore_index=True)).assign(candidates=tables.candidates)
+    joined = pd.concat(effects, ignore_index=True)
     return [
         *_axes_results(tables, joined, main, pair, tuple(notes)),
         Result("identity_terms", table, method="identity_terms"),
@@ -598,19 +598,20 @@ def _axes_results(
     notes: tuple[str, ...],
 ) -> list[Result]:
     """Models on all axes together, unless only a single axis stands apart; and axis × model."""
-    number = replace(EFFECT, low="low", high="high")  # of the same table in standard deviations
     ends = {end: effects[end] / effects["reward_sd"] for end in ("low", "high")}
-    in_sd = correct(effects.assign(**ends), number)
+    in_sd = correct(effects.assign(**ends)).assign(candidates=tables.candidates)
+    # The table has the ends of the effect itself, which are none of `d`.
+    effects = in_sd.assign(low=effects["low"], high=effects["high"]).drop(columns="detectable")
     rows, together = in_sd[in_sd["measure"] == main], in_sd[in_sd["axis"] == ALL_AXES]
     row = _heaviest(rows)
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
-    estimate = number.at(row)
+    estimate = EFFECT.at(row)
     first = Result(
         "identity",
         effects,
         headline=_headline(tables, effects, row, quoted(half_sum(*pair) if pair else main), main),
         plot=Forest.of(
-            number,
+            EFFECT,
             data=together[together["measure"].isin(pair or (main,))],
             group="measure",
             xlabel="identity terms less matched controls (SD of rewards)",
@@ -624,7 +625,7 @@ def _axes_results(
             f"{stem}/{r.model}/d": float(r.d)
             for r in together[together["measure"] == main].itertuples()
         },
-        effect=EFFECT,
+        effect=replace(EFFECT, low=None, high=None),
     )
     if (rows["axis"] == ALL_AXES).all():
         return [first]
@@ -649,7 +650,7 @@ def _axes_results(
     )
     return [
         first,
-        Result("identity_axes", table, plot=plot, method="identity_terms", effect=number),
+        Result("identity_axes", table, plot=plot, method="identity_terms", effect=EFFECT),
     ]
 
 

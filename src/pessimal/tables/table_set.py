@@ -180,7 +180,8 @@ class TableSet:
             return bool(self.reading.stripped)
         texts = sorted((table.rows["text"] for table in members), key=len)
         others = [column for column in texts[:-1] if not column.equals(texts[-1])]
-        return any(not set(column) <= set(texts[-1]) for column in others)
+        most = frozenset(texts[-1]) if others else frozenset()
+        return not all(most.issuperset(column) for column in others)
 
     @cached_property
     def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:
