@@ -1,6 +1,7 @@
 """Messages are read by one reader: what a turn cannot hold is refused by name, never dropped."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ READERS = {
         "a"
     ],
     "contexts": lambda folder, turns: read_contexts(
-        write(folder, {"key": "a", "messages": [*turns, ANSWER]}), "after"
+        Path(write(folder, {"key": "a", "messages": [*turns, ANSWER]})), "after"
     )["a"].turns[:-1],
     "comparisons": lambda folder, turns: (
         from_row({"prompt": turns, "responses": ["a", "b"]}, where="line 1", key="a").turns

@@ -22,7 +22,7 @@ from pessimal.tables.comparisons import EMBEDDED
 
 def main(token: str, answers: str, *effects: str) -> None:
     model = pessimal.load("smollm2-judge", kind="log_probability")
-    contexts = sample(read_contexts(str(EMBEDDED), "after"), int(answers), seed=0).values()
+    contexts = sample(read_contexts(EMBEDDED, "after"), int(answers), seed=0).values()
     conversations = model.parts[0].conversations
     frames = [slot_frame(conversations, one, model.tokenizer) for one in contexts]
     number = model.tokenizer.convert_tokens_to_ids(token)

@@ -20,7 +20,7 @@ from torch import Tensor
 import pessimal
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.spec import Mode
-from pessimal.scoring.candidates import batches, inputs, listed
+from pessimal.scoring.candidates import batches, inputs, item_candidates
 from pessimal.scoring.scorer import FrameScorer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
@@ -100,7 +100,7 @@ def reward_of(name: str) -> Callable[[list[str]], np.ndarray]:
 
     def rewards(texts: list[str]) -> np.ndarray:
         if new := list(dict.fromkeys(text for text in texts if text not in known)):
-            asked = inputs(conversations, frame, listed(new, name="answers"), Mode.text)
+            asked = inputs(conversations, frame, item_candidates(new, name="answers"), Mode.text)
             for rows in batches(asked, size=BATCH):
                 some = scorer.score_rows(asked, rows, batch_size=BATCH)
                 known.update(zip([new[row] for row in rows], some, strict=True))

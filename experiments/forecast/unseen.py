@@ -12,7 +12,7 @@ import numpy as np
 import pessimal
 from pessimal.analyses import Options
 from pessimal.analyses.forecast import forecast
-from pessimal.scoring.candidates import Candidates, listed
+from pessimal.scoring.candidates import Candidates, item_candidates
 from pessimal.tables.score_table import drawn_from
 
 with open("runs/forecast/drawn.json", encoding="utf-8") as file:
@@ -23,7 +23,7 @@ for label, texts in {
     "first words": [(text.split() or [""])[0] for text in whole],
 }.items():
     counts = Counter(text for text in texts if text)
-    rows = listed(list(counts), name=drawn_from("smollm2")).rows
+    rows = item_candidates(list(counts), name=drawn_from("smollm2")).rows
     answers = Candidates("answers", rows.assign(drawn=np.array(list(counts.values()))))
     table = pessimal.scan(model, "greatest", candidates=answers, states=False)
     print(label, len(counts), "different; ceiling", table.measured["ceiling"]["high"])

@@ -22,7 +22,7 @@ from artifacts import OUTCOME
 from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.explaining.views import from_json, to_json, views
-from pessimal.scoring.candidates import items
+from pessimal.scoring.candidates import read_items
 from pessimal.searching.allowed import allowed_tokens
 from pessimal.searching.spec import Filter
 from pessimal.tables.comparisons import (
@@ -48,7 +48,7 @@ from pessimal.tracking.registry import MANIFEST, Registry, read_manifest
 READERS = {
     "eloeverything": lambda path: read_eloeverything(path, prompt="greatest"),
     "vocabulary": read_vocabulary,
-    "items": lambda path: items(path, name="things"),
+    "items": lambda path: read_items(path, name="things"),
     "dictionary": read_dictionary,
     "lexicon": lambda path: read_lexicon(str(path)),
     "frequencies": lambda path: read_frequencies(str(path)),

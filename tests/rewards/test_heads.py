@@ -10,7 +10,7 @@ from pessimal.errors import ModelError
 from pessimal.rewards.heads import gated
 from pessimal.rewards.reward_model import RewardModel
 from pessimal.rewards.spec import Dtype, Mode
-from pessimal.scoring.candidates import inputs, listed, vocabulary
+from pessimal.scoring.candidates import inputs, item_candidates, vocabulary
 from pessimal.scoring.scorer import FrameScorer
 from tolerance import close, varied
 
@@ -180,7 +180,7 @@ def test_internlm_score_of_a_conversation_is_the_reward_of_its_ids_also_where_it
     model = opened(checkpoint, "own code")
     network, frame = model.network(), model.frame(PROMPT)
     assert frame.suffix[-1] == checkpoint.network.reward_token_id
-    candidates = listed(
+    candidates = item_candidates(
         ["love", "\nlove", "\n\nhate", " peace", "war\n", "good\n\n", "evil", "is"], name="texts"
     )
     made = inputs(model.parts[0].conversations, frame, candidates, Mode.text)

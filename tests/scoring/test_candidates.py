@@ -11,7 +11,7 @@ from pessimal.errors import InputError
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
-from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs, items, vocabulary
+from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs, read_items, vocabulary
 
 
 def test_vocabulary_is_every_id_once(model, words):
@@ -171,7 +171,7 @@ def test_batches_share_one_start_though_others_are_as_long():
 
 def test_items_from_text_and_table(tmp_path):
     (tmp_path / "list.txt").write_text("null\nNA\n\nlove and peace\n")
-    assert items(tmp_path / "list.txt", name="mine").rows["text"].tolist() == [
+    assert read_items(tmp_path / "list.txt", name="mine").rows["text"].tolist() == [
         "null",
         "NA",
         "love and peace",
@@ -179,7 +179,7 @@ def test_items_from_text_and_table(tmp_path):
     pd.DataFrame({"name": ["nan", "b"], "elo_score": [1500, 1400.5], "elo_matches": [3, 4]}).to_csv(
         tmp_path / "t.csv", index=False
     )
-    rated = items(tmp_path / "t.csv", name="rated").rows
+    rated = read_items(tmp_path / "t.csv", name="rated").rows
     assert rated["text"].tolist() == ["nan", "b"]
     assert rated["elo"].tolist() == [1500, 1400.5]
     assert rated["elo_matches"].tolist() == [3, 4]
@@ -187,9 +187,16 @@ def test_items_from_text_and_table(tmp_path):
 
 def test_items_are_taken_verbatim(tmp_path):
     (tmp_path / "t.csv").write_text("\ufeffname\n007\n1e5\nTrue\n", encoding="utf-8")
-    assert items(tmp_path / "t.csv", name="mine").rows["text"].tolist() == ["007", "1e5", "True"]
+    assert read_items(tmp_path / "t.csv", name="mine").rows["text"].tolist() == [
+        "007",
+        "1e5",
+        "True",
+    ]
     (tmp_path / "t.txt").write_text("\ufeffa\u2028b\nc\x0bd\n", encoding="utf-8")
-    assert items(tmp_path / "t.txt", name="mine").rows["text"].tolist() == ["a\u2028b", "c\x0bd"]
+    assert read_items(tmp_path / "t.txt", name="mine").rows["text"].tolist() == [
+        "a\u2028b",
+        "c\x0bd",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +212,7 @@ def test_items_are_taken_verbatim(tmp_path):
 def test_bad_lists_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
-        items(tmp_path / name, name="mine")
+        read_items(tmp_path / name, name="mine")
 
 
 def test_the_most_frequent_are_ordinary_tokens_and_special_ones_come_besides():

@@ -16,7 +16,7 @@ from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions
 from pessimal.rewards.spec import Dtype, Mode
-from pessimal.scoring.candidates import listed, vocabulary
+from pessimal.scoring.candidates import item_candidates, vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
 from pessimal.scoring.identify import identify
 from pessimal.scoring.loop import Loop
@@ -41,7 +41,7 @@ ITEMS = [
     "null",
     "Ünïcode 🙂",
 ]
-THINGS = listed(ITEMS, name="things")
+THINGS = item_candidates(ITEMS, name="things")
 CPU = torch.device("cpu")
 
 

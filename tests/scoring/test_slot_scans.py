@@ -15,7 +15,7 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Mode
-from pessimal.scoring.candidates import framed, listed, vocabulary
+from pessimal.scoring.candidates import framed, item_candidates, vocabulary
 from pessimal.scoring.identify import identify
 from pessimal.scoring.proposals import screened
 from pessimal.scoring.scan import make_scanner
@@ -79,7 +79,7 @@ def test_an_implicit_reward_is_of_the_whole_answer(folders, tmp_path, closing, a
 
 def test_texts_are_written_into_the_slot_of_what_takes_texts(tmp_path):
     model = wrap_callable(lambda prompt, responses: [float(len(one)) for one in responses])
-    table = scanned(model, AFTER, listed(["!", " no"], name="two"), tmp_path / "work")
+    table = scanned(model, AFTER, item_candidates(["!", " no"], name="two"), tmp_path / "work")
     assert table.rows["reward"].tolist() == [len(ANSWER) + 1, len(ANSWER) + 3]
     assert table.measured["slot"]["untouched"] == len(ANSWER)
     assert table.measured["slot"]["rejected"] == 3
@@ -88,7 +88,7 @@ def test_texts_are_written_into_the_slot_of_what_takes_texts(tmp_path):
 def test_items_behind_an_answer_are_one_text_with_it(folders, tmp_path):  # noqa: F811
     model = implicit(folders)
     texts = [" peace", "!", " and the war"]
-    table = scanned(model, AFTER, listed(texts, name="three"), tmp_path)
+    table = scanned(model, AFTER, item_candidates(texts, name="three"), tmp_path)
     whole = [(TURNS[0], Turn("assistant", ANSWER + text)) for text in texts]
     expected = text_scorer(model, whole, device=CPU).rewards(whole)
     assert close(table.rows["reward"], expected, size=50)

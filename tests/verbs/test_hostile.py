@@ -19,7 +19,7 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import files_of
 from pessimal.rewards.spec import ModelSpec
-from pessimal.scoring.candidates import items
+from pessimal.scoring.candidates import read_items
 from pessimal.tracking.registry import Manifest, Registry, parse_manifest
 
 SOON = 60
@@ -110,7 +110,7 @@ def test_pipes_and_devices_are_no_files(changed, tmp_path):
             matching("path", [path])
     os.mkfifo(tmp_path / "items.csv")
     with pytest.raises(InputError, match="pipe, device"):
-        items(tmp_path / "items.csv", name="items")
+        read_items(tmp_path / "items.csv", name="items")
     os.mkfifo(changed / "added_tokens.json")
     with pytest.raises(ModelError, match="pipe, device"):
         files_of(HeadSpec(name="hostile", path=str(changed)))

@@ -38,7 +38,7 @@ def file(tmp_path):
 
 
 def test_a_files_rows(file):
-    found = read_contexts(str(file), "after")
+    found = read_contexts(file, "after")
     assert list(found) == ["one", "answers-2", "answers-3"]
     turns = (Turn("user", "Why?"), Turn("assistant", "love is good"))
     assert found["one"] == Context(turns, 1, 12, "hate")
@@ -49,7 +49,7 @@ def test_a_files_rows(file):
         "assistant",
     ]
     assert found["answers-3"].rejected == "the cruel"
-    assert read_contexts(str(file), "before")["one"].at == 0
+    assert read_contexts(file, "before")["one"].at == 0
     few = sample(found, 2, seed=0)
     assert len(few) == 2
     assert sample(found, 1, seed=0).items() <= few.items()
@@ -59,7 +59,7 @@ def test_a_mark_says_where(tmp_path):
     path = tmp_path / "marked.jsonl"
     rows = [{"role": "user", "content": "Is{slot} it so?"}, {"role": "assistant", "content": "No"}]
     path.write_text(json.dumps({"messages": rows}))
-    [one] = read_contexts(str(path), None).values()
+    [one] = read_contexts(path, None).values()
     assert (one.slot, one.turn, one.at) == ("inside", 0, 2)
     assert one.filled("!")[0].content == "Is! it so?"
 
@@ -79,12 +79,12 @@ def test_rows_that_are_none(tmp_path, row, says):
     path = tmp_path / "wrong.jsonl"
     path.write_text(row)
     with pytest.raises(InputError, match=says):
-        read_contexts(str(path), "after")
+        read_contexts(path, "after")
 
 
 def test_a_row_without_a_mark_is_refused_where_no_slot_is_given(file):
     with pytest.raises(InputError, match="slot=after"):
-        read_contexts(str(file), None)
+        read_contexts(file, None)
 
 
 def test_from_the_command_to_what_a_token_adds(command, tiny_checkpoint, file):

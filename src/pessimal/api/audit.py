@@ -69,7 +69,7 @@ from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import fetch_base, fetch_files
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import Mode
-from pessimal.scoring.candidates import Candidates, listed, vocabulary_of
+from pessimal.scoring.candidates import Candidates, item_candidates, vocabulary_of
 from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.identify import identify_all
 from pessimal.scoring.spec import TrainerSpec
@@ -443,7 +443,7 @@ class Auditor:
             for table in evidence.tables:
                 best |= set(table.rows.nlargest(TOP_TOKENS, "reward")["candidate_id"])
         words = self._words(size, " ", sorted(map(int, best | extra)))
-        contexts = sample(read_contexts(str(EMBEDDED), "after"), self.n_contexts, seed=self.seed)
+        contexts = sample(read_contexts(EMBEDDED, "after"), self.n_contexts, seed=self.seed)
         tables = self._scan(contexts, words, states=False)
         n = len(tables[0].rows)
         evidence.scope["additions"] = f"{n:,} tokens behind {len(tables)} answers"
@@ -556,7 +556,7 @@ class Auditor:
             whole = vocabulary_of(self.network)
             return whole.frequent(size, ids) if size else whole
         texts = [before + word for word in self.words[:size]]
-        return listed(texts, name=f"words{len(texts)}")
+        return item_candidates(texts, name=f"words{len(texts)}")
 
     def _scope(self, scans: Sequence[int | None] | None) -> Scope:
         """The parts that fit into the budget, by the time of a few inputs."""

@@ -15,13 +15,14 @@ from pessimal.api.store import Store, publish_table, reward_inputs, store_at
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
+from pessimal.options import existing_file
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.rewards.tasks import prompts_of, read_tasks
-from pessimal.scoring.candidates import Candidates, listed, tokens_for, vocabulary_of
+from pessimal.scoring.candidates import Candidates, item_candidates, tokens_for, vocabulary_of
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
@@ -107,7 +108,7 @@ def scan(
     several = with_prefixes(texts, prefixes or {}).items()
     answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
     if isinstance(contexts, str | Path):
-        answered = read_contexts(str(contexts), slot)
+        answered = read_contexts(existing_file("contexts", str(contexts)), slot)
     model, name = to_reward(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS
@@ -117,7 +118,7 @@ def scan(
     elif not isinstance(candidates, Candidates):
         if way is not Mode.text:
             raise ConfigError(f"mode={mode!r}: candidates are texts, and are scored in mode='text'")
-        candidates = listed(candidates, name=name)
+        candidates = item_candidates(candidates, name=name)
     about: dict[str, Any] = {"certain": certain, "batch_size": batch_size, "states": states}
     about |= {"trainer": trainer, "store": store_at(store), "cache": cache, "progress": progress}
     about["prefixed"] = {key: persona for key, (_, persona) in several if persona is not None}

@@ -21,6 +21,7 @@ from pessimal.api.store import Artifact, Store, publish, registered_spec, reward
 from pessimal.catalogue import answers, named_prompts
 from pessimal.conversation import MARK, Context, Conversation, Turn
 from pessimal.errors import InputError, UserError
+from pessimal.options import existing_file
 from pessimal.plots import Heatmap
 from pessimal.progress import Counter, counted, quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
@@ -83,7 +84,9 @@ def search(
     searched: Mapping[str, Any] = {}
     unseen: Mapping[str, Any] = {}
     if contexts is not None:
-        searched, unseen = halves(read_contexts(str(contexts), options.get("slot")))
+        searched, unseen = halves(
+            read_contexts(existing_file("contexts", str(contexts)), options.get("slot"))
+        )
     else:
         searched, unseen = named_prompts(prompts), named_prompts(held_out) if held_out else {}
     about: dict[str, Any] = {"length": length, "goal": goal, "held_out": unseen}

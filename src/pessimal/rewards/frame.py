@@ -111,6 +111,12 @@ def slot_ids(
     return conversations.ids(asked, texts, double_bos=double_bos)
 
 
+def shared_ids(answer: str, frames: Sequence[tuple[Format, Frame]]) -> tuple[int, ...] | None:
+    """The ids of an answer, if all conversations give it the same; None otherwise."""
+    ids = {tuple(f.inside(slot_ids(form, f.asked, [answer])[0]) or ()) for form, f in frames}
+    return ids.pop() or None if len(ids) == 1 else None
+
+
 def slot_frame(
     conversations: Format,
     asked: Asked,

@@ -226,15 +226,23 @@ def _snapshot(
 
 
 def local_folder(
-    path: str, revision: str | None = None, *, files: tuple[str, ...] = FILES, local: str
+    path: str,
+    revision: str | None = None,
+    *,
+    files: tuple[str, ...] = FILES,
+    local: str,
+    command: str | None = None,
 ) -> Path:
-    """A folder on this machine, or the local copy of a repository."""
+    """A folder on this machine, or the local copy of a repository. ModelError for a folder that is
+    not there and that the `command` makes: it is no repository."""
     if is_folder(path):
         folder = Path(path).expanduser().resolve()
         for file in folder.iterdir():
             if file.exists() and not (file.is_file() or file.is_dir()):  # reading it may never end
                 raise ModelError(f"{file} is no file of bytes, but a pipe, device or socket")
         return folder
+    if command is not None:
+        raise ModelError(f"{path} is not trained yet. Type: {command}")
     return _snapshot(path, revision, files=files, local=local)
 
 
@@ -251,12 +259,11 @@ def files_of(spec: ModelSpec) -> Path | None:
     path, revision = (spec.path, spec.revision) if adapter is None else base_of(spec, adapter)
     if path is None:
         return None
-    if spec.training_command is not None and not is_folder(path):
-        raise ModelError(f"{spec.name} is not trained yet, {path}. Type: {spec.training_command}")
     # Of the GGUF files of a repository, which holds the same model in many precisions, only the one
     # that is asked.
     files = (*FILES, "*.py") if spec.file is None else (spec.file, *FILES[1:])
-    folder = local_folder(path, revision, files=files, local="model=auto model.path=DIR")
+    local, command = "model=auto model.path=DIR", spec.training_command
+    folder = local_folder(path, revision, files=files, local=local, command=command)
     check_weights(spec, folder)
     return folder
 

@@ -73,19 +73,18 @@ def vocabulary(tokenizer: "PreTrainedTokenizerBase", *, size: int) -> Candidates
     names = {i: token for token, i in tokenizer.get_vocab().items() if i < size}
     ids = sorted(names)
     decoded = tokenizer.batch_decode([[i] for i in ids], clean_up_tokenization_spaces=False)
-    texts = [storable(text) for text in decoded]
     added = tokenizer.added_tokens_decoder.items()
     special = {*tokenizer.all_special_ids, *(i for i, token in added if token.special)}
+    pairs = zip(ids, decoded, strict=True)
+    kinds = [token_kind(names[i], text, special=i in special) for i, text in pairs]
     rows = pd.DataFrame(
         {
             "candidate_id": np.array(ids, dtype=np.int32),
             "token": [storable(names[i]) for i in ids],
-            "text": texts,
+            "text": [storable(text) for text in decoded],
+            "kind": kinds,
         }
     )
-    rows["kind"] = [
-        token_kind(names[i], text, special=i in special) for i, text in zip(ids, texts, strict=True)
-    ]
     return Candidates(name="vocabulary", rows=rows)
 
 
@@ -99,10 +98,10 @@ def tokens_for(model: Reward, tokens: Candidates, *, name: str) -> Candidates | 
     ):
         return None
     texts = dict.fromkeys(tokens.rows["text"].tolist())
-    return listed([text for text in texts if text.strip()], name=name)
+    return item_candidates([text for text in texts if text.strip()], name=name)
 
 
-def items(path: Path, *, name: str) -> Candidates:
+def read_items(path: Path, *, name: str) -> Candidates:
     """Named items, one a line in a .txt file, or the `name` column of a .csv file (with
     `elo_score`, `elo_matches` where people have rated them), verbatim. Raises InputError on an
     empty, unreadable or repeating list."""
@@ -124,7 +123,7 @@ def items(path: Path, *, name: str) -> Candidates:
         raise InputError(message) from error
     if table.empty:
         raise InputError(f"candidates.path={str(path)!r} holds no items; write one a line")
-    rows = listed(table["name"], name=name, where=str(path)).rows
+    rows = item_candidates(table["name"], name=name, where=str(path)).rows
     if "elo_score" in table:
         rows["elo"] = numbers(path, table, "elo_score")
         rows["elo_matches"] = 0
@@ -133,7 +132,9 @@ def items(path: Path, *, name: str) -> Candidates:
     return Candidates(name=name, rows=rows)
 
 
-def listed(texts: Sequence[str], *, name: str, where: str = "the list of items") -> Candidates:
+def item_candidates(
+    texts: Sequence[str], *, name: str, where: str = "the list of items"
+) -> Candidates:
     """These texts as candidates. Raises InputError where there is none, or one stands there
     twice."""
     column = pd.Series(list(texts), dtype=str)

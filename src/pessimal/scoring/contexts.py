@@ -6,12 +6,12 @@ Knows files and conversations. Does not know what is put into the slot.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from pessimal.conversation import MARK, Context, Conversation, Turn, check_unread, read_messages
 from pessimal.errors import ConfigError, InputError
-from pessimal.options import existing_file
 from pessimal.tables.comparisons import Comparison, from_row
 from pessimal.texts import storable
 
@@ -29,7 +29,7 @@ def of_comparison(comparison: Comparison, slot: str) -> Context:
     return _context(turns, slot, comparison.responses[1 - chosen] if preferred else None)
 
 
-def read_contexts(path: str, slot: str | None) -> dict[str, Context]:
+def read_contexts(file: Path, slot: str | None) -> dict[str, Context]:
     """Contexts by key, of a file with a JSON object a line.
 
     Args:
@@ -38,12 +38,11 @@ def read_contexts(path: str, slot: str | None) -> dict[str, Context]:
     Raises:
         InputError: the file cannot be read as such, or a key stands there twice.
     """
-    file = existing_file("contexts", path)
     contexts: dict[str, Context] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8-sig").split("\n"), 1):
         if not line.strip():
             continue
-        where = f"contexts={path!r}, line {number}"
+        where = f"contexts={str(file)!r}, line {number}"
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -53,7 +52,7 @@ def read_contexts(path: str, slot: str | None) -> dict[str, Context]:
             raise InputError(f"{where}: the key {key!r} stands there twice; each row its own")
         contexts[key] = of_row(row, slot, where, key)
     if not contexts:
-        raise InputError(f"contexts={path!r} holds nothing; {EXPECTED}")
+        raise InputError(f"contexts={str(file)!r} holds nothing; {EXPECTED}")
     return contexts
 
 

@@ -20,7 +20,7 @@ from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.language import set_sampling
 from pessimal.rewards.log_probability import LogProbability
-from pessimal.scoring.candidates import Candidates, listed
+from pessimal.scoring.candidates import Candidates, item_candidates
 from pessimal.scoring.common_prefix import CommonPrefixScorer
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.tables.score_table import drawn_from
@@ -71,7 +71,7 @@ def answers_of(
             f"{policy.name} wrote {len(found)} different answers: a forecast needs 3. Type more: "
             f"answers={10 * n} answer_tokens={2 * tokens}"
         )
-    candidates = listed(list(found), name=drawn_from(policy.name))
+    candidates = item_candidates(list(found), name=drawn_from(policy.name))
     drawn = np.array(list(found.values()), dtype=np.int32)
     return Candidates(candidates.name, candidates.rows.assign(drawn=drawn))
 

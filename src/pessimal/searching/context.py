@@ -6,7 +6,7 @@ Knows models and scorers. Does not know what is searched for, configurations or 
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,16 @@ from pessimal.conversation import MARK, Asked, Context, Turn, filled, turns_of
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.ceiling import Bounds
-from pessimal.rewards.frame import Format, Frame, slot_frame, slot_ids
+from pessimal.rewards.frame import shared_ids, slot_frame
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.common_prefix import ResponseScorer, SummedScorer
+from pessimal.scoring.identify import check_slot
 from pessimal.scoring.texts import text_scorer
 from pessimal.scoring.trust import numerical_noise
-from pessimal.searching.allowed import Ids, RoundTrip, allowed_tokens
+from pessimal.searching.allowed import RoundTrip, allowed_tokens
 from pessimal.searching.climb import random_responses
 from pessimal.searching.objective import (
     EditObjective,
@@ -77,21 +78,28 @@ class SearchContext:
         self.device, self.batch_size = torch.device(device), batch_size
         if spec.fluency and policy is None:
             raise ConfigError(f"search.fluency={spec.fluency:g} needs a model: type policy=NAME")
-        ways = [part.conversations for part in model.parts]
-        self.frames = {
-            key: [slot_frame(way, asked, model.tokenizer) for way in ways]
-            for key, asked in self.prompts.items()
-        }
         self.vocabulary = vocabulary(model.tokenizer, size=model.embedding_rows)
         listed = Path(spec.allowed_path).expanduser() if spec.allowed_path else None
         rows, size = self.vocabulary.rows, model.embedding_rows
         self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
         """bool (V,): tokens that a response may be made of."""
+        for asked in self.prompts.values():
+            if isinstance(asked, Context):
+                check_slot(model, asked, mode)
+        ways = [part.conversations for part in model.parts]
+        self.frames = {
+            key: [slot_frame(way, asked, model.tokenizer) for way in ways]
+            for key, asked in self.prompts.items()
+        }
         pairs = [pair for frames in self.frames.values() for pair in zip(ways, frames, strict=True)]
         self.edits: Edits | None = None
         """The changes that the ids of a response stand for, with search.slot=edit."""
         if spec.slot is Slot.edit and spec.answer:
-            self.edits = Edits(_ids_of(spec.answer, pairs), size)
+            ids = shared_ids(spec.answer, pairs)
+            if not ids:
+                why = "has not the same tokens in all prompts, or none: search one prompt"
+                raise ConfigError(f"search.slot=edit: search.answer={spec.answer!r:.60} {why}")
+            self.edits = Edits(ids, size)
         whole = self.edits.apply if self.edits else None
         self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs), whole)
         self.scorer = functools.cache(self._scorer)
@@ -311,15 +319,6 @@ def asked_of(prompt: Asked, spec: SearchSpec) -> Asked:
     at = len(before) if mark or spec.slot is Slot.after else 0
     turns = (*turns_of(prompt), Turn("assistant", before + after))
     return Context(turns, len(turns) - 1, at)
-
-
-def _ids_of(answer: str, frames: Sequence[tuple[Format, Frame]]) -> Ids:
-    """The ids of a given answer. ConfigError where they are not the same in all conversations."""
-    found = {tuple(f.inside(slot_ids(way, f.asked, [answer])[0]) or ()) for way, f in frames}
-    if len(found) > 1 or not found or () in found:
-        why = "has not the same tokens in all prompts, or none: search one prompt"
-        raise ConfigError(f"search.slot=edit: search.answer={answer!r:.60} {why}")
-    return found.pop()
 
 
 # Kept from job to job, since the jobs of a sweep in one process use the same again.

@@ -17,12 +17,10 @@ import numpy as np
 import torch
 
 from pessimal.conversation import Asked
-from pessimal.conversation import Context as ConversationContext
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
 from pessimal.rewards.checkpoint_files import of_model
 from pessimal.rewards.spec import Dtype, Mode
-from pessimal.scoring.identify import check_slot
 from pessimal.searching.allowed import best_retokenizing, digest
 from pessimal.searching.climb import passes
 from pessimal.searching.context import SearchContext
@@ -95,10 +93,6 @@ def run(
         warm_starts=warm_starts or {},
     )
     total = _total(context, problem, free=free is not None)
-
-    for asked in context.prompts.values():
-        if isinstance(asked, ConversationContext):
-            check_slot(context.model, asked, context.mode)
     stages = Stages(
         context.objective(folder=folder),
         problem,

@@ -24,6 +24,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Asked, filled
 from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.options import existing_file
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
@@ -125,7 +126,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         check_contexts(contexts, slot, prompts)
         prompts = "greatest" if prompts is None else prompts
         self.asked: Mapping[str, Asked] = (
-            named_prompts(prompts) if contexts is None else read_contexts(str(contexts), slot)
+            named_prompts(prompts)
+            if contexts is None
+            else read_contexts(existing_file("contexts", str(contexts)), slot)
         )
         self.tokenizer, self.report = tokenizer, report
         self.every, self.watch, self.tails, self.seed = every, tuple(watch), tails, seed

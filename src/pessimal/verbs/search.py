@@ -60,9 +60,10 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
     held_out: Mapping[str, Asked] = {key: config.prompts[key] for key in config.held_out}
     if config.contexts is not None:
         slot = config.search.slot and config.search.slot.value
-        contexts = sample(read_contexts(config.contexts, slot), config.n_contexts, seed=config.seed)
+        file = Path(config.contexts).expanduser()
+        contexts = sample(read_contexts(file, slot), config.n_contexts, seed=config.seed)
         searched, held_out = halves(contexts)
-        name = f"{Path(config.contexts).stem}-{len(searched)}"
+        name = f"{file.stem}-{len(searched)}"
     policy = config.policy and open_reward(config.policy_spec, cache=cache)
     model = require_network(open_reward(config.model, cache=cache), "search", "gradient")
     context = SearchContext(

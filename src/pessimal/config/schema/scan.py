@@ -81,13 +81,13 @@ class CandidatesSpec(Options):
 
     def read(self) -> "Candidates | None":
         """The list of items; None for the vocabulary, which the model brings."""
-        from pessimal.scoring.candidates import items, listed  # torch
+        from pessimal.scoring.candidates import item_candidates, read_items  # torch
 
         if self.name in ("vocabulary", CENSUS):
             return None
         if self.path is None:
-            return listed(self.texts, name=self.name, where=f"candidates={self.name}")
-        return items(Path(self.path).expanduser(), name=self.name)
+            return item_candidates(self.texts, name=self.name, where=f"candidates={self.name}")
+        return read_items(Path(self.path).expanduser(), name=self.name)
 
 
 def check_free(option: str, name: str) -> None:
@@ -167,7 +167,7 @@ class ScanConfig(PromptedConfig):
 
         slot = self.slot and self.slot.value
         if self.contexts is not None:
-            answers = read_contexts(self.contexts, slot)
+            answers = read_contexts(Path(self.contexts).expanduser(), slot)
         elif slot is not None:
             comparisons = self.comparisons.load().comparisons
             answers = {each.key: of_comparison(each, slot) for each in comparisons}
