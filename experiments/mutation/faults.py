@@ -31,7 +31,7 @@ FAULTS = [
         "conversations that share less of the prompt are scored as if they shared all of it",
     ),
     Fault(
-        "scoring/shared_prefix.py",
+        "scoring/engine.py",
         "unseen |= key <= query - window",
         "unseen |= key < query - window",
         "models with a sliding window see one token too many",
@@ -43,13 +43,13 @@ FAULTS = [
         "a search follows each position's neighbour's gradient",
     ),
     Fault(
-        "scoring/certify.py",
+        "scoring/trust.py",
         "current[wanted] = rescore(wanted)",
         "current[wanted] = first[wanted]",
         "bfloat16 tails are called certified without a float32 pass",
     ),
     Fault(
-        "scoring/certify.py",
+        "scoring/trust.py",
         "np.minimum(below, above) > 2 * noise",
         "np.minimum(below, above) > noise",
         "ranks are called certain that numerical noise can turn round",
@@ -62,7 +62,7 @@ FAULTS = [
         "a certified one",
     ),
     Fault(
-        "scoring/shards.py",
+        "scoring/loop.py",
         'return rewards.view("<f4").reshape(n, *width) if np.array_equal(stored, rows) else None',
         'return rewards.view("<f4").reshape(n, *width)',
         "a resumed scan gives candidates the rewards of others",

@@ -42,11 +42,9 @@ from pessimal.rewards.frame import Frame
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.common_prefix import ResponseScorer
-from pessimal.scoring.loop import ScanProgress
-from pessimal.scoring.memory import Lengths, find_batch_size
-from pessimal.scoring.shards import Shards
+from pessimal.scoring.loop import ScanProgress, Shards
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.scoring.trainer import is_first_process, make_trainer
+from pessimal.scoring.trainer import Lengths, find_batch_size, is_first_process, make_trainer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.results import SearchResult
 from pessimal.searching.spec import SearchSpec

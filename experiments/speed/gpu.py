@@ -20,9 +20,8 @@ from transformers import (
     Qwen3Config,
 )
 
-from pessimal.scoring.engine import Decoder, SharedPrefix
-from pessimal.scoring.memory import Lengths, find_batch_size
-from pessimal.scoring.shared_prefix import run_prefix
+from pessimal.scoring.engine import Decoder, SharedPrefix, run_prefix
+from pessimal.scoring.trainer import Lengths, find_batch_size
 
 PREFIX = 40
 SIZES = (

@@ -17,8 +17,8 @@ from transformers import LlamaForCausalLM
 from pessimal.rewards.language import JudgeNetwork, SequenceNetwork
 from pessimal.rewards.question import AnswerReading
 from pessimal.scoring.engine import Decoder
-from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
 from pessimal.scoring.sequence import SharedSequence
+from pessimal.scoring.trainer import Lengths, find_batch_size, keep_large_buffers
 
 
 def causal(setting: Setting, seed: int) -> LlamaForCausalLM:

@@ -20,7 +20,7 @@ from pessimal.rewards.frame import Frame
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Inputs, batches
 from pessimal.scoring.loop import Loop, Pass
-from pessimal.scoring.memory import keep_large_buffers
+from pessimal.scoring.trainer import keep_large_buffers
 
 CANDIDATES, ROUNDS = 8192, 5
 

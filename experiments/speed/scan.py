@@ -24,9 +24,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pessimal.scoring.engine import Decoder, SharedPrefix, own_rewards
-from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
-from pessimal.scoring.shared_prefix import run_prefix
+from pessimal.scoring.engine import Decoder, SharedPrefix, own_rewards, run_prefix
+from pessimal.scoring.trainer import Lengths, find_batch_size, keep_large_buffers
 
 PREFIX, ROUNDS, FULL_BATCH = 43, 7, 64
 

@@ -20,9 +20,8 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from pessimal.scoring.common_prefix import CommonPrefixScorer
-from pessimal.scoring.engine import Decoder, OwnForward, SharedPrefix, prefix_context
-from pessimal.scoring.memory import keep_large_buffers
-from pessimal.scoring.shared_prefix import run_prefix
+from pessimal.scoring.engine import Decoder, OwnForward, SharedPrefix, prefix_context, run_prefix
+from pessimal.scoring.trainer import keep_large_buffers
 from pessimal.searching.climb import sample, top_tokens
 
 ROUNDS, WIDTH, TOP_K = 5, 512, 256

@@ -31,7 +31,7 @@ def measure() -> None:
     import torch
     from scan import PREFIX, Setting, network, shared_prefix
 
-    from pessimal.scoring.memory import Lengths, find_batch_size, keep_large_buffers
+    from pessimal.scoring.trainer import Lengths, find_batch_size, keep_large_buffers
 
     torch.set_num_threads(int(os.environ["THREADS"]))
     keep_large_buffers()

@@ -23,9 +23,9 @@ from pessimal.rewards.reward_model import wrap
 from pessimal.rewards.spec import Mode, Reduce
 from pessimal.scoring.candidates import inputs, vocabulary_of
 from pessimal.scoring.engine import own_rewards
-from pessimal.scoring.recorded import gate
+from pessimal.scoring.identify import gate
+from pessimal.scoring.loop import Shards
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.shards import Shards
 from pessimal.scoring.texts import text_scorer
 from tolerance import close
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pessimal.scoring.certify import certify, certify_tails
+from pessimal.scoring.trust import certify, certify_tails
 
 
 def test_float32_rank_is_certain_only_beyond_the_noise():

@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from pessimal.scoring import memory as module
-from pessimal.scoring.memory import Lengths, find_batch_size
+from pessimal.scoring import trainer as module
+from pessimal.scoring.trainer import Lengths, find_batch_size
 
 SHORT = Lengths(run=3, seen=50)
 

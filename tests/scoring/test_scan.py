@@ -18,10 +18,9 @@ from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.engine import own_rewards
 from pessimal.scoring.identify import forget_work, identify
-from pessimal.scoring.loop import Loop
+from pessimal.scoring.loop import Loop, Shards
 from pessimal.scoring.scan import NetworkScanner, Passes
 from pessimal.scoring.scan_texts import ScanPlan
-from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import read_score_table, write_score_table
 from pessimal.tracking.registry import Registry

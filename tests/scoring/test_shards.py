@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pessimal.scoring.shards import Shards
+from pessimal.scoring.loop import Shards
 
 ROWS = np.array([3, 1, 4, 15])
 REWARDS = np.array([0.5, -1.25, 3e-30, 7.0], dtype=np.float32)

@@ -15,9 +15,9 @@ from pessimal.errors import ModelError, TableError
 from pessimal.scoring import states as reading
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.scoring.engine import SharedPrefix
+from pessimal.scoring.loop import Shards
 from pessimal.scoring.scan import make_scanner
 from pessimal.scoring.scan_texts import ScanPlan
-from pessimal.scoring.shards import Shards
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table, write_score_table
 from pessimal.tables.score_table import BASE, ITSELF, TRAINED

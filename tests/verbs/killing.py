@@ -22,7 +22,7 @@ import wandb  # noqa: F401
 
 import pessimal.verbs.scan  # noqa: F401
 from pessimal.__main__ import main
-from pessimal.scoring.shards import Shards
+from pessimal.scoring.loop import Shards
 
 # Operations that change a folder, as Python's audit hooks call them.
 CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}

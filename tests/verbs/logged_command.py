@@ -8,7 +8,7 @@ A script for `test_scale.py`; Lightning and torchrun start it again in each proc
 import os
 
 from pessimal.__main__ import main
-from pessimal.scoring.shards import Shards
+from pessimal.scoring.loop import Shards
 
 write = Shards.write
 

@@ -73,7 +73,7 @@ def test_full_disk_is_reported_once_and_the_same_command_goes_on(
 def test_disk_that_fills_while_a_shard_is_written_keeps_the_others(
     checkpoint, command, monkeypatch, tmp_path
 ):
-    from pessimal.scoring.shards import Shards
+    from pessimal.scoring.loop import Shards
 
     write = Shards.write
 

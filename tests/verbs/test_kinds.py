@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pessimal.scoring.shards import Shards
+from pessimal.scoring.loop import Shards
 from pessimal.tables import read_score_table
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close, slack

@@ -192,7 +192,7 @@ def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_f
 ):
     """All but one batch are finished, so one process has none; in the passes over the tails, too,
     there are few."""
-    from pessimal.scoring.shards import Shards
+    from pessimal.scoring.loop import Shards
 
     write, line = Shards.write, scan_of(checkpoint, "tracking=off", *LOW)
 

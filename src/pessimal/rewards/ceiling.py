@@ -2,7 +2,7 @@
 can make of any state that a norm gives.
 
 Arithmetic over weights; what a norm computes is measured on the norm itself, never taken from its
-name. Knows no network: `scoring.ceiling` finds what a head reads.
+name. Knows no network: `scoring.scorer` finds what a head reads.
 """
 
 import math

@@ -27,11 +27,16 @@ from pessimal.rewards.frame import Frame
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import framed
-from pessimal.scoring.engine import Engine, SharedPrefix, exchanged_attention
-from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
+from pessimal.scoring.engine import (
+    Engine,
+    Prefix,
+    SharedPrefix,
+    exchanged_attention,
+    shared_prefix_attention,
+)
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.sequence import FullSequence, SharedSequence
-from pessimal.scoring.shared_prefix import Prefix, shared_prefix_attention
+from pessimal.scoring.trainer import Lengths, find_batch_size, within_memory
 from pessimal.scoring.trust import SAMPLE, Trust
 
 log = logging.getLogger(__name__)

@@ -24,16 +24,21 @@ from pessimal.rewards.language import StatesNetwork, load_base
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import CheckpointSpec, Dtype, Mode
 from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs
-from pessimal.scoring.certify import certify, certify_tails, uncertified
-from pessimal.scoring.identify import of_pass
+from pessimal.scoring.identify import (
+    both_answers,
+    gate,
+    of_language_model,
+    of_pass,
+    of_slot,
+    score_table,
+)
 from pessimal.scoring.loop import Loop, Pass
-from pessimal.scoring.recorded import both_answers, gate, of_language_model, of_slot, score_table
 from pessimal.scoring.scan_texts import Scanner, ScanPlan, SumScanner, TextScanner
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.states import DIMENSIONS, word_states, words_of
 from pessimal.scoring.texts import NetworkTexts
 from pessimal.scoring.trainer import is_first_process, make_trainer
-from pessimal.scoring.trust import Trust, nearest
+from pessimal.scoring.trust import Trust, certify, certify_tails, nearest, uncertified
 from pessimal.tables import ScoreProvenance, ScoreTable
 from pessimal.tables.score_table import BASE, States
 

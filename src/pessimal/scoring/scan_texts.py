@@ -18,12 +18,18 @@ from pessimal.rewards.ceiling import read_bounds, weighted_sum
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
-from pessimal.scoring.certify import certify, uncertified
-from pessimal.scoring.identify import of_term
-from pessimal.scoring.recorded import SLOT, answered, both_answers, of_slot, score_table
+from pessimal.scoring.identify import SLOT, answered, both_answers, of_slot, of_term, score_table
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import AskedAgain, KeptRewards
-from pessimal.scoring.trust import Trust, judge, nearest, noise_sample, numerical_noise
+from pessimal.scoring.trust import (
+    Trust,
+    certify,
+    judge,
+    nearest,
+    noise_sample,
+    numerical_noise,
+    uncertified,
+)
 from pessimal.tables import ScoreProvenance, ScoreTable
 
 log = logging.getLogger(__name__)

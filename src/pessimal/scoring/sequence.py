@@ -12,13 +12,16 @@ import torch
 from torch import Tensor
 
 from pessimal.scoring.engine import (
+    ATTENTION,
     Decoder,
     FullForward,
+    Prefix,
     SharedPrefix,
+    continue_prefix,
     exchanged_attention,
+    run_prefix,
     whole_inputs,
 )
-from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 
 if TYPE_CHECKING:
     from pessimal.rewards.language import SequenceHead

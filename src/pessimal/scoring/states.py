@@ -21,9 +21,9 @@ from pessimal.rewards.frame import Frame
 from pessimal.rewards.language import StatesNetwork
 from pessimal.scoring.candidates import Candidates, Inputs, batches
 from pessimal.scoring.engine import Decoder, FullForward, OwnForward
-from pessimal.scoring.memory import Lengths, find_batch_size
+from pessimal.scoring.loop import Shards
 from pessimal.scoring.scorer import FrameScorer
-from pessimal.scoring.shards import Shards
+from pessimal.scoring.trainer import Lengths, find_batch_size
 from pessimal.tables.score_table import States
 from pessimal.tables.word_lists import common, spelled
 

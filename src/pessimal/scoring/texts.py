@@ -28,9 +28,9 @@ from pessimal.rewards.frame import Encoded, Format
 from pessimal.rewards.language import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.scoring.engine import Decoder, Engine, FullForward, OwnForward, own_rewards
-from pessimal.scoring.memory import Lengths, find_batch_size, within_memory
 from pessimal.scoring.scorer import first_trusted
 from pessimal.scoring.sequence import FullSequence
+from pessimal.scoring.trainer import Lengths, find_batch_size, within_memory
 from pessimal.scoring.trust import SAMPLE, Trust, largest_difference, nearest, numerical_noise
 from pessimal.texts import safe_name
 
