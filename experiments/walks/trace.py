@@ -4,9 +4,12 @@ of them stay in a room, go down, or climb back up (a callback, a method of a roo
     python experiments/walks/trace.py scan model=plain-bpe-0 prompts=greatest
 
 Counted are pairs of functions of the package, by their files; a pair that calls a thousand times
-counts once. Files are those in which at least one function ran.
+counts once. Files are those in which at least one function ran; what importing runs (modules, the
+bodies of classes) is none.
 """
 
+import contextlib
+import inspect
 import re
 import sys
 import threading
@@ -34,7 +37,9 @@ def main() -> None:
         if event != "call" or back is None:
             return
         here, caller = frame.f_code, back.f_code
-        if here.co_filename.startswith(str(SRC)) and caller.co_filename.startswith(str(SRC)):
+        if not here.co_flags & inspect.CO_NEWLOCALS or caller.co_name == "<module>":
+            return
+        if all(code.co_filename.startswith(str(SRC)) for code in (here, caller)):
             pairs.add((caller.co_filename, caller.co_qualname, here.co_filename, here.co_qualname))
 
     sys.argv = ["pessimal", *sys.argv[1:]]
@@ -42,12 +47,9 @@ def main() -> None:
 
     threading.setprofile(watch)
     sys.setprofile(watch)
-    try:
+    with contextlib.suppress(SystemExit):
         run()
-    except SystemExit:
-        pass
-    finally:
-        sys.setprofile(None)
+    sys.setprofile(None)
     heights, ways, climbs = rooms(), Counter(), []
 
     def room(file: str) -> str:
@@ -55,7 +57,7 @@ def main() -> None:
 
     for caller, calling, file, called in pairs:
         at, to = room(caller), room(file)
-        if "<module>" in (calling, called) or at not in heights or to not in heights:
+        if at not in heights or to not in heights:
             continue
         way = "stays" if at == to else "down" if heights[to] < heights[at] else "up"
         ways[way] += 1
