@@ -10,6 +10,7 @@ from test_outcomes import made
 
 from pessimal.explaining.flips import attribute_flip_rates, flips_beyond_words
 from pessimal.explaining.outcomes import against_polarity
+from pessimal.statistics import sign_flip
 
 
 def simulated(
@@ -206,3 +207,19 @@ def test_what_any_edit_does_is_kept_under_random_prices_of_words():
         assert row["flip_rate"] == 1
         assert row["flip_p"] < 0.001
         assert row["random_words"] == row["p_corrected"] == 1
+
+
+def test_beside_what_was_not_found_stands_what_would_have_been():
+    """An excess of the size `detectable` is found by the sign flips four times in five."""
+    table = simulated({"a": 0.0, "b": 0.0, "placebo": 0.0})
+    rates = attribute_flip_rates(table)
+    row, row_b = (of(flips_beyond_words(rates, table), name) for name in "ab")
+    assert row["p_corrected"] > 0.05
+    n, spread = int(row["pairs"]), of(rates, "a")["excess_error"] * np.sqrt(row["pairs"])
+    level, rng = 0.05 / 2, np.random.default_rng(0)
+    draws = rng.normal(row["detectable"], spread, (200, n))
+    flips = [sign_flip(d, two_sided=False, permutations=500, seed=0) <= level for d in draws]
+    assert 0.7 < np.mean(flips) <= 0.97
+    assert row_b["detectable"] > 0
+    few = table[table["comparison"].isin(sorted(set(table["comparison"]))[:4])]
+    assert np.isnan(of(flips_beyond_words(attribute_flip_rates(few), few), "a")["detectable"])

@@ -132,7 +132,7 @@ def test_columns_that_explain_lists_are_described():
         [field.name for field in fields(kind)] for kind in (smallest.Shrunk, smallest.Grown)
     )
     listed = {
-        "sensitivity": [*flips.RETURNED, "random_words", "p_corrected"],
+        "sensitivity": [*flips.RETURNED, "random_words", "detectable", "p_corrected"],
         "slopes": flips.SLOPES,
         "metrics": metrics.RETURNED,
         "outcomes": [

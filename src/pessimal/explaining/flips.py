@@ -28,7 +28,8 @@ from pessimal.explaining.outcomes import (
     reward_sign,
     valid_rows,
 )
-from pessimal.statistics import correct_p, sign_flip
+from pessimal.statistics import LEVEL, correct_p, sign_flip
+from pessimal.tables.result import POWER
 from pessimal.texts import strip_layout
 
 MOVED = "moved/"
@@ -94,7 +95,8 @@ def attribute_flip_rates(
         One row per model, perturber, attribute and taste: liked (more, less; empty for the placebo
         and for tables of earlier editions), which_is (better, worse by polarity), asked (requests),
         n (valid perturbations), comparisons, complied (share of the judged edits that did what was
-        asked), flip_rate_complied (of those) and the other columns of `RETURNED`. NaN
+        asked), flip_rate_complied (of those), excess_error (standard error of the excess) and the
+        other columns of `RETURNED`. NaN
         where nothing is valid, judged or tested.
 
     Source: Jiang et al. 2025 (flip rate); Phipson & Smyth 2010 (the p of drawn permutations). Both
@@ -124,10 +126,10 @@ def attribute_flip_rates(
                 *_complied_shares(valid),
                 valid["change_in_sd"].mean(),
                 *ratio_interval(change, n, weights, confidence=confidence),
-                *(len(excess), excess.mean(), p),
+                *(len(excess), excess.mean(), p, excess.sem()),
             )
             rows.append(row)
-    rates = pd.DataFrame(rows, columns=RETURNED)
+    rates = pd.DataFrame(rows, columns=[*RETURNED, "excess_error"])
     return rates.astype({"flip_p": float})
 
 
@@ -178,14 +180,18 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
 
     Returns:
         `rates` with random_words (share of `DRAWS` random prices under which these edits flip as
-        often) and p_corrected: the larger of flip_p and random_words at its false discovery rate,
-        over the rows of a model and perturber (Benjamini & Hochberg 1995; tests share the placebo,
-        which ties them together positively, and the procedure holds for that: Benjamini &
-        Yekutieli 2001). NaN where flip_p is.
+        often), p_corrected: the larger of flip_p and random_words at its false discovery rate, over
+        the rows of a model and perturber (Benjamini & Hochberg 1995; tests share the placebo, which
+        ties them together positively, and the procedure holds for that: Benjamini & Yekutieli
+        2001), NaN where flip_p is; and detectable: the smallest excess that would have been found
+        with a chance of `POWER`, were errors normal and this p the smallest of its family (NaN
+        where the comparisons are too few for any), in place of excess_error.
 
     Source: ours.
     """
-    rates = rates.assign(random_words=np.nan)
+    from scipy.stats import norm  # half a second, which whoever only reads need not wait for
+
+    rates = rates.assign(random_words=np.nan, detectable=np.nan)
     for (model, perturber), edits in valid_rows(table).groupby(["model", "perturber"], sort=False):
         family = (rates["model"] == model) & (rates["perturber"] == perturber)
         tested = rates.index[family & rates["flip_p"].notna()]
@@ -206,9 +212,14 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
             shares = flips[arm.to_numpy()].mean(axis=0)
             beyond = (1 + (shares >= row.flip_rate).sum()) / (1 + DRAWS)
             rates.loc[row.Index, "random_words"] = beyond
+            level = LEVEL / len(tested)
+            if 2.0**-row.pairs <= level:
+                words_excess = np.quantile(shares, 1 - level) - (row.flip_rate - row.flip_excess)
+                least = max(norm.isf(level) * row.excess_error, words_excess)
+                rates.loc[row.Index, "detectable"] = least + norm.ppf(POWER) * row.excess_error
     columns, family = ("flip_p", "random_words"), ("model", "perturber")
     p, _ = correct_p(rates, columns, family, method="Benjamini-Hochberg")
-    return rates.assign(p_corrected=p)
+    return rates.assign(p_corrected=p).drop(columns="excess_error")
 
 
 def changed_words(texts: pd.DataFrame) -> np.ndarray:
