@@ -252,6 +252,10 @@ def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, 
             code, _, err = command("compare", "tracking=off", *arguments, *tables)
             assert code == 2
             assert "no score table of" in err
+    (tmp_path / "empty").mkdir()
+    code, _, err = command("compare", "tracking=off", "tables=empty")
+    assert code == 2
+    assert "tables='empty'" in err, "the folder is named"
 
 
 def test_fault_of_ours_exits_with_4_and_keeps_what_was_finished(

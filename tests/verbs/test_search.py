@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+from pessimal.api.search import _Live
 from pessimal.api.store import Artifact, publish
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
@@ -389,18 +390,22 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
 ):
     asked = ("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL)
     asked += ("search.length=2", "search.baselines=true")
+    ends, end = [], _Live.end
+    monkeypatch.setattr(_Live, "end", lambda self, *at: (ends.append(at), end(self, *at)))
     _, out, err = command(*asked)
     [line] = [line for line in err.splitlines() if "At most" in line]
     assert "evaluations (" in line
     folder = Path(out.strip().splitlines()[-1])
     said = json.loads((folder / "manifest.json").read_text())["summary"]["evaluations"]
     assert said <= 1500, "one budget, certificate included"
+    best = json.loads((folder / "manifest.json").read_text())["summary"]["best_value"]
+    assert ends == [(said, best)], "W&B's curve ends where the manifest does"
     curve = table(folder, "curve")
     assert curve.loc[curve["method"] == "search", "evaluations"].max() == said
     assert f"{said:,} evaluations" in err
-    ends = curve.groupby("method")["evaluations"].max()
-    assert len(ends) == 2
-    assert (ends <= 1500).all()
+    used = curve.groupby("method")["evaluations"].max()
+    assert len(used) == 2
+    assert (used <= 1500).all()
 
     registry = Registry(tmp_path / "runs" / "registry")
     registry.verify(folder)
