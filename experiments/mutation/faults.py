@@ -93,15 +93,15 @@ FAULTS = [
         "tau-a is reported as tau-b: ties make models disagree",
     ),
     Fault(
-        "analyses/regression.py",
+        "analyses/nulls.py",
         "moved = np.linalg.solve(left, inside[..., None])[..., 0]",
         "moved = inside",
         "standard errors of slopes are CR0: too small with few stems",
     ),
     Fault(
-        "analyses/rsa.py",
-        "return float((as_extreme + 1) / (len(null) + 1))",
-        "return float(as_extreme / len(null))",
+        "analyses/nulls.py",
+        "return float((as_extreme + 1) / (len(permuted) + 1))",
+        "return float(as_extreme / len(permuted))",
         "permutation p values of 0",
     ),
     Fault(

@@ -4,7 +4,6 @@ Zhao et al. 2025 ("One token to fool LLM-as-a-judge", arXiv 2507.08794) tried te
 here it is every token that was scanned, in some real answers, which are the independent units.
 """
 
-import itertools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from scipy import stats
 
 from pessimal.analyses.analysis import Needs, Options, analysis
 from pessimal.analyses.census import MASTER_KEYS, threshold
+from pessimal.analyses.nulls import interval, largest_by_sign_flips
+from pessimal.analyses.ranks import rank_correlation
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL
@@ -26,8 +27,6 @@ from pessimal.texts import literal
 
 FIRST, SPLITS = 100, 50
 """Tokens whose order is compared between halves of the contexts, and how often these are drawn."""
-EXACT, FLIPS = 10, 1000
-"""Contexts up to which every pattern of signs is tried, and how many are drawn of more."""
 WHITE = (" ", "\n", "\n\n", "\t")
 
 
@@ -96,37 +95,20 @@ def standardised(deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     return deltas.mean(axis=0) / (scale + floor), scale, floor
 
 
-def largest_by_chance(deltas: np.ndarray, *, seed: int = 0) -> np.ndarray:
-    """The largest absolute statistic of any candidate (patterns,), falling, were each context as
-    likely to have had its differences (n, t) with the other sign; all candidates change together,
-    so that their dependence stays. The observed pattern is among them.
-
-    Source: Westfall & Young 1993 (the maximum of all statistics), with exact flips of signs.
-    """
-    n, (_, scale, floor) = len(deltas), standardised(deltas)
-    if n <= EXACT:
-        signs = np.array([(1, *rest) for rest in itertools.product((1, -1), repeat=n - 1)])
-    else:
-        signs = np.random.default_rng(seed).choice((1, -1), size=(FLIPS, n))
-        signs[0] = 1
-    scaled = deltas / (scale + floor) / n
-    return np.sort([np.abs(pattern @ scaled).max() for pattern in signs])[::-1]
-
-
 def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
     """What each candidate adds, the most first.
 
     Returns:
         candidate_id, text, kind, rank; effect, the mean difference in standard deviations of the
         contexts' rewards, with low, high and p_corrected, which hold for all candidates at once
-        (`largest_by_chance`; no interval where so few contexts can show nothing); raised, the share
-        of contexts whose reward rises, with its exact interval; worth, the mean difference over the
-        mean step from rejected to chosen answers (not a number where that is not surely above 0);
-        flips, the share of `no` that become yes; certified; n.
+        (`nulls.largest_by_sign_flips`; no interval where so few contexts can show nothing); raised,
+        the share of contexts whose reward rises, with its exact interval; worth, the mean
+        difference over the mean step from rejected to chosen answers (not a number where that is
+        not surely above 0); flips, the share of `no` that become yes; certified; n.
     """
     n, scaled = len(one.deltas), one.deltas / one.sd
-    effect, chance = scaled.mean(axis=0), largest_by_chance(scaled, seed=seed)
-    statistics, _, floor = standardised(scaled)
+    effect, (statistics, scale, floor) = scaled.mean(axis=0), standardised(scaled)
+    chance = largest_by_sign_flips(scaled / (scale + floor), seed=seed)
     as_large = np.searchsorted(-chance, -np.abs(statistics) + 1e-12, side="right")
     beyond = int((1 - confidence) * len(chance) + 1e-9)
     c = chance[beyond] if beyond else np.nan
@@ -169,18 +151,12 @@ def halves(one: Additions, *, seed: int = 0) -> dict[str, float]:
     for _ in range(SPLITS if n > 1 else 0):
         drawn = rng.permutation(n)
         pair = [one.deltas[some].mean(axis=0) for some in (drawn[: n // 2], drawn[n // 2 :])]
-        rhos = [_spearman(*pair), _spearman(pair[0][first], pair[1][first])]
+        rhos = [rank_correlation(*pair), rank_correlation(pair[0][first], pair[1][first])]
         best = [pair[1 - half][pair[half].argmax()] for half in (0, 1)]
         found.append([*rhos, np.mean(best) / one.sd])
     return dict(
         zip(("spearman", "spearman_first", "held_out"), np.mean(found, axis=0), strict=True)
     )
-
-
-def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    if min(len(a), np.ptp(a), np.ptp(b)) == 0:
-        return np.nan
-    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])
 
 
 def sort_of(text: str, kind: str) -> str:
@@ -203,11 +179,10 @@ def by_sort(one: Additions, *, confidence: float = 0.95) -> pd.DataFrame:
     for sort in sorted(set(sorts)):
         some = one.deltas[:, sorts == sort] / one.sd
         means = some.mean(axis=1)
-        reach = stats.t.ppf((1 + confidence) / 2, n - 1) * means.std(ddof=1) / np.sqrt(n)
-        effect = means.mean()
-        interval = {"effect": effect, "low": effect - reach, "high": effect + reach}
+        error = means.std(ddof=1) / np.sqrt(n)
+        low, high, _ = interval(means.mean(), error, n - 1, confidence=confidence)
         counts = {"raised": (some > 0).mean(), "n_tokens": some.shape[1], "n": n}
-        rows.append({"sort": sort} | interval | counts)
+        rows.append({"sort": sort, "effect": means.mean(), "low": low, "high": high} | counts)
     return pd.DataFrame(rows).sort_values("effect", ascending=False, ignore_index=True)
 
 

@@ -15,13 +15,8 @@ import pandas as pd
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.ranks import (
-    Dependence,
-    dependence,
-    rank_correlations,
-    ranked,
-    spearman,
-)
+from pessimal.analyses.nulls import Dependence
+from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables import ScoreTable
@@ -52,7 +47,7 @@ def agreement(
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-    Each row counts as one item. The intervals (see `ranks.intervals`) are over clusters of
+    Each row counts as one item. The intervals (see `nulls.intervals`) are over clusters of
     `dependent` items, or over items where it is None: they say how far another draw of as many
     would move the number. Overlaps rest on
     the few items at one end, of which a vocabulary holds no other draw: they have no interval, and

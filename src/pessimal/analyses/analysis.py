@@ -160,6 +160,13 @@ def heads_of_model(tables: TableSet, model: str, options: "Options") -> Heads | 
     return heads_of({name: [by_prompt[p] for p in prompts] for name, prompts in columns}, options)
 
 
+def outcome_states(
+    heads: States | None, words: Sequence[str], outcomes: Iterable[str]
+) -> list[np.ndarray] | None:
+    """The states of words for each outcome (see `States`); None without heads."""
+    return None if heads is None else [heads(words, outcome) for outcome in outcomes]
+
+
 def heads_by_model(
     tables: TableSet, options: "Options"
 ) -> tuple[dict[str, Heads | None], dict[str, str]]:

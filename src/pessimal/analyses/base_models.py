@@ -15,7 +15,8 @@ from pessimal.analyses.agreement import tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
-from pessimal.analyses.ranks import Dependence, dependence, rank_correlations, ranked, spearman
+from pessimal.analyses.nulls import Dependence
+from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables.result import Result

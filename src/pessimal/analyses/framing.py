@@ -22,17 +22,17 @@ from pessimal.analyses.analysis import (
     random_head_clause,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.nulls import draw_heads, fit_directions, have_states
-from pessimal.analyses.ranks import (
+from pessimal.analyses.nulls import (
     LEAST,
     Dependence,
     Statistic,
-    dependence,
+    draw_heads,
+    fit_directions,
+    have_states,
     intervals,
-    net_concordance,
     p_values,
-    ranked,
 )
+from pessimal.analyses.ranks import dependence, net_concordance, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.statistics import LEVEL, holm_confidence
@@ -59,7 +59,7 @@ def reversals(
     The score is the share of pairs of items whose order turns round from one prompt to the other: 1
     for a mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs that either
     prompt scores alike are left out, and `tied` is their share. Intervals are over clusters of
-    dependent items (see `ranks.intervals`), each at the level of its p, which Holm's method
+    dependent items (see `nulls.intervals`), each at the level of its p, which Holm's method
     corrects over the rows.
 
     Args:
@@ -70,7 +70,7 @@ def reversals(
         confidence: of the intervals.
 
     Returns:
-        One row per pair: n, reversal, low, high, p, tied. Fewer than `ranks.LEAST`
+        One row per pair: n, reversal, low, high, p, tied. Fewer than `nulls.LEAST`
         independent items have no p.
 
     Raises:
@@ -130,7 +130,7 @@ def reversing_heads(pair: pd.DataFrame, heads: States) -> tuple[float, float]:
         heads: states of words for the outcomes `first` and `second`.
 
     Returns:
-        Both are not a number where fewer than `ranks.LEAST` words have states.
+        Both are not a number where fewer than `nulls.LEAST` words have states.
     """
     states = [heads(pair.index.tolist(), column) for column in ("first", "second")]
     present = have_states(states)

@@ -14,13 +14,13 @@ from pessimal.analyses.analysis import (
     analysis,
     heads_by_model,
     notes_on_states,
+    outcome_states,
     quoted,
     random_head_clause,
     word_frequencies,
 )
-from pessimal.analyses.nulls import random_heads
+from pessimal.analyses.nulls import Fit, classical, interval, random_heads, robust
 from pessimal.analyses.nulls import slopes as coefficients
-from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL
@@ -109,13 +109,10 @@ def frequency_slopes(
         rewards = outcomes.to_numpy(dtype=float)[inside]
         fit, sizes = robust(design, rewards, groups), {"n": len(design), "stems": groups.max() + 1}
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
-        if heads is not None:
-            names = words.index[inside].tolist()
-            states = [heads(names, outcome) for outcome in outcomes]
-            untrained = random_heads(coefficients(design), rewards, states, design, groups)
-            rows["random_head"] = untrained.share[1]
-            rows["heads_within"] = untrained.within[1] / scales.to_numpy()
-        pieces.append(rows)
+        states = outcome_states(heads, words.index[inside].tolist(), outcomes)
+        untrained = random_heads(coefficients(design), rewards, states, design, groups)
+        within = untrained.within[1] / scales.to_numpy()
+        pieces.append(rows.assign(random_head=untrained.share[1], heads_within=within))
     if not pieces:
         counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
         raise TableError(

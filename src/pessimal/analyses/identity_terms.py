@@ -31,8 +31,7 @@ from pessimal.analyses.analysis import (
     random_head_clause,
 )
 from pessimal.analyses.checks import check_rewards, check_varied
-from pessimal.analyses.nulls import have_states, random_heads
-from pessimal.analyses.regression import taste
+from pessimal.analyses.nulls import have_states, random_heads, taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL
@@ -342,7 +341,7 @@ def identity_effects(
     `p` is of the null hypothesis that the axis is one more everyday topic: the effect over
     `null_sd`, which has topics and word noise in it (t, as many degrees of freedom as topics). A
     topic's variance is that of the topics, or of a taste for a direction of meaning
-    (`regression.taste`, over all words) where that is larger, times the axis' resemblance
+    (`nulls.taste`, over all words) where that is larger, times the axis' resemblance
     (`IdentityMatches`). The interval is about the axis:
     the scatter of its terms, or that of words where this is larger, and topics (Satterthwaite).
     All count how often controls are shared.

@@ -17,11 +17,12 @@ from pessimal.analyses.analysis import (
     fit_lexicons,
     heads_by_model,
     notes_on_states,
+    outcome_states,
     random_head_clause,
     word_frequencies,
 )
-from pessimal.analyses.nulls import random_heads, slopes
-from pessimal.analyses.ranks import Statistic, dependence, intervals, p_values
+from pessimal.analyses.nulls import Statistic, intervals, p_values, random_heads, slopes
+from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL
@@ -44,7 +45,7 @@ def lexicon_groups(
     """The probability that a positive word earns more than a negative one.
 
     The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count
-    half. Words of valence 0 are in neither group. Intervals and p (`ranks.intervals`, for an
+    half. Words of valence 0 are in neither group. Intervals and p (`nulls.intervals`, for an
     AUC on the scale of log odds) are for other words of the language; words of one stem are taken
     to be dependent, of both groups as well ('hope', 'hopeless').
 
@@ -92,9 +93,7 @@ def lexicon_groups(
     matched = np.linalg.lstsq(design, ranks, rcond=None)[0][1]
     table = pd.DataFrame({"prompt": list(words), **counts, "stems": int(groups.max()) + 1})
     table = table.assign(auc=auc, auc_low=low, auc_high=high, auc_p=p, auc_matched=0.5 + matched)
-    if heads is None:
-        return table.assign(random_head=np.nan, heads_within=np.nan)
-    states = [heads(rated.index.tolist(), prompt) for prompt in words]
+    states = outcome_states(heads, rated.index.tolist(), words)
     untrained = random_heads(slopes(design), ranks, states, design, groups)
     return table.assign(random_head=untrained.share[1], heads_within=untrained.within[1])
 

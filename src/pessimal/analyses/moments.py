@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter1d
-from scipy.stats import t as student
 
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
 from pessimal.analyses.checks import check_rewards
-from pessimal.analyses.ranks import Dependence, dependence
+from pessimal.analyses.nulls import Dependence, interval
+from pessimal.analyses.ranks import dependence
 from pessimal.plots import Violin
 from pessimal.statistics import LEVEL, holm_confidence
 from pessimal.tables.result import Effect, Result
@@ -79,15 +79,10 @@ def with_test(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """The table of `moments`, several under one another, with skewness_p (Student's, of a skewness
     of 0), and skewness_low and skewness_high at the level at which Holm's method corrects p."""
     freedom = np.maximum(table["units"] - 1, 1)
-    ratio = table["skewness"].abs() / table["skewness_se"]
-    p = pd.Series(2 * student.sf(ratio, freedom), index=table.index)
-    levels = holm_confidence(p, confidence)
-    reach = student.ppf((1 + levels) / 2, freedom) * table["skewness_se"]
-    return table.drop(columns="units").assign(
-        skewness_low=table["skewness"] - reach,
-        skewness_high=table["skewness"] + reach,
-        skewness_p=p,
-    )
+    numbers = table["skewness"], table["skewness_se"], freedom
+    p = pd.Series(interval(*numbers, confidence=confidence)[2], index=table.index)
+    low, high, _ = interval(*numbers, confidence=holm_confidence(p, confidence))
+    return table.drop(columns="units").assign(skewness_low=low, skewness_high=high, skewness_p=p)
 
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

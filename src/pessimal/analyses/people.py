@@ -23,8 +23,8 @@ from pessimal.analyses.analysis import (
     random_head_clause,
 )
 from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.nulls import heads_on_ranks
-from pessimal.analyses.ranks import intervals, kendall, p_values, ranked, spearman
+from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
+from pessimal.analyses.ranks import kendall, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import LEVEL
@@ -64,7 +64,7 @@ def human_correlation(
     """Rank correlation of each model's rewards with the human scores.
 
     Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are over
-    items (see `ranks.intervals`); the human scores' own error is not in them. Whether a head
+    items (see `nulls.intervals`); the human scores' own error is not in them. Whether a head
     that nobody trained would agree as much is another question (`random_head`, see
     `nulls.heads_on_ranks`).
 
@@ -158,9 +158,8 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
     t = p = np.full(len(human), np.nan)
     if np.ptp(differences, axis=1).any() and not paper:
         with np.errstate(divide="ignore", invalid="ignore"):  # items that models agree on
-            t = differences.mean(axis=1) / (
-                differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5
-            )
+            error = differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5
+            t = differences.mean(axis=1) / error
         p = 2 * student.sf(np.abs(t), rewards.shape[1] - 1)
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone
     # surrogate.

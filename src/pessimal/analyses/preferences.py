@@ -14,6 +14,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pessimal.analyses.nulls import (
+    Dependence,
+    cluster_mean,
+    interval,
+    intervals,
+    robust,
+    share_interval,
+)
+from pessimal.analyses.ranks import rank_correlation, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Effect, Result
@@ -29,38 +38,6 @@ DIFFERENCE = Effect(
     *("difference", "difference of accuracy", "low", "high", "p_corrected"), null=0.0, of="pairs"
 )
 """Category of the rows on all pairs."""
-
-
-def share_interval(
-    wins: np.ndarray, clusters: np.ndarray, confidence: float = 0.95
-) -> tuple[float, float, float]:
-    """A share with its exact interval, where answers of one cluster depend on one another.
-
-    Args:
-        wins: (n,) 1, 0, or one half for a tie.
-        clusters: (n,) labels.
-
-    Returns:
-        share, low, high: the interval of Clopper and Pearson at the effective number of pairs,
-        which is n where every cluster has one.
-
-    Source: Korn & Graubard 1998 (exact intervals of proportions from surveys).
-    """
-    n, share = len(wins), float(np.mean(wins))
-    sums = pd.Series(wins - share).groupby(np.asarray(clusters)).sum().to_numpy()
-    clusters_n, variance = len(sums), float((sums**2).sum()) / n**2
-    effective = float(clusters_n)
-    if variance > 0:
-        effective = min(n, share * (1 - share) / variance)
-    elif 0 < share < 1:  # ties alone
-        effective = float(n)
-    tail = (1 - confidence) / 2
-    if 1 < clusters_n < n:
-        effective *= (stats.t.ppf(tail, n - 1) / stats.t.ppf(tail, clusters_n - 1)) ** 2
-    x = share * effective
-    low = stats.beta.ppf(tail, x, effective - x + 1) if share > 0 else 0.0
-    high = stats.beta.ppf(1 - tail, x + 1, effective - x) if share < 1 else 1.0
-    return share, float(low), float(high)
 
 
 def better_margins(pairs: pd.DataFrame) -> pd.Series:
@@ -106,19 +83,6 @@ def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def cluster_mean(values: np.ndarray, clusters: np.ndarray) -> tuple[float, float, int]:
-    """A mean, its standard error over clusters, and the degrees of freedom.
-
-    Source: Liang & Zeger 1986 (the sandwich with one score per cluster).
-    """
-    mean = float(values.mean())
-    sums = pd.Series(values - mean).groupby(np.asarray(clusters)).sum().to_numpy()
-    groups = len(sums)
-    if groups < 2:
-        return mean, np.nan, 0
-    return mean, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())) / len(values), groups - 1
-
-
 def differences(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Differences of accuracy between two models on the pairs that both were asked.
 
@@ -147,19 +111,19 @@ def margin_agreement(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
 
     Returns:
         One row per two models: model_a, model_b, rho with low and high, n, clusters. The interval
-        counts each cluster once.
-
-    Source: Bonett & Wright 2000 (the error of Spearman's correlation on Fisher's scale).
+        is over clusters (`nulls.intervals`); of fewer than `nulls.LEAST` there is none.
     """
-    rows, z = [], stats.norm.ppf((1 + confidence) / 2)
+    rows = []
     for one, other in _shared_pairs(pairs):
-        rho = _spearman(*(side["first"] - side["second"] for side in (one, other)))
-        clusters = one["cluster"].nunique()
-        reach = z * np.sqrt((1 + rho**2 / 2) / (clusters - 3)) if clusters > 3 else np.nan
-        place = np.arctanh(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
+        margins = [(side["first"] - side["second"]).to_numpy(dtype=float) for side in (one, other)]
+        rho, low, high = rank_correlation(*margins), np.nan, np.nan
+        if np.isfinite(rho):
+            statistic, clusters = spearman(*map(ranked, margins)), one["cluster"].to_numpy()
+            dependent = Dependence.from_clusters(clusters)
+            _, (low,), (high,) = intervals([statistic], dependent, confidence=confidence)
         names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
-        row = names | {"rho": rho, "low": np.tanh(place - reach), "high": np.tanh(place + reach)}
-        rows.append(row | {"n": len(one), "clusters": clusters})
+        counts = {"n": len(one), "clusters": one["cluster"].nunique()}
+        rows.append(names | {"rho": rho, "low": low, "high": high} | counts)
     return pd.DataFrame(rows)
 
 
@@ -169,7 +133,8 @@ def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     Returns:
         One row per model: slope (root mean squares of the margins for an answer that is twice as
         long) with low and high, intercept (the margin of the better answer at equal lengths, in the
-        same unit), n, clusters. The errors are over clusters (Liang & Zeger 1986).
+        same unit), n, clusters. The errors are over clusters (`nulls.robust`). A model with too few
+        clusters for an error has no row.
     """
     rows = []
     for model, own in pairs.groupby("model", sort=False):
@@ -181,16 +146,15 @@ def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
         if len(margin) < 3 or not scale > 0 or not np.ptp(ratio) > 0:
             continue
         design = np.column_stack([np.ones_like(ratio), ratio])
-        inverse = np.linalg.inv(design.T @ design)
-        estimates = inverse @ design.T @ (margin / scale)
-        scores = pd.DataFrame(design * (margin / scale - design @ estimates)[:, None])
-        sums = scores.groupby(own["cluster"].to_numpy()).sum().to_numpy()
-        groups = len(sums)
-        error = np.sqrt((inverse @ (sums.T @ sums) @ inverse)[1, 1] * groups / max(groups - 1, 1))
-        reach = stats.t.ppf((1 + confidence) / 2, max(groups - 2, 1)) * error
-        row = {"model": model, "slope": estimates[1], "low": estimates[1] - reach}
-        row |= {"high": estimates[1] + reach, "intercept": estimates[0]}
-        rows.append(row | {"n": len(own), "clusters": groups})
+        clusters = pd.factorize(own["cluster"])[0]
+        try:
+            fit = robust(design, (margin / scale)[:, None], clusters)
+        except TableError:  # too few clusters for an error
+            continue
+        intercept, slope = fit.coefficients[:, 0]
+        low, high, _ = interval(slope, fit.errors[1, 0], fit.freedom, confidence=confidence)
+        row = {"model": model, "slope": slope, "low": low, "high": high, "intercept": intercept}
+        rows.append(row | {"n": len(own), "clusters": int(clusters.max()) + 1})
     return pd.DataFrame(rows)
 
 
@@ -291,9 +255,3 @@ def _shared_pairs(pairs: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFr
 def _is_scored(pairs: pd.DataFrame) -> pd.Series:
     """Whether a pair has a label and both rewards."""
     return pairs[["first", "second"]].notna().all(axis=1) & pairs["preferred"].isin((0, 1))
-
-
-def _spearman(a: pd.Series, b: pd.Series) -> float:
-    if len(a) < 3 or a.nunique() < 2 or b.nunique() < 2:
-        return np.nan
-    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])

@@ -12,6 +12,7 @@ from scipy.stats import zscore
 
 from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
+from pessimal.analyses.nulls import permutation_p
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.statistics import LEVEL
@@ -129,7 +130,7 @@ def rsa(
     for k in range(len(factors)):
         partial = _semi_partial_test(y, x[:, k], np.delete(x, k, axis=1), shuffles)
         mantel_r = np.mean(x[:, k] * y)
-        mantel_p = _p_value(mantel_r, y_shuffled @ x[:, k] / n_dyads)
+        mantel_p = permutation_p(mantel_r, y_shuffled @ x[:, k] / n_dyads)
         rows.append((beta[k], *partial, mantel_r, mantel_p))
     columns = ["beta", "beta_p", "partial_r", "mantel_r", "mantel_p"]
     table = pd.DataFrame(rows, pd.Index(factors, name="factor"), columns)
@@ -176,14 +177,7 @@ def _semi_partial_test(
     # variance.
     along = permuted @ residual_y
     observed = residual_x @ residual_y / (np.linalg.norm(residual_x) * scale)
-    return _p_value(observed, along / (length * scale)), float(observed)
-
-
-def _p_value(observed: float, null: np.ndarray) -> float:
-    """Two-sided permutation p value; the observed arrangement is one of those counted."""
-    # Rounding must not untie equal arrangements.
-    as_extreme = np.sum(np.abs(null) >= abs(observed) - 1e-12)
-    return float((as_extreme + 1) / (len(null) + 1))
+    return permutation_p(observed, along / (length * scale)), float(observed)
 
 
 def _dyads(square: np.ndarray) -> np.ndarray:

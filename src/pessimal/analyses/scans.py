@@ -16,15 +16,8 @@ import pandas as pd
 from pessimal.analyses.agreement import agreement, tau_effect
 from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.checks import check_rewards, check_varied
-from pessimal.analyses.ranks import (
-    Dependence,
-    Statistic,
-    dependence,
-    intervals,
-    p_values,
-    ranked,
-    spearman,
-)
+from pessimal.analyses.nulls import Dependence, Statistic, intervals, p_values
+from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest, Heatmap, Plot
 from pessimal.tables import ScoreTable
@@ -202,7 +195,7 @@ def prefix_effect(
 
     Returns:
         effect (Spearman's rho of the control − that of the persona), low, high, p (two-sided, by
-        `ranks.p_values`), rho_persona, rho_control.
+        `nulls.p_values`), rho_persona, rho_control.
 
     Raises:
         TableError: see `checks.check_rewards` and `check_varied`.

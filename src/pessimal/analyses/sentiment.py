@@ -16,10 +16,10 @@ from pessimal.analyses.analysis import (
     fit_lexicons,
     heads_by_model,
     notes_on_states,
+    outcome_states,
     random_head_clause,
 )
-from pessimal.analyses.nulls import random_heads, slopes
-from pessimal.analyses.regression import classical, interval, robust
+from pessimal.analyses.nulls import classical, interval, random_heads, robust, slopes
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import LEVEL
@@ -128,12 +128,10 @@ def sentiment(
         deviations = np.asarray(robust(design, rewards[in_arms], groups).deviations)
         moved = np.einsum("gkm,kq->gqm", deviations, COMBINATIONS)
         errors = np.sqrt(np.square(moved).sum(axis=0))
-    share = reach = np.full((3, len(spread)), np.nan)
-    if heads is not None:
-        states = [heads(rated[in_arms].tolist(), outcome) for outcome in outcomes]
-        measure = slopes(design, COMBINATIONS)
-        untrained = random_heads(measure, rewards[in_arms], states, design, groups)
-        share, reach = untrained.share, untrained.within / spread
+    states = outcome_states(heads, rated[in_arms].tolist(), outcomes)
+    measure = slopes(design, COMBINATIONS)
+    share, reach = random_heads(measure, rewards[in_arms], states, design, groups)
+    reach = reach / spread
     halves = [half_sum(*pair) for pair in pairs]
     signs = {**(polarity or {}), **dict.fromkeys(halves, 1)}
     sums = np.sign(estimates[:2].sum(axis=0))

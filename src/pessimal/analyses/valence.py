@@ -23,10 +23,11 @@ from pessimal.analyses.analysis import (
     heads_of_model,
     noted,
     notes_on_states,
+    outcome_states,
     random_head_clause,
 )
-from pessimal.analyses.nulls import heads_on_ranks
-from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
+from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
+from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL
@@ -50,7 +51,7 @@ def valence_agreement(
 ) -> pd.DataFrame:
     """Spearman's ρ of each column of scores with valence, over the words that have both.
 
-    The interval and p (`ranks.intervals`) are for other words of the language: words of one
+    The interval and p (`nulls.intervals`) are for other words of the language: words of one
     stem are dependent. Random heads are
     held against it as the slope of ranks on ranks (`nulls.heads_on_ranks`).
 
@@ -78,11 +79,9 @@ def valence_agreement(
     rho, low, high = intervals(statistics, dependent, confidence=confidence)
     table = pd.DataFrame({"prompt": list(scores), "n": len(shared), "stems": int(groups.max()) + 1})
     p = p_values(statistics, dependent)
-    table = table.assign(spearman=rho, low=low, high=high, p=p)
-    if heads is None:
-        return table.assign(random_head=np.nan, heads_within=np.nan)
-    states = [heads(shared.tolist(), outcome) for outcome in scores]
+    states = outcome_states(heads, shared.tolist(), scores)
     untrained = heads_on_ranks(values, rated, groups, states)
+    table = table.assign(spearman=rho, low=low, high=high, p=p)
     return table.assign(random_head=untrained.share, heads_within=untrained.within)
 
 
