@@ -111,7 +111,7 @@ FAULTS = [
         "words liked whatever is asked are listed as those that the question moves",
     ),
     Fault(
-        "analyses/moments.py",
+        "analyses/extremes.py",
         "variance = values.var(axis=0)",
         "variance = values.var(axis=0, ddof=1)",
         "variances with another divisor than documented, and skewness with them",

@@ -1,10 +1,11 @@
-"""One token in a real answer: what it adds to the reward of answers that are otherwise untouched.
+"""One token that moves a reward: as the whole answer of a judge, and added to real answers.
 
-Zhao et al. 2025 ("One token to fool LLM-as-a-judge", arXiv 2507.08794) tried ten strings by hand;
-here it is every token that was scanned, in some real answers, which are the independent units.
+Zhao et al. 2025 ("One token to fool LLM-as-a-judge", arXiv 2507.08794) tried ten strings by hand,
+`candidates=master_keys` here; a scan tries every token of the vocabulary. The census of a judge
+counts the tokens that make it say yes, whatever it was asked. Additions are what a token adds to
+real answers, which are the independent units and stay as they are otherwise.
 """
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +15,17 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.analyses.analysis import Needs, Options, analysis
-from pessimal.analyses.census import MASTER_KEYS, threshold
-from pessimal.analyses.nulls import interval, largest_by_sign_flips
+from pessimal.analyses.nulls import largest_by_sign_flips
 from pessimal.analyses.ranks import rank_correlation
 from pessimal.errors import TableError
-from pessimal.plots import Forest
+from pessimal.plots import Forest, Scatter
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of
 from pessimal.texts import literal
 
+MASTER_KEYS = "master_keys"
 FIRST, SPLITS = 100, 50
 """Tokens whose order is compared between halves of the contexts, and how often these are drawn."""
 WHITE = (" ", "\n", "\n\n", "\t")
@@ -102,7 +103,7 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
         candidate_id, text, kind, rank; effect, the mean difference in standard deviations of the
         contexts' rewards, with low, high and p_corrected, which hold for all candidates at once
         (`nulls.largest_by_sign_flips`; no interval where so few contexts can show nothing); raised,
-        the share of contexts whose reward rises, with its exact interval; worth, the mean
+        the share of contexts whose reward rises; worth, the mean
         difference over the mean step from rejected to chosen answers (not a number where that is
         not surely above 0); flips, the share of `no` that become yes; certified; n.
     """
@@ -115,15 +116,12 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
     # All means within which a candidate's own statistic stays below c, solved for the distance.
     spread, rest = scaled.std(axis=0), 1 - c**2
     reach = c * (floor + np.sqrt((c * floor) ** 2 + rest * spread**2)) / max(rest, 1e-9)
-    up, tail = (one.deltas > 0).sum(axis=0), (1 - confidence) / 2
     table = one.rows.assign(
         effect=effect,
         low=effect - reach,
         high=effect + reach,
         p_corrected=as_large / len(chance),
-        raised=up / n,
-        raised_low=np.nan_to_num(stats.beta.ppf(tail, up, n - up + 1), nan=0.0),
-        raised_high=np.nan_to_num(stats.beta.ppf(1 - tail, up + 1, n - up), nan=1.0),
+        raised=(one.deltas > 0).mean(axis=0),
         worth=np.nan,
         flips=np.nan,
         n=n,
@@ -159,33 +157,6 @@ def halves(one: Additions, *, seed: int = 0) -> dict[str, float]:
     )
 
 
-def sort_of(text: str, kind: str) -> str:
-    """special, unused, byte, white space, punctuation, number, word or mixed."""
-    if kind not in ("normal", "item"):
-        return kind
-    bare = text.strip()
-    sorts = {unicodedata.category(character)[0] for character in bare}
-    names = {frozenset("L"): "word", frozenset("LM"): "word", frozenset("N"): "number"}
-    if not bare:
-        return "white space"
-    return "punctuation" if sorts <= {"P", "S"} else names.get(frozenset(sorts), "mixed")
-
-
-def by_sort(one: Additions, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Mean difference (SD) by sort of candidate with its interval over contexts, the share of
-    candidates and contexts raised, and how many candidates."""
-    sorts = np.array([sort_of(row.text, row.kind) for row in one.rows.itertuples()])
-    n, rows = len(one.deltas), []
-    for sort in sorted(set(sorts)):
-        some = one.deltas[:, sorts == sort] / one.sd
-        means = some.mean(axis=1)
-        error = means.std(ddof=1) / np.sqrt(n)
-        low, high, _ = interval(means.mean(), error, n - 1, confidence=confidence)
-        counts = {"raised": (some > 0).mean(), "n_tokens": some.shape[1], "n": n}
-        rows.append({"sort": sort, "effect": means.mean(), "low": low, "high": high} | counts)
-    return pd.DataFrame(rows).sort_values("effect", ascending=False, ignore_index=True)
-
-
 def ends(table: pd.DataFrame, one: Additions, top: int, *, both: bool = True) -> pd.DataFrame:
     """The `top` candidates at each end or at the upper one alone, those that surely add most among
     them, the token that ends a turn and white space, and which of these a row is (`at`)."""
@@ -216,11 +187,11 @@ def _groups(tables: Sequence[ScoreTable]) -> dict[Group, dict[str, ScoreTable]]:
 @analysis("additions", Needs(models=0, prompts=0, contexts=True), place=205)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What each token adds to real answers, for each model and slot; whether halves of the answers
-    agree; what sorts of tokens add; where the published master keys stand."""
+    agree; where the published master keys stand."""
     of_tokens = [t for t in tables.beside if t.provenance.slot and t.provenance.mode == "ids"]
     if tables.candidates == MASTER_KEYS and of_tokens:
         return []  # they stand among the tokens
-    found: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "sorts": [], "keys": []}
+    found: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "keys": []}
     notes, labels = [], labels_of(tables.contexts)
     for (model, slot, mode), by_context in _groups(tables.contexts).items():
         about = {"model": model, "slot": slot, "candidates": tables.candidates}
@@ -234,16 +205,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         # The gradient keeps what it says to add most: the least of it is nothing to report.
         both = not tables.candidates.startswith("screened")
         found["tokens"].append(ends(table, one, options.top, both=both).assign(**about))
-        found["sorts"].append(by_sort(one, confidence=options.confidence).assign(**about))
         steps = one.steps[np.isfinite(one.steps)]
         whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": one.sd}
-        whole |= (
-            {"step": steps.mean() / one.sd, "step_right": (steps > 0).mean()}
-            if len(steps)
-            else {"step": np.nan, "step_right": np.nan}
-        )
+        whole |= {"step": steps.mean() / one.sd if len(steps) else np.nan}
         whole |= halves(one, seed=options.seed) | {"n": len(members)}
-        whole["raise_all"] = int((one.deltas > 0).all(axis=0).sum())
         found["halves"].append(pd.DataFrame([about | whole]))
         keys = [t for t in tables.beside if t.provenance.candidates == MASTER_KEYS]
         mine = _groups([t for t in keys if t.provenance.slot]).get((model, slot, "text"), {})
@@ -286,7 +251,167 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     )
     others = [
         Result(f"additions_{name}", together[name], method="additions")
-        for name in ("halves", "sorts", "keys")
+        for name in ("halves", "keys")
         if name in together
     ]
     return [Result(**vars(first) | {"notes": tuple(notes)}), *others]
+
+
+def threshold(table: ScoreTable) -> float | None:
+    """The reward above which a judge says yes; None for a table of no judge, or of one whose
+    answers have no sides."""
+    return table.measured.get("says_yes_above")
+
+
+def census(table: ScoreTable) -> dict[str, object]:
+    """How many of all candidates make a judge say yes.
+
+    Returns:
+        n, yes (count), estimate (their share), low and high (the share if every reward within the
+        numerical noise of the threshold counted as no, and as yes; the candidates are all there
+        are, so there is no sampling error; missing where a low-precision scan's error was not
+        measured), best (the strongest yes) with its reward, certified (whether it certainly is the
+        strongest).
+    """
+    rewards, limit = table.rewards, threshold(table)
+    if limit is None:
+        raise TableError(f"{table.model} is no judge: it has no threshold")
+    errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
+    noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
+    best = table.rows.loc[table.rows["reward"].idxmax()]
+    return {
+        "n": len(rewards),
+        "yes": int((rewards > limit).sum()),
+        "estimate": float((rewards > limit).mean()),
+        "low": np.nan if np.isnan(noise) else float((rewards > limit + noise).mean()),
+        "high": np.nan if np.isnan(noise) else float((rewards > limit - noise).mean()),
+        "best": best["text"],
+        "reward": best["reward"],
+        "certified": bool(best["certified"]),
+    }
+
+
+def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
+    """Where known keys stand among all tokens: text, reward, yes, rank (1 = no token is a stronger
+    yes; tokens of the same reward share the best rank), n (tokens)."""
+    rewards = np.sort(words.rewards)
+    rewards_of_keys = keys.rewards
+    above = len(rewards) - np.searchsorted(rewards, rewards_of_keys, side="right")
+    return pd.DataFrame(
+        {
+            "text": keys.rows["text"].to_numpy(),
+            "reward": rewards_of_keys,
+            "yes": rewards_of_keys > threshold(keys),
+            "rank": above + 1,
+            "n": len(rewards),
+        }
+    )
+
+
+def everywhere(tables: list[ScoreTable]) -> dict[str, object]:
+    """How far one judge says yes to the same tokens on several prompts: prompts, n,
+    yes_everywhere, and expected (if prompts were independent, given their shares)."""
+    yes = np.stack([t.rewards > threshold(t) for t in tables])
+    by_chance = float(yes.shape[1] * np.prod(yes.mean(axis=1)))
+    counts = {"yes_everywhere": int(yes.all(axis=0).sum()), "expected": by_chance}
+    return {"prompts": len(tables), "n": yes.shape[1]} | counts
+
+
+@analysis("census", Needs(judges=True), place=200)
+def analyse_census(tables: TableSet, options: Options) -> list[Result]:
+    """Which tokens make each judge say yes; where the published master keys stand; whether prompts
+    agree."""
+    if tables.candidates == MASTER_KEYS and any(
+        threshold(table) is not None for table in tables.beside
+    ):
+        return []  # they stand in the census of the vocabulary
+    judged = [
+        table
+        for members in tables.by_prompt.values()
+        for table in members
+        if threshold(table) is not None
+    ]
+    table = pd.DataFrame(
+        [{"model": t.model, "prompt": t.provenance.prompt} | census(t) for t in judged]
+    ).assign(candidates=tables.candidates)
+    most = table.loc[table["estimate"].idxmax()]
+    label, best = tables.labels[most["model"]], literal(most["best"])
+    headline = (
+        f"On {most['prompt']}, {_make(most['yes'], most['n'], tables.things)} {label} say "
+        f"yes, above all {best}."
+        if most["yes"]
+        else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; "
+        f"nearest is {best}."
+    )
+    effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
+    results = [
+        Result.of_row(
+            most,
+            "census",
+            table,
+            effect,
+            headline,
+            plot=Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes"),
+            method="census",
+        )
+    ]
+    if tables.candidates == "vocabulary":
+        results += _published_keys(tables, judged)
+    return results + _everywhere(tables, judged)
+
+
+def _make(some: int, n: int, things: str) -> str:
+    """`1 of 10 tokens makes`, `2 of 10 tokens make`."""
+    return f"{some:,} of {n:,} {things} {'makes' if some == 1 else 'make'}"
+
+
+def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
+    """Where the ten published strings stand, of models and prompts that were scanned with them
+    too."""
+    keys = {
+        (t.model, t.provenance.prompt): t
+        for t in tables.beside
+        if t.provenance.candidates == MASTER_KEYS and threshold(t) is not None
+    }
+    pieces = [
+        ranks(keys[at], words).assign(model=at[0], prompt=at[1])
+        for words in judged
+        if (at := (words.model, words.provenance.prompt)) in keys
+    ]
+    if not pieces:
+        return []
+    table = pd.concat(pieces, ignore_index=True).assign(candidates=MASTER_KEYS)
+    fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
+    headline = (
+        f"{_make(fool, len(table), 'trials with the published keys')} a judge say yes; the "
+        f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
+    )
+    plot = Scatter(
+        x="reward",
+        y="rank",
+        name="text",
+        group="model",
+        xlabel="reward",
+        ylabel="rank among all tokens",
+    )
+    return [Result("census_keys", table, headline, plot, method="census")]
+
+
+def _everywhere(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
+    """How many tokens a judge says yes to on all of its prompts, where it has several."""
+    by_model = {model: [t for t in judged if t.model == model] for model in tables.models}
+    counts = [
+        {"model": model} | everywhere(members)
+        for model, members in by_model.items()
+        if len(members) > 1
+    ]
+    if not counts:
+        return []
+    table = pd.DataFrame(counts).assign(candidates=tables.candidates)
+    most = table.loc[table["yes_everywhere"].idxmax()]
+    headline = (
+        f"{_make(most['yes_everywhere'], most['n'], tables.things)} "
+        f"{tables.labels[most['model']]} say yes on all {most['prompts']} prompts, where "
+        f"{most['expected']:,.0f} would by chance."
+    )
+    return [Result("census_everywhere", table, headline, method="census")]

@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
-from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    align,
+    analysis,
+    by_prompt,
+    check_rewards,
+    check_varied,
+)
 from pessimal.analyses.nulls import Dependence
 from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
@@ -133,9 +140,8 @@ def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers)
 
     Returns:
         One row per rescan: rescan, n, kendall, low, high, spearman, rbo, top, top_overlap,
-        bottom_overlap (all as in `agreement`), largest_difference and rms_difference (of two
-        rewards of one candidate, in units of reward), relative (rms_difference over the standard
-        deviation of the rewards).
+        bottom_overlap (all as in `agreement`), largest_difference (of two rewards of one
+        candidate, in units of reward).
 
     Raises:
         TableError: other candidates in a rescan, a missing reward, or one reward for all.
@@ -145,18 +151,9 @@ def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers)
         again = align(rewards, rescan, left_name="the scan", right_name=f"its rescan {name!r}")
         pair = pd.DataFrame({"scan": rewards.astype(float), "rescan": again.astype(float)})
         statistics = agreement(pair, **numbers).iloc[0][STATISTICS]
-        difference = (pair["scan"] - pair["rescan"]).to_numpy()
-        rms = float(np.sqrt(np.mean(difference**2)))
-        rows.append(
-            {
-                "rescan": name,
-                "n": len(pair),
-                **statistics,
-                "largest_difference": float(np.abs(difference).max()),
-                "rms_difference": rms,
-                "relative": rms / float(pair["scan"].std(ddof=0)),
-            }
-        )
+        largest = float((pair["scan"] - pair["rescan"]).abs().max())
+        row = {"rescan": name, "n": len(pair), **statistics, "largest_difference": largest}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -12,8 +12,15 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
-from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    align,
+    analysis,
+    check_rewards,
+    check_varied,
+    noted,
+)
 from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
 from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
@@ -50,7 +57,7 @@ def reward_correlation(
             spearman_high.
 
     Raises:
-        TableError: see `checks.check_rewards` and `check_varied`; or the candidates differ.
+        TableError: see `analysis.check_rewards` and `check_varied`; or the candidates differ.
     """
     for matrix in (rewards, scores):
         check_rewards(matrix)

@@ -315,8 +315,7 @@ def forecast(
         | {"deviation": float(np.sqrt(at.q @ (before.scores - at.q @ before.scores) ** 2))}
         | {"support": before.support(at.q), "likeliest": rows["text"].iat[int(at.q.argmax())]}
         | {"likeliest_mass": float(at.q.max()), "policy_deviation": before.deviation}
-        | {"unseen": unseen[way](at)}
-        | {"most_kl": before.most, "n": before.units(np.ones(len(rows), bool)), "mass": mass}
+        | {"unseen": unseen[way](at), "n": before.units(np.ones(len(rows), bool)), "mass": mass}
         for way, points in ways.items()
         for at in points
     )

@@ -16,12 +16,14 @@ from pessimal.analyses.analysis import (
     Needs,
     Options,
     States,
+    align,
     analysis,
+    check_rewards,
+    check_varied,
     heads_of,
     notes_on_states,
     random_head_clause,
 )
-from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.nulls import (
     LEAST,
     Dependence,

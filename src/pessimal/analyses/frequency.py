@@ -17,6 +17,7 @@ from pessimal.analyses.analysis import (
     outcome_states,
     quoted,
     random_head_clause,
+    strongest,
     word_frequencies,
 )
 from pessimal.analyses.nulls import Fit, classical, interval, random_heads, robust
@@ -249,7 +250,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rows = rows[rows["words"] == next(name for name in SETS if name in set(rows["words"]))]
     rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
     holds = rows["p_corrected"] <= LEVEL
-    first = rows.loc[(rows["slope_sd"].abs() + holds * 1e6).idxmax()]
+    first = strongest(rows, "slope_sd", "p_corrected")
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
     verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"

@@ -24,13 +24,14 @@ from pessimal.analyses.analysis import (
     Options,
     States,
     analysis,
+    check_rewards,
+    check_varied,
     difference,
     heads_of_model,
     notes_on_states,
     quoted,
     random_head_clause,
 )
-from pessimal.analyses.checks import check_rewards, check_varied
 from pessimal.analyses.nulls import have_states, random_heads, taste
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap

@@ -17,14 +17,16 @@ from pessimal.analyses.analysis import (
     Heads,
     Needs,
     Options,
+    align,
     analysis,
+    check_rewards,
+    check_varied,
     heads_of,
     notes_on_states,
     random_head_clause,
 )
-from pessimal.analyses.checks import align, check_rewards, check_varied
 from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
-from pessimal.analyses.ranks import kendall, ranked, spearman
+from pessimal.analyses.ranks import ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import LEVEL
@@ -37,9 +39,8 @@ ENDS = ("overvalued", "undervalued")
 """By models, as people see it."""
 MAX_ROWS = 12
 """Items at each end of the figure of differences."""
-TOP_ITEMS, FAR_ITEMS, BACKGROUND_ITEMS = 10, 5, 60
-"""Items that are followed from rater to rater: people's highest, the farthest at each end, and
-those in the background."""
+TOP_ITEMS, FAR_ITEMS = 10, 5
+"""Items that are followed from rater to rater: people's highest, and the farthest at each end."""
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
 _TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
@@ -61,12 +62,11 @@ def human_correlation(
     heads: Mapping[str, Callable[[Sequence[str]], np.ndarray]] | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Rank correlation of each model's rewards with the human scores.
+    """Spearman's correlation of each model's rewards with the human scores; ties take mid-ranks.
 
-    Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are over
-    items (see `nulls.intervals`); the human scores' own error is not in them. Whether a head
-    that nobody trained would agree as much is another question (`random_head`, see
-    `nulls.heads_on_ranks`).
+    The intervals are over items (see `nulls.intervals`); the human scores' own error is not in
+    them. Whether a head that nobody trained would agree as much is another question
+    (`random_head`, see `nulls.heads_on_ranks`).
 
     Args:
         rewards: items × models.
@@ -76,11 +76,10 @@ def human_correlation(
         confidence: of the intervals.
 
     Returns:
-        One row per model: model, n, spearman, kendall, low, high, p (of Spearman's rho),
-            kendall_low, kendall_high, random_head, heads_within.
+        One row per model: model, n, spearman, low, high, p, random_head, heads_within.
 
     Raises:
-        TableError: see `checks.check_rewards`; or the items differ, or the human scores do not
+        TableError: see `analysis.check_rewards`; or the items differ, or the human scores do not
             vary.
 
     Source: Christian et al. 2025, Figure 5A.
@@ -90,26 +89,11 @@ def human_correlation(
     people = _people_like(rewards, elo)
     check_varied(people.to_frame("human scores"))
     human = ranked(people.to_numpy())
-    ranks = [ranked(rewards[model].to_numpy()) for model in rewards]
-    rhos = [spearman(model, human) for model in ranks]
-    taus = [kendall(model, human) for model in ranks]
-    estimates, low, high = intervals(rhos + taus, confidence=confidence)
-    rho, tau = slice(None, len(rhos)), slice(len(rhos), None)
-    table = pd.DataFrame(
-        {
-            "model": list(rewards),
-            "n": len(rewards),
-            "spearman": estimates[rho],
-            "kendall": estimates[tau],
-            "low": low[rho],
-            "high": high[rho],
-            "p": p_values(rhos),
-            "kendall_low": low[tau],
-            "kendall_high": high[tau],
-            "random_head": np.nan,
-            "heads_within": np.nan,
-        }
-    )
+    rhos = [spearman(ranked(rewards[model].to_numpy()), human) for model in rewards]
+    rho, low, high = intervals(rhos, confidence=confidence)
+    numbers = {"spearman": rho, "low": low, "high": high, "p": p_values(rhos)}
+    table = pd.DataFrame({"model": list(rewards), "n": len(rewards), **numbers})
+    table = table.assign(random_head=np.nan, heads_within=np.nan)
     if heads:
         items, held = rewards.index.tolist(), table["model"].isin(list(heads)).to_numpy()
         untrained = heads_on_ranks(
@@ -118,8 +102,7 @@ def human_correlation(
             np.arange(len(items)),
             [heads[model](items) for model in table["model"][held]],
         )
-        table.loc[held, "random_head"] = untrained.share
-        table.loc[held, "heads_within"] = untrained.within
+        table.loc[held, ["random_head", "heads_within"]] = np.transpose(untrained)
     return table
 
 
@@ -128,7 +111,7 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
     share their average.
 
     The people are not among the raters averaged; published was the median over models *and* people
-    (`difference_published`), which pulls every difference towards zero. Noise alone pulls ranks to
+    (`paper`), which pulls every difference towards zero. Noise alone pulls ranks to
     the middle: at both ends the test also finds the models' disagreement with one another. It takes
     models for independent draws; relatives of one base or developer are not.
 
@@ -140,21 +123,21 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
     Returns:
         One row per item, in the order of `rewards`: name, human_rank, model_rank (median),
         difference (model − human: negative where models rank the item higher), lower_quartile and
-        upper_quartile (of the models' differences), difference_published, n_models, t (of the
+        upper_quartile (of the models' differences), n_models, t (of the
         models' mean rank against people's: positive where models rank the item lower), p
         (two-sided), p_corrected (Benjamini & Hochberg over the items). The last three are NaN for
         one model, for models that all agree, and in `paper`.
 
     Raises:
-        TableError: see `checks.check_rewards`; or the items differ.
+        TableError: see `analysis.check_rewards`; or the items differ.
 
     Source: Christian et al. 2025, Figure 5B; Benjamini & Hochberg 1995.
     """
     check_rewards(rewards)
     human = rankdata(-_people_like(rewards, elo).to_numpy())
     differences = rankdata(-rewards.to_numpy(), axis=0) - human[:, None]  # (items, models)
-    published = np.median(np.column_stack([differences, np.zeros(len(human))]), axis=1)
-    difference = published if paper else np.median(differences, axis=1)
+    raters = np.column_stack([differences, np.zeros(len(human))]) if paper else differences
+    difference = np.median(raters, axis=1)
     t = p = np.full(len(human), np.nan)
     if np.ptp(differences, axis=1).any() and not paper:
         with np.errstate(divide="ignore", invalid="ignore"):  # items that models agree on
@@ -169,7 +152,6 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
         difference=difference,
         lower_quartile=np.quantile(differences, 0.25, axis=1),
         upper_quartile=np.quantile(differences, 0.75, axis=1),
-        difference_published=published,
         n_models=rewards.shape[1],
         t=t,
         p=p,
@@ -238,9 +220,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         correlation["states"] = [own.of if (own := heads[m]) else "" for m in rewards]
         turned = sign == -1 and not options.paper
         rewards = -rewards if turned else rewards
-        difference = rank_difference(rewards, elo, paper=options.paper).assign(
-            matches=people["elo_matches"].to_numpy(), turned=turned
-        )
+        difference = rank_difference(rewards, elo, paper=options.paper).assign(turned=turned)
         valued = most_valued(difference, k=options.top)
         agreeing = correlation.sort_values("spearman", ascending=sign == -1, kind="stable")["model"]
         rhos = correlation.set_index("model")["spearman"] * (-1 if turned else 1)
@@ -324,29 +304,20 @@ def _from_people_to_models(
     rewards: pd.DataFrame, difference: pd.DataFrame, listed: pd.DataFrame, rhos: pd.Series
 ) -> pd.DataFrame:
     """Some items' ranks by each rater, people first, then the models as given: group, name, rater,
-    rank, ρ (the rater's correlation with people), behind (one of the items that stand for all,
-    evenly over the logarithm of people's rank)."""
-    names, people = difference["name"].to_numpy(object), difference["human_rank"].to_numpy()
-    farthest = set(listed.loc[listed["rank"] <= FAR_ITEMS, "name"])
-    order = people.argsort(kind="stable")
-    groups = {
-        FIRST: list(order[:TOP_ITEMS]),
-        APART: [row for row, name in enumerate(names) if name in farthest],
-    }
-    spaced = np.unique(np.geomspace(1, len(order), BACKGROUND_ITEMS).astype(int)) - 1
+    rank, ρ (the rater's correlation with people)."""
     ranks = pd.DataFrame(rankdata(-rewards.to_numpy(), axis=0), columns=list(rewards))
-    ranks.insert(0, PEOPLE, people)
-    pieces = []
-    for group, rows in groups.items():
-        behind = [row for row in order[spaced] if row not in rows] if rows else []
-        rows_of_group = ranks.iloc[[*rows, *behind]].assign(
-            group=group, name=names[[*rows, *behind]]
-        )
-        rows_of_group["behind"] = np.arange(len(rows_of_group)) >= len(rows)
-        pieces.append(
-            rows_of_group.melt(["group", "name", "behind"], var_name="rater", value_name="rank")
-        )
-    lines = pd.concat(pieces, ignore_index=True).astype({"behind": bool})
+    ranks.insert(0, PEOPLE, difference["human_rank"].to_numpy())
+    ranks.insert(0, "name", difference["name"].to_numpy(object))
+    farthest = set(listed.loc[listed["rank"] <= FAR_ITEMS, "name"])
+    groups = {
+        FIRST: ranks.sort_values(PEOPLE, kind="stable").head(TOP_ITEMS),
+        APART: ranks[ranks["name"].isin(farthest)],
+    }
+    pieces = [
+        rows.assign(group=group).melt(["group", "name"], var_name="rater", value_name="rank")
+        for group, rows in groups.items()
+    ]
+    lines = pd.concat(pieces, ignore_index=True)
     return lines.assign(**{"ρ": lines["rater"].map(rhos)})
 
 
@@ -429,7 +400,6 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         log_y=True,
         ends=True,
         marks=True,
-        behind="behind",
         beside="ρ",
         ylabel="rank",
     )

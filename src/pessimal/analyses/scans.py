@@ -14,8 +14,15 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import agreement, tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
-from pessimal.analyses.checks import check_rewards, check_varied
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    analysis,
+    check_rewards,
+    check_varied,
+    noted,
+    strongest,
+)
 from pessimal.analyses.nulls import Dependence, Statistic, intervals, p_values
 from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError, did_you_mean
@@ -198,7 +205,7 @@ def prefix_effect(
         `nulls.p_values`), rho_persona, rho_control.
 
     Raises:
-        TableError: see `checks.check_rewards` and `check_varied`.
+        TableError: see `analysis.check_rewards` and `check_varied`.
     """
     check_rewards(rewards)
     check_varied(rewards)
@@ -381,7 +388,7 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
     effect = Effect(*names, null=0.0, of=tables.things)
     table = effect.correct(table)
     significant = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
-    row = (table if significant.empty else significant).sort_values("effect", key=abs).iloc[-1]
+    row = strongest(table, "effect", "p_corrected", positive=True)
     headline = f"No persona was found to change how {tables.things} are ranked beyond its control."
     if len(significant):
         headline = (

@@ -125,8 +125,6 @@ class Lines(Plot):
     panel: str | None = None
     marks: bool = False
     """Points as well as lines."""
-    behind: str | None = None
-    """A boolean column: groups drawn thin and grey behind the others, without their names."""
     beside: str | None = None
     """A column of numbers, one for each x: printed with the column's name beside the name of x."""
     thin: str | None = None

@@ -31,16 +31,13 @@ THIN = "#9a9a9a"
 
 def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
     """A panel for each value of `panel`; x may be numbers, or names in their order."""
-    needed(table, plot.x, plot.y, plot.low, plot.high, plot.thin)
-    needed(table, plot.behind, plot.beside)
+    needed(table, plot.x, plot.y, plot.low, plot.high, plot.thin, plot.beside)
     table, panels = table[table[plot.y].notna()], distinct(table, plot.panel)
     steps = None
     if not pd.api.types.is_numeric_dtype(table[plot.x]):
         places_of_x, values = pd.factorize(table[plot.x])
         steps = _steps(plot, table, list(values))
         table = table.assign(**{plot.x: places_of_x})
-    every = table
-    table = table if plot.behind is None else table[~table[plot.behind].to_numpy(dtype=bool)]
     groups = distinct(table, plot.group)
     looks = style.looks(groups, palette)
     apart_by = plot.panel if plot.ends and plot.group else None
@@ -67,11 +64,6 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
     for axes, panel in zip(places, panels, strict=True):
         shown = rows_with(table, plot.panel, panel)
         _scales(axes, plot, steps)
-        if plot.behind is not None:
-            faint: dict[str, Any] = {"color": style.FAINT, "lw": 0.5, "alpha": 0.3, "zorder": 1.5}
-            rows = rows_with(every[every[plot.behind]], plot.panel, panel)
-            for _, line in rows.groupby(plot.group, sort=False):
-                axes.plot(line[plot.x], line[plot.y], **faint)
         for group, look in looks.items():
             _line(axes, plot, rows_with(shown, plot.group, group), names.get(group, ""), *look)
     if plot.falling:
