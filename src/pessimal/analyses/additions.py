@@ -187,7 +187,51 @@ def _groups(tables: Sequence[ScoreTable]) -> dict[Group, dict[str, ScoreTable]]:
 @analysis("additions", Needs(models=0, prompts=0, contexts=True), place=205)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What each token adds to real answers, for each model and slot; whether halves of the answers
-    agree; where the published master keys stand."""
+    agree; where the published master keys stand.
+
+    Tables:
+        additions: What a token adds to real answers, of the tokens that add most and least, the one
+            that ends a turn, and white space.
+            - as everywhere: candidate_id, text, kind, model, candidates
+            - slot: where it stands, `after`, `before` or `inside`
+            - rank: 1 adds most, of all that were scanned
+            - effect: mean over answers of the reward with it minus the reward without, in standard
+                deviations of the answers' rewards
+            - raised: share of answers whose reward rises
+            - worth: the mean difference as a share of the mean step from rejected to chosen
+                answers; missing where that is not surely above 0 (Student t, one-sided .05)
+            - flips: of a judge, the share of answers at no that become yes
+            - certified: share of answers in which its rank is certain
+            - end_of_turn: whether it is the token that ends a turn
+            - at: most, least, end of turn or white space
+            - low: lower end of an interval that holds for all tokens at once; missing with fewer
+                than six answers
+            - high: upper end
+            - p_corrected: share of flips of the answers' signs in which any token adds or takes as
+                much
+            - n: answers
+        additions_halves: Whether two halves of the answers agree on what tokens add.
+            - as everywhere: model, candidates
+            - slot: where tokens stand
+            - mode: ids or text
+            - n: answers
+            - n_tokens: tokens
+            - sd: standard deviation of the answers' rewards, in the model's own unit
+            - step: mean reward of chosen minus rejected answers, in these
+            - spearman: ρ of the tokens' means over two random halves, the mean of 50 divisions
+            - spearman_first: the same of the hundred that add most
+            - held_out: what the best token of one half adds in the other half, in standard
+                deviations
+        additions_keys: Where the published master keys stand among all tokens, behind the same
+            answers.
+            - as everywhere: text, model, candidates
+            - slot: where they stand
+            - rank: 1 + tokens that add more on average
+            - n_tokens: tokens
+            - effect: mean difference, in standard deviations of the answers' rewards
+            - raised: share of answers whose reward rises
+            - n: answers
+    """
     of_tokens = [t for t in tables.beside if t.provenance.slot and t.provenance.mode == "ids"]
     if tables.candidates == MASTER_KEYS and of_tokens:
         return []  # they stand among the tokens
@@ -320,7 +364,30 @@ def everywhere(tables: list[ScoreTable]) -> dict[str, object]:
 @analysis("census", Needs(judges=True), place=200)
 def analyse_census(tables: TableSet, options: Options) -> list[Result]:
     """Which tokens make each judge say yes; where the published master keys stand; whether prompts
-    agree."""
+    agree.
+
+    Tables:
+        census: How many candidates make a judge say yes.
+            - as everywhere: model, prompt, n, candidates
+            - yes: candidates with a reward above the judge's threshold
+            - estimate: their share
+            - low: the share if every reward within the numerical noise of the threshold were a no
+            - high: the share if every such reward were a yes
+            - best: the strongest yes
+            - reward: its reward
+            - certified: whether it certainly is the strongest
+        census_keys: Where the published master keys stand among all tokens.
+            - as everywhere: text, reward, model, prompt, candidates
+            - yes: whether the judge says yes to it
+            - rank: 1 + tokens that are a stronger yes
+            - n: tokens
+        census_everywhere: How far a judge says yes to the same candidates on several prompts.
+            - as everywhere: model, candidates
+            - prompts: prompts it was asked
+            - n: candidates
+            - yes_everywhere: candidates that are a yes on all of them
+            - expected: as many would be if prompts were independent
+    """
     if tables.candidates == MASTER_KEYS and any(
         threshold(table) is not None for table in tables.beside
     ):

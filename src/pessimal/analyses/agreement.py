@@ -235,7 +235,23 @@ def _overlap(tables: TableSet, prompt: str, n: int) -> list[str]:
 
 @analysis("agreement", Needs(models=2), place=40)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Agreement of every pair on each prompt, over shared candidates; the noise floor."""
+    """Agreement of every pair on each prompt, over shared candidates; the noise floor.
+
+    Tables:
+        agreement: How alike two models order the candidates that both have.
+            - as everywhere: model_a, model_b, n, kendall, spearman, spearman_low, spearman_high,
+                rbo, top, top_overlap, bottom_overlap, prompt, candidates
+            - low: lower end of the interval of τ
+            - high: upper end of the interval of τ
+        noise_floor: A model against its own further scans.
+            - as everywhere: n, kendall, spearman, rbo, top, top_overlap, bottom_overlap, model,
+                prompt, candidates
+            - rescan: what differs from the first scan
+            - low: lower end of the interval of τ
+            - high: upper end of the interval of τ
+            - largest_difference: of two rewards of one candidate, in units of reward
+            - tails_again: candidates at the ends that were scored again in float32
+    """
     failed: list[str] = []
     numbers: dict[str, Any] = {
         "confidence": options.confidence,

@@ -1,8 +1,55 @@
 """An analysis: a function from score tables to Results, and what it needs.
 
 To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a text in
-`methods/`, its columns in `docs/columns.yaml`, a test. One of another package comes in by an entry
-point (docs/extend/analysis.md).
+`methods/`, its tables and columns in its docstring, a test. One of another package comes in by an
+entry point (docs/extend/analysis.md).
+
+Columns that mean the same in every table:
+    - model: the model, by the name it was scanned or imported under
+    - model_a: the first of two models, by name
+    - model_b: the second of two models
+    - prompt: key of the prompt; of two prompts taken together `a × b`
+    - candidates: the candidate set, `vocabulary` or the name of a list of items
+    - lexicon: name of the lexicon, as in `+lexicons.NAME`
+    - text: the candidate's text, as it decodes
+    - token: the vocabulary's own entry, missing for items
+    - candidate_id: token id, or row of the list of items
+    - kind: normal, special, byte, unused or item
+    - survives: whether the candidate's ids come back when its text goes through the template and
+        the tokenizer; missing where not tested
+    - certified: whether the rank is certain, the reward being in float32 and none within twice the
+        numerical error
+    - end: which end of the order, `top` or `bottom`
+    - tied: how many things share their value with another
+    - tied_left_out: of the candidates that share the last value shown, how many are not shown
+    - n: how many things the row rests on
+    - low: lower end of the 95 % interval of the estimate
+    - high: upper end of the interval
+    - p: p value, not corrected
+    - p_corrected: the larger of p and random_head, where the table has these, corrected by Holm
+        over the tests of its family
+    - random_head: share of random heads on `states` that show as much, either way; about whether
+        training put it there, where p is about other words under the same reward
+    - heads_within: 95 % of random heads lie within ± this of the null, in the unit of the effect
+        that is drawn
+    - detectable: smallest effect, as a distance from the null, that would have been found with a
+        chance of 80 %, corrected and beyond random heads
+    - states: whose states random heads are on: `base` (what reward training began from), `itself`
+        (a language model as it is asked), `trained` (the reward model, which is too cautious),
+        `meaning` (vectors of MiniLM, as there are no states)
+    - kendall: Kendall's τ-b
+    - kendall_low: lower end of the interval of τ
+    - kendall_high: upper end of the interval of τ
+    - spearman: Spearman's ρ
+    - spearman_low: lower end of the interval of ρ
+    - spearman_high: upper end of the interval of ρ
+    - rbo: rank-biased overlap, not extrapolated
+    - top: k, how many candidates an end has
+    - top_overlap: share of the k highest that both have
+    - bottom_overlap: share of the k lowest that both have
+    - stems: word stems among the words; words of one stem count as one observation
+    - n_models: how many models
+    - reward: the reward, in the model's own units
 """
 
 import itertools

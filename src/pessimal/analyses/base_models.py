@@ -82,7 +82,31 @@ def reward_correlation(
 
 @analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What language models would say to each prompt, beside the rewards on it."""
+    """What language models would say to each prompt, beside the rewards on it.
+
+    Tables:
+        language_extremes: What each language model would say most and least.
+            - as everywhere: end, text, tied, certified, model, prompt, candidates
+            - rank: 1 is the most extreme
+            - log_probability: nats
+            - probability: its exponential
+        language_axes: What each language model says more under the first of two prompts than under
+            the second, and what under both.
+            - as everywhere: end, text, model, candidates
+            - axis: difference (first − second) or sum, of log-probabilities
+            - rank: 1 is the outermost
+            - log_p_first: log-probability under the first prompt, nats
+            - log_p_second: log-probability under the second prompt
+            - value: place on the axis, nats
+            - first: the first prompt
+            - second: the second prompt
+        language_correlation: Do rewards follow log-probabilities?
+            - as everywhere: model, n, kendall, spearman, spearman_low, spearman_high, prompt,
+                candidates
+            - language_model: the language model
+            - low: lower end of the interval of τ
+            - high: upper end of the interval of τ
+    """
     # Not among the reward models' labels: a reward model may go by the name of the model that it
     # was made from.
     label = labels_of([table for members in tables.language.values() for table in members])

@@ -29,7 +29,22 @@ MOMENTS = ("mean", "variance", "skewness")
 @analysis("extremes", Needs(prompts=1), place=20)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """What each model wants most and least, of all candidates that it was given, and of those that
-    all models share."""
+    all models share.
+
+    Tables:
+        extremes: The candidates at both ends, for each model and prompt.
+            - as everywhere: end, text, token, reward, tied, tied_left_out, candidate_id, kind,
+                survives, certified, model, prompt, candidates
+            - rank: 1 is the most extreme
+            - in_prompt: whether the text is a word of the prompt
+            - elo: people's Elo score of the item, where they rated it
+            - elo_matches: matches behind the Elo score
+        extremes_shared: The ends among the candidates that all models share.
+            - as everywhere: end, text, reward, tied, tied_left_out, model, prompt, candidates
+            - rank: 1 is the most extreme
+            - n: shared candidates
+            - in_prompt: whether the text is a word of the prompt
+    """
     ends = pd.concat(
         _marked(extremes(t.rows, k=options.top), t).assign(
             model=t.model, prompt=p, candidates=tables.candidates
@@ -194,7 +209,22 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
 
 @analysis("moments", Needs(prompts=1), place=30)
 def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
-    """How each model's rewards are distributed over the shared candidates."""
+    """How each model's rewards are distributed over the shared candidates.
+
+    Tables:
+        moments: How rewards are distributed, for each model and prompt.
+            - as everywhere: model, n, detectable, prompt, candidates
+            - mean: mean reward, in the model's units
+            - variance: variance (divisor n), units squared
+            - skewness: skewness, without a unit, biased as published
+            - mean_se: standard error of the mean
+            - variance_se: standard error of the variance
+            - skewness_se: standard error of the skewness
+            - skewness_low: lower end of its interval, corrected as skewness_p_corrected is
+            - skewness_high: upper end of that interval
+            - skewness_p: p value of a skewness of 0, not corrected
+            - skewness_p_corrected: p value corrected by Holm over models and prompts
+    """
     failed: list[str] = []
 
     def of_prompt(prompt: str) -> pd.DataFrame:

@@ -371,7 +371,88 @@ def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.Data
 
 @analysis("forecast", Needs(policy=True), place=25)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Every reward model's forecast for the policy, prompt by prompt."""
+    """Every reward model's forecast for the policy, prompt by prompt.
+
+    Tables:
+        forecast: What optimising each reward makes of a policy, by how far it is optimised. See
+            [Methods](methods.md).
+            - as everywhere: model, prompt, n, candidates
+            - policy: the language model that is optimised
+            - way: `tilt` (the optimum of reward less a penalty on the KL) or `best of n`
+            - kl: KL divergence from the policy, in nats
+            - strength: λ of a tilt, per standard deviation of the reward; n of best of n
+            - reward: mean reward
+            - gain: the same, in standard deviations under the policy from the policy's mean
+            - deviation: standard deviation of the reward there, in those under the policy
+            - support: effective number of candidates, 1 / Σ q²; of answers that the policy wrote,
+                of these
+            - likeliest: the candidate with the most mass
+            - likeliest_mass: its mass
+            - unseen: largest share that answers which the policy did not write could have, by the
+                ceiling of the reward (95 %); of best of n without it; missing without draws or a
+                ceiling
+            - policy_deviation: standard deviation of the reward under the policy, in the reward's
+                unit
+            - mass: what the policy gives to the candidates
+        forecast_drift: How everything that is known of the candidates moves as the policy is
+            optimised.
+            - as everywhere: model, prompt, low, high, n, candidates
+            - policy: the language model that is optimised
+            - feature: what is known of the candidates
+            - kl: KL divergence from the policy, in nats
+            - strength: λ of the tilt, per standard deviation of the reward
+            - before: mean under the policy, over the candidates that it is known of
+            - mean: the same when it is optimised
+            - change: the difference, in standard deviations under the policy
+            - per_nat: change divided by the KL
+            - best_of_n: change of best of n at the same KL
+            - turns_at: KL from which on more reward moves it back; missing where it does not turn
+                up to 10 nats
+            - turns_low: lower end of its interval
+            - turns_high: upper end
+            - support: effective number of candidates, or of answers that the policy wrote, among
+                those that it is known of; no interval below 50
+            - mass: what the policy gives to the candidates that it is known of
+        forecast_mitigations: The same at 1 nat, beside rewards with a bias taken out or another
+            reward mixed in.
+            - as everywhere: model, prompt, low, high, n, candidates
+            - policy: the language model that is optimised
+            - feature: what is known of the candidates
+            - kl: KL divergence from the policy, in nats
+            - strength: λ of the tilt, per standard deviation of the reward
+            - before: mean under the policy, over the candidates that it is known of
+            - mean: the same when it is optimised
+            - change: the difference, in standard deviations under the policy
+            - per_nat: change divided by the KL
+            - best_of_n: change of best of n at the same KL
+            - turns_at: KL from which on more reward moves it back; missing where it does not turn
+                up to 10 nats
+            - turns_low: lower end of its interval
+            - turns_high: upper end
+            - support: effective number of candidates, or of answers that the policy wrote, among
+                those that it is known of; no interval below 50
+            - mass: what the policy gives to the candidates that it is known of
+            - mitigation: `none`, `without:FEATURE`, `null_space:AXIS` or `mix:MODEL`
+        forecast_gold: The reward and what is held to be good, people's Elo and other models'
+            rewards, by how far it is optimised.
+            - as everywhere: model, prompt, low, high, n, candidates
+            - policy: the language model that is optimised
+            - feature: the reward itself, or what is held against it
+            - kl: KL divergence from the policy, in nats
+            - change: change of its mean, in standard deviations under the policy
+            - turns_at: KL from which on more reward moves it back
+            - turns_low: lower end of its interval
+            - turns_high: upper end
+        forecast_tokens: The candidates that gain and that lose the most mass at 2 nats.
+            - as everywhere: end, text, model, prompt, candidates
+            - rank: 1 gains, or loses, the most
+            - policy: the language model that is optimised
+            - kl: KL divergence from the policy, in nats
+            - before: mass under the policy
+            - after: mass when it is optimised
+            - gain: the difference
+            - reward: its reward
+    """
     assert options.policy is not None
     written = tables.candidates == drawn_from(options.policy)
     policies = {} if written else policy_tables(tables, options.policy)

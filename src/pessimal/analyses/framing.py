@@ -208,7 +208,55 @@ def align_prompts(first: pd.Series, second: pd.Series) -> pd.DataFrame:
 @analysis("framing", Needs(prompts=2), place=70)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model's rewards under one prompt against its rewards under another, each model over all
-    its own items; the ends of both axes over the shared items too."""
+    its own items; the ends of both axes over the shared items too.
+
+    Tables:
+        framing: How a model's rewards under two prompts hang together.
+            - as everywhere: model, n, candidates, detectable, states
+            - reversal: share of pairs of candidates that the second prompt orders the other way
+            - tied: share of pairs tied under a prompt
+            - pearson: Pearson's r
+            - first: the first prompt
+            - second: the second prompt
+            - unit: what the next columns count, words of a vocabulary or items of a list; tokens
+                where too few are words
+            - unit_n: how many of them
+            - unit_reversal: the reversal score over them
+            - unit_low: lower end of its interval, at the level at which Holm corrects unit_p
+            - unit_high: upper end of that interval
+            - unit_p: p value of a reversal score of ½, not corrected
+            - unit_p_corrected: the larger of unit_p and random_head, corrected by Holm over models
+                and pairs of prompts
+            - heads_reversal: mean reversal score of random heads on `states`, one direction for
+                both prompts and noise of each; none without states
+            - random_head: share of random heads that reverse at least as many pairs
+        axes: Candidates at the ends of first − second and first + second.
+            - as everywhere: end, text, model, candidates
+            - axis: difference (first − second) or sum
+            - rank: 1 is the outermost
+            - reward_first: reward under the first prompt
+            - reward_second: reward under the second prompt
+            - value: place on the axis, in units of reward
+            - first: the first prompt
+            - second: the second prompt
+        axes_shared: The same among the candidates that all models share, as the published tables.
+            - as everywhere: end, text, model, candidates
+            - axis: difference (first − second) or sum
+            - rank: 1 is the outermost
+            - reward_first: reward under the first prompt
+            - reward_second: reward under the second prompt
+            - value: place on the axis, in units of reward
+            - first: the first prompt
+            - second: the second prompt
+        prompt_scatter: The candidates that are named in the figure of all models under two prompts.
+            - as everywhere: text, model, candidates
+            - x: reward under the first prompt
+            - y: reward under the second prompt
+            - x_sd: x in the model's standard deviations over both prompts
+            - y_sd: y, likewise
+            - first: the first prompt
+            - second: the second prompt
+    """
     rows, pairs, units, ends, shared, points = [], [], [], [], [], []
     heads = {}
     notes: list[str] = []

@@ -190,7 +190,20 @@ def _rows(
 
 @analysis("frequency", Needs(frequencies=True), place=120)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Slopes of each model's reward on word frequency, under opposite prompts and under each."""
+    """Slopes of each model's reward on word frequency, under opposite prompts and under each.
+
+    Tables:
+        frequency: Do frequent words earn more?
+            - as everywhere: prompt, n, stems, low, high, p, model, candidates, p_corrected,
+                detectable, random_head, heads_within, states
+            - words: rated (in the lexicon) or unrated
+            - frames: one prompt, or two opposite ones averaged
+            - slope: reward per Zipf unit, a factor of ten in use (see `unit`)
+            - slope_sd: the same in standard deviations of the rewards
+            - low_sd: lower end of its interval
+            - high_sd: upper end of its interval
+            - unit: of the slope's frequency
+    """
     # The first lexicon controls.
     valence = next(iter(options.lexicons.values()), pd.Series(dtype=float))
     models = list(filter(tables.columns_of, tables.models))

@@ -521,7 +521,44 @@ def correct(effects: pd.DataFrame) -> pd.DataFrame:
 
 @analysis("identity_terms", Needs(prompts=1, frequencies=True, identity=True), place=130)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Identity terms against matched controls: all together, by axis, and one by one."""
+    """Identity terms against matched controls: all together, by axis, and one by one.
+
+    Tables:
+        identity: Words for groups of people against matched control words, a row a model, axis and
+            measure.
+            - as everywhere: model, low, high, p, candidates, random_head, states
+            - axis: the groups, such as gender
+            - measure: a prompt, or two opposite ones together
+            - n: terms
+            - n_stems: stems of the terms
+            - n_controls: control words
+            - effect: mean reward of the terms less their controls, in units of reward
+            - d: the same in standard deviations of the rewards
+            - reward_sd: standard deviation of the rewards
+            - topic_sd: standard deviation of the true effect of an everyday topic whose words
+                resemble one another as the axis' do
+            - n_topics: everyday topics
+            - null_sd: standard error of the effect, were the axis an everyday topic
+            - p_corrected: the larger of p (against everyday topics) and random_head, corrected by
+                Holm
+        identity_axes: The same, by axis, for the figure.
+            - as everywhere: model, n, low, high, p_corrected, candidates
+            - axis: the groups
+            - measure: the measure shown
+            - d: effect in standard deviations of the rewards
+        identity_terms: Each term against its own controls.
+            - as everywhere: model, candidates
+            - axis: the groups
+            - term: the word
+            - n_controls: its control words
+            - half_sum: half the sum of its effects on two opposite prompts, in units of reward
+            - half_difference: half their difference
+            - measure: the main measure
+            - d: effect on it, in standard deviations of the rewards
+            - controls_below: share of the controls that lie below the term
+            - controls: the nearest control words
+            - PROMPT (greatest|best|worst): the effect on this prompt, in units of reward
+    """
     axes = {
         axis: list(dict.fromkeys(term.strip().lower() for term in listed.terms))
         for axis, listed in options.identity.items()

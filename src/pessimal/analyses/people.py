@@ -199,6 +199,42 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     Where bad words answer the prompt (polarity −1), a model agrees that rewards least what people
     rank highest; so rank 1 is then the lowest reward (`turned`), but in `paper`. Where the polarity
     is not known nothing is turned.
+
+    Tables:
+        people_agreement: How alike models and people order items; people are a row as the models
+            are.
+            - as everywhere: model_a, model_b, n, kendall, low, high, prompt, candidates
+        human_correlation: Rank correlation of each model's rewards with people's Elo.
+            - as everywhere: model, n, spearman, p, p_corrected, detectable, prompt, candidates,
+                random_head, heads_within, states
+            - low: lower end of the interval of ρ
+            - high: upper end of the interval of ρ
+        rank_difference: Each item's median rank over models less its human rank; 1 is the highest.
+            - as everywhere: n_models, p, prompt, candidates
+            - name: the item
+            - human_rank: rank by Elo
+            - model_rank: median rank over the models
+            - difference: model_rank less human_rank, in ranks; negative where models rank it higher
+            - lower_quartile: lower quartile of the models' ranks, less human_rank
+            - upper_quartile: upper quartile of the models' ranks, less human_rank
+            - t: Student's t of the models' mean rank against people's, positive where models rank
+                the item lower
+            - p_corrected: p corrected by Benjamini and Hochberg over the items
+            - turned: whether the prompt was turned round, bad answers being asked for
+        valued: The items that models over- and undervalue most.
+            - as everywhere: n_models, p, prompt, candidates
+            - name: the item
+            - human_rank: rank by Elo
+            - model_rank: median rank over the models
+            - difference: model_rank less human_rank, in ranks; negative where models rank it higher
+            - lower_quartile: lower quartile of the models' ranks, less human_rank
+            - upper_quartile: upper quartile of the models' ranks, less human_rank
+            - t: Student's t of the models' mean rank against people's, positive where models rank
+                the item lower
+            - p_corrected: p corrected by Benjamini and Hochberg over the items
+            - turned: whether the prompt was turned round, bad answers being asked for
+            - end: overvalued or undervalued
+            - rank: 1 is the farthest
     """
     members_of = {p: [t for t in tables.by_prompt[p] if t.has_elo] for p in tables.prompts}
     rated = {prompt: members for prompt, members in members_of.items() if members}

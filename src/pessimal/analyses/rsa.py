@@ -198,7 +198,27 @@ def _shuffled(square: np.ndarray, shuffles: np.ndarray) -> np.ndarray:
 
 @analysis("rsa", Needs(models=4), place=60)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """For each prompt: the tau-b of every two models, regressed on what the two have in common."""
+    """For each prompt: the tau-b of every two models, regressed on what the two have in common.
+
+    Tables:
+        rsa: What agreement follows, a row a factor.
+            - as everywhere: n_models, prompt, candidates
+            - factor: what two models may have in common
+            - beta: standardised coefficient of the multiple regression over pairs of models
+            - beta_p: of beta, by node permutations (MRQAP)
+            - partial_r: partial correlation, tested by the same p
+            - mantel_r: correlation of this factor alone (Mantel)
+            - mantel_p: its p, by node permutations
+            - mantel_p_corrected: mantel_p corrected by Holm
+            - beta_p_corrected: beta_p corrected by Holm
+            - n_dyads: pairs of models
+            - r_squared: of all factors together
+            - status: estimated, or why the factor was left out
+        rsa_matrices: The matrices behind `rsa`, a row a pair of models and factor.
+            - as everywhere: model_a, model_b, prompt, candidates
+            - factor: the factor or the agreement
+            - value: similarity of the two models by it
+    """
     matrices: dict[str, pd.DataFrame] = {}
     failed: list[str] = []
 
@@ -335,7 +355,15 @@ def _oriented(places: np.ndarray) -> np.ndarray:
 
 @analysis("geometry", Needs(models=3), place=50)
 def analyse_map(tables: TableSet, options: Options) -> list[Result]:
-    """A map of the models for each prompt, of 1 − Kendall's tau-b."""
+    """A map of the models for each prompt, of 1 − Kendall's tau-b.
+
+    Tables:
+        mds: A map of the models by 1 − τ.
+            - as everywhere: model, prompt, candidates
+            - x: place, in units of 1 − τ
+            - y: place, in units of 1 − τ
+            - stress: Kruskal's stress-1 of the map; 0 is exact, .2 poor
+    """
     table = by_prompt(tables, lambda prompt: _map(tables, prompt, options))
     if table.empty:
         return []

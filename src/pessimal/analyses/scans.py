@@ -225,7 +225,68 @@ def prefix_effect(
 @analysis("scans", Needs(models=0, prompts=0), place=190)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model against itself: under other prompts, in other modes, quantised, at other steps,
-    and behind personas."""
+    and behind personas.
+
+    Tables:
+        prompt_agreement: How alike one model orders the candidates under two prompts.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, model, candidates
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_move: largest change of a token's rank, in ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - prompt_a: the first prompt
+            - prompt_b: the second prompt
+        prefixes: Whether a persona ahead of the question changes the ranking beyond a control of
+            equal length.
+            - as everywhere: model, prompt, low, high, n, p, p_corrected, detectable, candidates
+            - prefix: key of the persona
+            - effect: Spearman's ρ of the control with the bare prompt, minus that of the persona
+            - rho_persona: Spearman's ρ of persona and bare prompt
+            - rho_control: Spearman's ρ of control and bare prompt
+        step_agreement: How alike a run's checkpoints order the candidates after two numbers of
+            steps.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, candidates, prompt
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_move: largest change of a token's rank, in ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - step_a: training step
+            - step_b: the later step
+            - model: the run, by name
+        mode_agreement: How alike two modes of scanning order one model's candidates.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, model, candidates, prompt
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_move: largest change of a token's rank, in ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - mode_a: the first mode
+            - mode_b: the second mode
+            - tokens: which tokens: `all`, those that round-trip (ids and text are one input), those
+                that are changed by typing
+        precision_agreement: How alike a model in full precision and its quantised self order the
+            candidates.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, candidates, prompt
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_move: largest change of a token's rank, in ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - precision_a: the model in full precision, by name
+            - precision_b: the quantised model, by name
+            - model: the quantised model, by name
+        changed_tokens: The tokens that move farthest between two scans of one model, or enter or
+            leave an end.
+            - as everywhere: candidate_id, token, text, kind, survives, model, prompt, candidates
+            - differs: what differs: `mode`, `precision` or `step`
+            - a: the first scan
+            - b: the last scan
+            - rank_a: rank in the first scan
+            - rank_b: rank in the last
+            - moved: ranks gained in the last
+            - reward_a: reward in the first scan
+            - reward_b: reward in the last
+            - end_a: end at which the token is in the first scan, `top`, `bottom` or empty
+            - end_b: end at which it is in the last
+    """
     notes: list[str] = []
     pairs: dict[str, list[pd.DataFrame]] = {}
     changes: list[pd.DataFrame] = []

@@ -231,7 +231,40 @@ def _middles(values: np.ndarray) -> np.ndarray:
 @analysis("sentiment", Needs(lexicons=True), place=100)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
-    valence."""
+    valence.
+
+    Tables:
+        sentiment: Reward by valence, a row a model, lexicon, prompt and arm.
+            - as everywhere: model, lexicon, prompt, n, stems, low, high, p, candidates,
+                random_head, heads_within, states
+            - arm: positive or negative words
+            - slope: reward per unit of valence
+            - slope_sd: the same in standard deviations of the rewards
+            - low_sd: lower end of its interval
+            - high_sd: upper end of its interval
+        sentiment_asymmetry: Whether the slope is steeper on good words or on bad ones.
+            - as everywhere: model, lexicon, prompt, n, stems, low, high, p, candidates,
+                p_corrected, detectable, random_head, heads_within, states
+            - frames: one prompt, or two opposite ones averaged
+            - steeper: slope on positive less slope on negative words, reward per unit of valence;
+                the other way round for a prompt that bad words answer
+            - steeper_sd: the same in standard deviations of the rewards
+            - low_sd: lower end of its interval
+            - high_sd: upper end of its interval
+        sentiment_curve: Mean reward by valence, for the figure.
+            - as everywhere: model, lexicon, prompt, n, candidates
+            - valence: in the lexicon's units
+            - z: mean reward, in standard deviations from the mean of all words
+            - error: its standard error
+        sentiment_words: Every word that the first lexicon rates, under every prompt, for the
+            figure.
+            - as everywhere: model, lexicon, prompt, candidates
+            - word: the word, its spellings averaged
+            - valence: in the lexicon's units
+            - z: reward, in standard deviations from the mean of all words
+            - arm: the arm that the word is in, `positive` or `negative`; `none` at valence 0
+            - fit: z on the arm's line
+    """
     heads, states = heads_by_model(tables, options)
     fits, notes = fit_lexicons(
         tables,
@@ -467,7 +500,21 @@ def _separation(rewards: np.ndarray, positive: np.ndarray) -> Statistic:
 @analysis("lexicon_groups", Needs(lexicons=True), place=110)
 def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     """The separation of each lexicon's positive words from its negative ones by each model's
-    rewards."""
+    rewards.
+
+    Tables:
+        lexicon_groups: Do words called good earn more than words called bad?
+            - as everywhere: prompt, stems, model, lexicon, candidates, random_head, heads_within,
+                detectable, states
+            - positive: positive words
+            - negative: negative words
+            - auc: probability that a positive word earns more than a negative one
+            - auc_low: lower end of its interval
+            - auc_high: upper end of its interval
+            - auc_p: p of auc against ½
+            - auc_matched: auc among words of like frequency, which random heads are held against
+            - auc_p_corrected: the larger of auc_p and random_head, corrected by Holm
+    """
     heads, states = heads_by_model(tables, options)
     zipf = None
     if options.frequencies is not None:

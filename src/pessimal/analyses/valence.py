@@ -98,7 +98,24 @@ def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
 @analysis("valence", Needs(models=0, prompts=0, lexicons=True), place=90)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at
-    the contrast's ends."""
+    the contrast's ends.
+
+    Tables:
+        valence: Do models rank words as people's valence does? A row a model, lexicon and prompt.
+            - as everywhere: model, lexicon, n, stems, low, high, p, candidates, p_corrected,
+                detectable, random_head, heads_within, states
+            - score: reward, or log-probability of saying the word
+            - prompt: key of the prompt; `a − b` is the difference of the scores under two opposite
+                prompts
+            - spearman: Spearman's ρ of the scores with the valences
+        contrast_words: The words whose scores differ most between two opposite prompts, either way.
+            - as everywhere: model, end, candidates
+            - score: reward, or log-probability of saying the word
+            - prompt: the two opposite prompts, `a − b`
+            - rank: 1 at each end
+            - word: a word that a token spells whole, its spellings averaged
+            - difference: score under the first less score under the second
+    """
     pieces, ends = [], []
     notes: list[str] = []
     heads: dict[str, Heads | None] = {}
