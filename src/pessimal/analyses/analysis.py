@@ -380,12 +380,18 @@ def by_prompt(
 
 
 @contextmanager
-def noted(notes: list[str], about: str) -> Iterator[None]:
-    """A context in which a TableError becomes a note `ABOUT: reason`, and the analysis goes on."""
+def noted(notes: list[str], about: str, where: str = "") -> Iterator[None]:
+    """A context in which a TableError becomes a note `ABOUT WHERE: reason`, and the analysis goes
+    on; what has the same reason at the same place shares a note."""
     try:
         yield
     except TableError as error:
-        notes.append(f"{about}: {error}")
+        reason = f" {where}: {error}" if where else f": {error}"
+        alike = next((note for note in notes if note.endswith(reason)), None)
+        if alike is None:
+            notes.append(about + reason)
+        elif about not in alike.removesuffix(reason).split(", "):
+            notes[notes.index(alike)] = f"{alike.removesuffix(reason)}, {about}{reason}"
 
 
 def strongest(
@@ -414,18 +420,15 @@ def fit_lexicons(
         TableError: nothing can be fits.
     """
     fits: dict[tuple[str, str], Made] = {}
-    left_out: dict[str, list[str]] = {}
+    notes: list[str] = []
     for model in filter(tables.columns_of, tables.models):
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
-            try:
+            with noted(notes, tables.labels[model], f"with {lexicon}"):
                 fits[model, lexicon] = make(model, words, valence)
-            except TableError as error:
-                left_out.setdefault(f"with {lexicon}: {error}", []).append(tables.labels[model])
-    notes = tuple(f"{', '.join(models)} {reason}" for reason, models in left_out.items())
     if not fits:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
-    return fits, notes
+    return fits, tuple(notes)
 
 
 def add_mean_rows(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:

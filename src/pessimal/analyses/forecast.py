@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.optimised import (
     LEAST_SUPPORT,
     Optimised,
@@ -457,32 +457,28 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     written = tables.candidates == drawn_from(options.policy)
     policies = {} if written else policy_tables(tables, options.policy)
     pieces: dict[str, list[pd.DataFrame]] = {}
-    notes: dict[str, None] = {}
+    notes: list[str] = []
     for prompt in tables.prompts:
         members = tables.by_prompt[prompt]
         if not written and prompt not in policies:
-            notes[f"{prompt}: {options.policy} has no log-probabilities on it"] = None
+            notes.append(f"{prompt}: {options.policy} has no log-probabilities on it")
             continue
         for table in members:
             model = table.provenance.model
             others = {t.provenance.model: t for t in members if t is not table}
-            try:
-                found = forecast(policies.get(prompt), table, options, others=others)
-            except TableError as error:
-                notes[f"{tables.labels[model]} on {prompt}: {error}"] = None
-                continue
             where = {"model": model, "prompt": prompt, "policy": options.policy}
-            for name, piece in found.items():
-                pieces.setdefault(name, []).append(
-                    piece.assign(**where, candidates=tables.candidates)
-                )
+            with noted(notes, f"{tables.labels[model]} on {prompt}"):
+                parts = forecast(policies.get(prompt), table, options, others=others)
+                for name, part in parts.items():
+                    piece = part.assign(**where, candidates=tables.candidates)
+                    pieces.setdefault(name, []).append(piece)
     if not pieces:
         raise TableError("; ".join(notes) or "no reward model was scanned on a prompt")
-    found = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
     if written:
-        notes["answers that the policy wrote; said as far as 50 of them carry the mass"] = None
-    first, *rest = _results(found, tables)
-    return [Result(**vars(first) | {"notes": tuple(notes)}), *rest]
+        notes.append("answers that the policy wrote; said as far as 50 of them carry the mass")
+    tables_by_name = {name: pd.concat(parts, ignore_index=True) for name, parts in pieces.items()}
+    first, *rest = _results(tables_by_name, tables)
+    return [replace(first, notes=tuple(notes)), *rest]
 
 
 def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:

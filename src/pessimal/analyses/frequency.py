@@ -1,6 +1,5 @@
 """Word frequency and reward: does a model like a word because it is common, whatever it means?"""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from pessimal.analyses.analysis import (
     add_mean_rows,
     analysis,
     heads_by_model,
+    noted,
     notes_on_states,
     outcome_states,
     quoted,
@@ -209,11 +209,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     models = list(filter(tables.columns_of, tables.models))
     zipf = word_frequencies(tables, models, options)
     rated = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
-    pieces, left_out = [], defaultdict(list)
+    pieces, notes = [], list[str]()
     heads, states_of = heads_by_model(tables, options)
     for model in models:
-        tokens = tables.tokens(model)
-        try:
+        tokens, label = tables.tokens(model), tables.labels[model]
+        with noted(notes, label):
             if options.paper:
                 slopes = published_frequency_slopes(
                     as_published(tokens),
@@ -232,14 +232,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                     heads=heads[model],
                     confidence=options.confidence,
                 )
-        except TableError as error:
-            left_out[str(error)].append(tables.labels[model])
-            continue
-        for name in SETS[: 1 if options.paper else 2]:
-            if name not in set(slopes["words"]):
-                left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
-        pieces.append(slopes.assign(model=model, states=states_of[model]))
-    notes = tuple(f"{', '.join(models)}: {reason}" for reason, models in left_out.items())
+            pieces.append(slopes.assign(model=model, states=states_of[model]))
+            for name in SETS[: 1 if options.paper else 2]:
+                if name not in set(slopes["words"]):
+                    raise TableError(f"fewer than {LEAST_WORDS} {name} words")
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"

@@ -28,6 +28,7 @@ from pessimal.analyses.analysis import (
     check_varied,
     difference,
     heads_of_model,
+    noted,
     notes_on_states,
     quoted,
     random_head_clause,
@@ -569,10 +570,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     main = HALF_SUM if pair else most_scanned
     vocabularies: dict[tuple, IdentityMatches | TableError] = {}
     effects, terms = [], []
-    left_out: dict[str, list[str]] = {}
+    left_out: list[str] = []
     heads: dict[str, Heads | None] = {}
     for model in tables.models:
-        try:
+        with noted(left_out, tables.labels[model]):
             if missing := [name for name in pair or (main,) if name not in columns[model]]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches = _matches(tables, model, axes, options, vocabularies)
@@ -585,13 +586,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 heads=on,
                 confidence=options.confidence,
             )
-        except TableError as error:
-            left_out.setdefault(str(error), []).append(tables.labels[model])
-            continue
-        effects.append(by_axis.assign(states=on.of if on else "", model=model))
-        terms.append(by_term.assign(model=model))
-    notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels)]
-    notes += [f"{', '.join(models)}: {reason}" for reason, models in left_out.items()]
+            effects.append(by_axis.assign(states=on.of if on else "", model=model))
+            terms.append(by_term.assign(model=model))
+    notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels), *left_out]
     if not effects:
         raise TableError("; ".join(notes))
     table = pd.concat(terms, ignore_index=True).assign(candidates=tables.candidates)

@@ -133,14 +133,18 @@ def earlier_smaller(permutation: np.ndarray) -> np.ndarray:
     return count[permutation].astype(np.int64)
 
 
-def dependence(texts: Sequence[str] | pd.Index, meanings: Meanings | None) -> Dependence:
+def dependence(
+    texts: Sequence[str] | pd.Index | pd.Series, meanings: Meanings | None
+) -> Dependence:
     """The dependence of candidates of these texts on one another; computed once for the same texts.
 
     Letters are a word, letters and spaces a phrase, which is a cluster by itself. Without the
     package of the stems a word's spellings alone are a cluster; without that of the meanings, or
     where `meanings` is None, words alike in meaning count as independent.
     """
-    return _dependence(tuple(map(str, texts)), meanings)
+    # An index of Arrow strings is ten times as fast as a list as when it is iterated over.
+    names = texts.tolist() if isinstance(texts, pd.Index | pd.Series) else texts
+    return _dependence(tuple(map(str, names)), meanings)
 
 
 @lru_cache(maxsize=16)

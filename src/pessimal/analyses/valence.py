@@ -127,22 +127,20 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             listed = contrast_words(contrast[is_word], k=options.top)
             ends.append(listed.assign(model=model, score=score, prompt=prompt))
         for lexicon, valence in options.lexicons.items():
-            with noted(notes, f"{model} with {lexicon}"):
+            with noted(notes, model, f"with {lexicon}"):
                 rows = valence_agreement(
                     words.assign(**opposite), valence, heads=on, confidence=options.confidence
                 )
                 about = {"model": model, "score": score, "lexicon": lexicon}
                 pieces.append(rows.assign(**about, states=on.of if on else ""))
     if not pieces:
-        raise TableError(
-            "; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column"
-        )
+        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     spoken = [table for members in tables.language.values() for table in members]
     labels = dict(tables.labels) | labels_of(spoken)
     table = pd.concat(pieces, ignore_index=True)
     table["candidates"] = tables.candidates
     words = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
-    notes = list(dict.fromkeys([*notes, *notes_on_states(heads, labels)]))
+    notes += notes_on_states(heads, labels)
     results = [_agreement(table, words, labels, tuple(notes))]
     if ends:
         plot = TokenTable(text="word", value="difference", ends=("highest", "lowest"))

@@ -201,7 +201,7 @@ def _pieces(
     roles: list[Any] = [*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)]
     for column in {*roles} & {*table.columns} if labels else ():
         if table[column].dtype.kind not in "biufc":
-            names = [labels.get(value, value) for value in table[column]]
+            names = [labels.get(value, value) for value in table[column].tolist()]
             table = table.assign(**{column: names})
     if isinstance(plot, Heatmap) and plot.groups is not None:
         plot = replace(plot, groups=plot.groups.rename(index=labels))
