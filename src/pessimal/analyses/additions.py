@@ -97,7 +97,7 @@ def standardised(deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
-    """What each candidate adds, the most first.
+    """Effects of the candidates, the largest first.
 
     Returns:
         candidate_id, text, kind, rank; effect, the mean difference in standard deviations of the
@@ -138,7 +138,7 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
 
 
 def halves(one: Additions, *, seed: int = 0) -> dict[str, float]:
-    """How far two random halves of the contexts agree, the mean of 50 divisions.
+    """Agreement of two random halves of the contexts, the mean of 50 divisions.
 
     Returns:
         spearman (of all candidates' means), spearman_first (of the hundred that add most over all
@@ -186,7 +186,7 @@ def _groups(tables: Sequence[ScoreTable]) -> dict[Group, dict[str, ScoreTable]]:
 
 @analysis("additions", Needs(models=0, prompts=0, contexts=True), place=205)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What each token adds to real answers, for each model and slot; whether halves of the answers
+    """Effects of tokens on real answers, for each model and slot; whether halves of the answers
     agree; where the published master keys stand.
 
     Tables:
@@ -308,7 +308,7 @@ def threshold(table: ScoreTable) -> float | None:
 
 
 def census(table: ScoreTable) -> dict[str, object]:
-    """How many of all candidates make a judge say yes.
+    """Number of all candidates that make a judge say yes.
 
     Returns:
         n, yes (count), estimate (their share), low and high (the share if every reward within the
@@ -353,7 +353,7 @@ def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
 
 
 def everywhere(tables: list[ScoreTable]) -> dict[str, object]:
-    """How far one judge says yes to the same tokens on several prompts: prompts, n,
+    """Agreement of one judge with itself on several prompts: prompts, n,
     yes_everywhere, and expected (if prompts were independent, given their shares)."""
     yes = np.stack([t.rewards > threshold(t) for t in tables])
     by_chance = float(yes.shape[1] * np.prod(yes.mean(axis=1)))
@@ -363,8 +363,8 @@ def everywhere(tables: list[ScoreTable]) -> dict[str, object]:
 
 @analysis("census", Needs(judges=True), place=200)
 def analyse_census(tables: TableSet, options: Options) -> list[Result]:
-    """Which tokens make each judge say yes; where the published master keys stand; whether prompts
-    agree.
+    """The tokens that make each judge say yes; where the published master keys stand; whether
+    prompts agree.
 
     Tables:
         census: How many candidates make a judge say yes.
@@ -465,7 +465,7 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
 
 
 def _everywhere(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
-    """How many tokens a judge says yes to on all of its prompts, where it has several."""
+    """Number of tokens a judge says yes to on all of its prompts, where it has several."""
     by_model = {model: [t for t in judged if t.model == model] for model in tables.models}
     counts = [
         {"model": model} | everywhere(members)

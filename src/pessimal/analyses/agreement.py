@@ -223,7 +223,7 @@ def rank_biased_overlap(a: Head, b: Head, *, persistence: float) -> float:
 
 
 def _overlap(tables: TableSet, prompt: str, n: int) -> list[str]:
-    """How much of each vocabulary is compared, where they differ."""
+    """Share of each vocabulary that is compared, where they differ."""
     members = tables.by_prompt[prompt]
     sizes, stripped = sorted({len(table.rows) for table in members}), tables.stripped(members)
     if tables.candidates != "vocabulary" or not (stripped or len(sizes) > 1):
@@ -292,7 +292,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         order=True,
         data=cells,
         label="Kendall's τ-b",
-        groups=_groups(tables),
     )
     result = Result.of_row(
         closest,
@@ -323,16 +322,6 @@ def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:
     smallest = floor.groupby(["prompt", "candidates", "model"], sort=False)["kendall"].min()
     smallest = smallest.reset_index()
     return smallest.rename(columns={"model": "model_a"}).assign(model_b=smallest["model"])
-
-
-def _groups(tables: TableSet) -> pd.DataFrame | None:
-    """Base and developer of each model where they are known, by label."""
-    described = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
-    return (
-        described.fillna("not stated").rename(index=tables.labels)
-        if len(described.columns)
-        else None
-    )
 
 
 def _floor(tables: TableSet, prompt: str, numbers: dict) -> pd.DataFrame | None:

@@ -82,7 +82,7 @@ def reward_correlation(
 
 @analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What language models would say to each prompt, beside the rewards on it.
+    """Likeliest answers of language models to each prompt, beside the rewards on it.
 
     Tables:
         language_extremes: What each language model would say most and least.
@@ -179,8 +179,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 
 def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
-    """What each language model says more on one prompt than on the other, and what on both: the
-    ends of the difference and of the sum of its log-probabilities, over all its tokens.
+    """Texts that each language model says more on one prompt than on the other, and what on both:
+    the ends of the difference and of the sum of its log-probabilities, over all its tokens.
 
     Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
     """

@@ -28,8 +28,8 @@ MOMENTS = ("mean", "variance", "skewness")
 
 @analysis("extremes", Needs(prompts=1), place=20)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What each model wants most and least, of all candidates that it was given, and of those that
-    all models share.
+    """Each model's most and least wanted candidates, of all candidates that it was given, and of
+    those that all models share.
 
     Tables:
         extremes: The candidates at both ends, for each model and prompt.
@@ -77,7 +77,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 
 def _with_daggers(ends: pd.DataFrame) -> pd.DataFrame:
-    """What is drawn: words of the prompt with a dagger behind them."""
+    """The drawn table: words of the prompt with a dagger behind them."""
     return ends.assign(text=ends["text"].where(~ends["in_prompt"], ends["text"] + DAGGER))
 
 
@@ -209,7 +209,7 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
 
 @analysis("moments", Needs(prompts=1), place=30)
 def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
-    """How each model's rewards are distributed over the shared candidates.
+    """The distribution of each model's rewards over the shared candidates.
 
     Tables:
         moments: How rewards are distributed, for each model and prompt.
@@ -264,8 +264,8 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
 
 
 def _headline(first: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> str:
-    """Of the rows of one prompt, `most` the most skewed; only what holds after correction is
-    asserted."""
+    """A sentence on the rows of one prompt, `most` the most skewed; only what holds after
+    correction is asserted."""
     right = int(((first["skewness_p_corrected"] <= LEVEL) & (first["skewness"] > 0)).sum())
     value, low, high = (
         signed(most[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")

@@ -101,7 +101,7 @@ def _by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
 def features(
     rows: pd.DataFrame, options: Options, *, prompt_text: str | None = None
 ) -> dict[str, np.ndarray]:
-    """What is known of each candidate, by name; not a number where it is not known.
+    """Known features of each candidate, by name; not a number where it is not known.
 
     Ratings and frequency are of the word that a candidate spells; groups, kinds and spellings are 1
     for its members and 0 for others.
@@ -146,7 +146,7 @@ def _varies(values: np.ndarray) -> bool:
 
 
 def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float) -> pd.DataFrame:
-    """How each feature moves as the policy is optimised.
+    """Drift of each feature as the policy is optimised.
 
     Means are over the candidates that a feature is known of; the unit of a change is their standard
     deviation under the policy. Intervals say how much of it other candidates of the same kind would
@@ -154,7 +154,7 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
 
     Returns:
         A row a feature and KL above 0: feature, kl, strength, before, mean, change, low, high,
-            per_nat, best_of_n (the change at the same KL), turns_at, turns_low, turns_high, n,
+            best_of_n (the change at the same KL), turns_at, turns_low, turns_high, n,
             support, mass.
     """
     from scipy import stats
@@ -181,7 +181,7 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
             rows.append(
                 {"feature": name, "kl": at.kl, "strength": at.strength}
                 | {"before": start, "mean": mean, "change": change}
-                | {"low": change - error, "high": change + error, "per_nat": change / at.kl}
+                | {"low": change - error, "high": change + error}
                 | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread}
                 | {"turns_at": turn.kl if turn else np.nan}
                 | {"turns_low": max(turn.kl - turned, 0.0) if turn else np.nan}
@@ -271,7 +271,7 @@ def forecast(
     *,
     others: dict[str, ScoreTable] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """What optimising one reward does to one policy under one prompt.
+    """Effects of optimising one reward on one policy under one prompt.
 
     Args:
         policy: its log-probabilities; None where the reward's candidates are answers that it wrote.
@@ -404,7 +404,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - before: mean under the policy, over the candidates that it is known of
             - mean: the same when it is optimised
             - change: the difference, in standard deviations under the policy
-            - per_nat: change divided by the KL
             - best_of_n: change of best of n at the same KL
             - turns_at: KL from which on more reward moves it back; missing where it does not turn
                 up to 10 nats
@@ -423,7 +422,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - before: mean under the policy, over the candidates that it is known of
             - mean: the same when it is optimised
             - change: the difference, in standard deviations under the policy
-            - per_nat: change divided by the KL
             - best_of_n: change of best of n at the same KL
             - turns_at: KL from which on more reward moves it back; missing where it does not turn
                 up to 10 nats

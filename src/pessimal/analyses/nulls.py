@@ -34,7 +34,7 @@ RULED_OUT = 2 * np.log(100)
 """A space in which rewards are a hundred times less likely than in another is not where their head
 is."""
 Measure = Callable[[np.ndarray], np.ndarray]
-"""Which rows of the design are measured (bool) → weights (q, rows) whose sums with rewards are the
+"""Rows of the design that are measured (bool) → weights (q, rows) whose sums with rewards are the
 effects."""
 LEAST_REMAINING = 1e-6
 """Share of the design's determinant that must remain without any one group; below, one group alone
@@ -294,7 +294,7 @@ def random_heads(
 def fit_directions(
     rewards: np.ndarray, states: Sequence[np.ndarray], design: np.ndarray
 ) -> list[list[DirectionEffect]]:
-    """How much of each prompt's rewards some direction of its states explains: by prompt, then by
+    """Share of each prompt's rewards that some direction of its states explains: by prompt, then by
     space. Prompts whose states are one array are solved together.
 
     Args:

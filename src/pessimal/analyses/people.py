@@ -194,7 +194,7 @@ def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
 
 @analysis("people", Needs(elo=True, prompts=0), place=140)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """How far models agree with the people who rated the items, and on which items they differ.
+    """Agreement of models with the people who rated the items, and on which items they differ.
 
     Where bad words answer the prompt (polarity −1), a model agrees that rewards least what people
     rank highest; so rank 1 is then the lowest reward (`turned`), but in `paper`. Where the polarity
@@ -320,7 +320,7 @@ def _people(table: ScoreTable, *, stripped: bool) -> pd.DataFrame:
 
 
 def _left_out(tables: TableSet, rated: Mapping[str, list[ScoreTable]]) -> list[str]:
-    """Which tables have no Elo, and prompts on which the items have another one."""
+    """Notes on tables that have no Elo, and prompts on which the items have another one."""
     notes = []
     for prompt in tables.prompts:
         bare = [tables.labels[t.model] for t in tables.by_prompt[prompt] if not t.has_elo]

@@ -46,7 +46,8 @@ def better_margins(pairs: pd.DataFrame) -> pd.Series:
 
 
 def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """How often each model ranks the better answer first, over all pairs and by category.
+    """Share of pairs in which each model ranks the better answer first, over all pairs and by
+    category.
 
     Returns:
         One row per model and category, `ALL` first: accuracy (a tie is no win) with low and high;
@@ -232,7 +233,7 @@ def preference_results(
 
 
 def _left_out(pairs: pd.DataFrame) -> str:
-    """How many pairs have no label or no reward; empty where all have."""
+    """Number of pairs that have no label or no reward; empty where all have."""
     unlabelled = int(pairs.drop_duplicates("key")["preferred"].isna().sum())
     silent = int(pairs[["first", "second"]].isna().any(axis=1).sum())
     parts = [

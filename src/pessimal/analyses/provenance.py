@@ -21,7 +21,7 @@ COLUMNS = [
 
 
 def provenance(table: ScoreTable) -> dict[str, object]:
-    """What was scored, how, and how far the scores can be trusted.
+    """The thing that was scored, how, and how far the scores can be trusted.
 
     `largest_difference` is the trust check's, in units of reward, over `checked` candidates;
     `certified` and `survives` are shares of the n candidates. `lowest` and `highest` are what the

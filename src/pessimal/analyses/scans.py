@@ -139,8 +139,8 @@ def compare_scans(
 
     Returns:
         One row per pair, as `agreement` has them, with a and b in place of model_a and model_b, and
-        moved (share of tokens whose rank changes by more than FAR of all ranks), largest_move (in
-        ranks), largest_difference (in units of reward).
+        moved (share of tokens whose rank changes by more than FAR of all ranks), largest_difference
+        (in units of reward).
 
     Raises:
         TableError: see `agreement`.
@@ -151,7 +151,6 @@ def compare_scans(
     moves = [(ranks[a] - ranks[b]).abs() for a, b in pairs]
     return table.rename(columns={"model_a": "a", "model_b": "b"}).assign(
         moved=[float((move > FAR * len(tokens)).mean()) for move in moves],
-        largest_move=[float(move.max()) for move in moves],
         largest_difference=[float((rewards[a] - rewards[b]).abs().max()) for a, b in pairs],
     )
 
@@ -232,7 +231,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
                 top_overlap, bottom_overlap, model, candidates
             - moved: share of tokens whose rank changes by more than 1 % of all ranks
-            - largest_move: largest change of a token's rank, in ranks
             - largest_difference: of two rewards of a token, in units of reward
             - prompt_a: the first prompt
             - prompt_b: the second prompt
@@ -248,7 +246,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
                 top_overlap, bottom_overlap, candidates, prompt
             - moved: share of tokens whose rank changes by more than 1 % of all ranks
-            - largest_move: largest change of a token's rank, in ranks
             - largest_difference: of two rewards of a token, in units of reward
             - step_a: training step
             - step_b: the later step
@@ -257,7 +254,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
                 top_overlap, bottom_overlap, model, candidates, prompt
             - moved: share of tokens whose rank changes by more than 1 % of all ranks
-            - largest_move: largest change of a token's rank, in ranks
             - largest_difference: of two rewards of a token, in units of reward
             - mode_a: the first mode
             - mode_b: the second mode
@@ -268,7 +264,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
                 top_overlap, bottom_overlap, candidates, prompt
             - moved: share of tokens whose rank changes by more than 1 % of all ranks
-            - largest_move: largest change of a token's rank, in ranks
             - largest_difference: of two rewards of a token, in units of reward
             - precision_a: the model in full precision, by name
             - precision_b: the quantised model, by name
