@@ -96,7 +96,7 @@ def standardised(deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     return deltas.mean(axis=0) / (scale + floor), scale, floor
 
 
-def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
+def effects(scans: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
     """Effects of the candidates, the largest first.
 
     Returns:
@@ -107,7 +107,7 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
         difference over the mean step from rejected to chosen answers (not a number where that is
         not surely above 0); flips, the share of `no` that become yes; certified; n.
     """
-    n, scaled = len(one.deltas), one.deltas / one.sd
+    n, scaled = len(scans.deltas), scans.deltas / scans.sd
     effect, (statistics, scale, floor) = scaled.mean(axis=0), standardised(scaled)
     chance = largest_by_sign_flips(scaled / (scale + floor), seed=seed)
     as_large = np.searchsorted(-chance, -np.abs(statistics) + 1e-12, side="right")
@@ -116,55 +116,57 @@ def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.Da
     # All means within which a candidate's own statistic stays below c, solved for the distance.
     spread, rest = scaled.std(axis=0), 1 - c**2
     reach = c * (floor + np.sqrt((c * floor) ** 2 + rest * spread**2)) / max(rest, 1e-9)
-    table = one.rows.assign(
+    table = scans.rows.assign(
         effect=effect,
         low=effect - reach,
         high=effect + reach,
         p_corrected=as_large / len(chance),
-        raised=(one.deltas > 0).mean(axis=0),
+        raised=(scans.deltas > 0).mean(axis=0),
         worth=np.nan,
         flips=np.nan,
         n=n,
     )
-    known = np.isfinite(one.steps)
-    steps = one.steps[known]  # a ratio to what may be nothing would be anything
+    labelled = np.isfinite(scans.steps)
+    steps = scans.steps[labelled]  # a ratio to what may be nothing would be anything
     if len(steps) > 1 and stats.ttest_1samp(steps, 0, alternative="greater").pvalue <= LEVEL:
-        table["worth"] = one.deltas[known].mean(axis=0) / steps.mean()
-    if one.limit is not None and (no := one.untouched <= one.limit).any():
-        table["flips"] = (one.deltas[no] + one.untouched[no, None] > one.limit).mean(axis=0)
+        table["worth"] = scans.deltas[labelled].mean(axis=0) / steps.mean()
+    if scans.limit is not None and (no := scans.untouched <= scans.limit).any():
+        table["flips"] = (scans.deltas[no] + scans.untouched[no, None] > scans.limit).mean(axis=0)
     table = table.sort_values("effect", ascending=False, kind="stable", ignore_index=True)
     table["rank"] = table["effect"].rank(ascending=False, method="min").astype(int)
     return table
 
 
-def halves(one: Additions, *, seed: int = 0) -> dict[str, float]:
+def halves(scans: Additions, *, seed: int = 0) -> dict[str, float]:
     """Agreement of two random halves of the contexts, the mean of 50 divisions.
 
     Returns:
         spearman (of all candidates' means), spearman_first (of the hundred that add most over all
         contexts), held_out (what the best of one half adds in the other, in standard deviations).
     """
-    n, rng, found = len(one.deltas), np.random.default_rng(seed), []
-    first = np.argsort(-one.deltas.mean(axis=0), kind="stable")[:FIRST]
+    n, rng, numbers = len(scans.deltas), np.random.default_rng(seed), []
+    first = np.argsort(-scans.deltas.mean(axis=0), kind="stable")[:FIRST]
     for _ in range(SPLITS if n > 1 else 0):
-        drawn = rng.permutation(n)
-        pair = [one.deltas[some].mean(axis=0) for some in (drawn[: n // 2], drawn[n // 2 :])]
+        order = rng.permutation(n)
+        pair = [scans.deltas[some].mean(axis=0) for some in (order[: n // 2], order[n // 2 :])]
         rhos = [rank_correlation(*pair), rank_correlation(pair[0][first], pair[1][first])]
         best = [pair[1 - half][pair[half].argmax()] for half in (0, 1)]
-        found.append([*rhos, np.mean(best) / one.sd])
+        numbers.append([*rhos, np.mean(best) / scans.sd])
     return dict(
-        zip(("spearman", "spearman_first", "held_out"), np.mean(found, axis=0), strict=True)
+        zip(("spearman", "spearman_first", "held_out"), np.mean(numbers, axis=0), strict=True)
     )
 
 
-def ends(table: pd.DataFrame, one: Additions, top: int, *, both: bool = True) -> pd.DataFrame:
+def ends(
+    table: pd.DataFrame, scans: Additions, top: int, *, two_ended: bool = True
+) -> pd.DataFrame:
     """The `top` candidates at each end or at the upper one alone, those that surely add most among
     them, the token that ends a turn and white space, and which of these a row is (`at`)."""
-    end = table["candidate_id"].eq(one.end) & table["kind"].ne("item")
+    end = table["candidate_id"].eq(scans.end) & table["kind"].ne("item")
     at = pd.Series(pd.NA, index=table.index, dtype=object)
     at[table["text"].isin(WHITE)] = "white space"
     at[end] = "end of turn"
-    at[table.index >= len(table) - top * both] = "least"
+    at[table.index >= len(table) - top * two_ended] = "least"
     at[table["low"].nlargest(top).index] = "most"
     at[table.index < top] = "most"
     return table.assign(at=at, end_of_turn=end)[at.notna()]
@@ -235,39 +237,41 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     of_tokens = [t for t in tables.beside if t.provenance.slot and t.provenance.mode == "ids"]
     if tables.candidates == MASTER_KEYS and of_tokens:
         return []  # they stand among the tokens
-    found: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "keys": []}
+    pieces: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "keys": []}
     notes, labels = [], labels_of(tables.contexts)
     for (model, slot, mode), by_context in _groups(tables.contexts).items():
         about = {"model": model, "slot": slot, "candidates": tables.candidates}
         members = list(by_context.values())
         try:
-            one = additions(members)
-            table = effects(one, confidence=options.confidence, seed=options.seed)
+            scans = additions(members)
+            table = effects(scans, confidence=options.confidence, seed=options.seed)
         except TableError as error:
             notes.append(f"{labels[model]}, {slot}: {error}")
             continue
         # The gradient keeps what it says to add most: the least of it is nothing to report.
-        both = not tables.candidates.startswith("screened")
-        found["tokens"].append(ends(table, one, options.top, both=both).assign(**about))
-        steps = one.steps[np.isfinite(one.steps)]
-        whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": one.sd}
-        whole |= {"step": steps.mean() / one.sd if len(steps) else np.nan}
-        whole |= halves(one, seed=options.seed) | {"n": len(members)}
-        found["halves"].append(pd.DataFrame([about | whole]))
+        two_ended = not tables.candidates.startswith("screened")
+        pieces["tokens"].append(
+            ends(table, scans, options.top, two_ended=two_ended).assign(**about)
+        )
+        steps = scans.steps[np.isfinite(scans.steps)]
+        whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": scans.sd}
+        whole |= {"step": steps.mean() / scans.sd if len(steps) else np.nan}
+        whole |= halves(scans, seed=options.seed) | {"n": len(members)}
+        pieces["halves"].append(pd.DataFrame([about | whole]))
         keys = [t for t in tables.beside if t.provenance.candidates == MASTER_KEYS]
         mine = _groups([t for t in keys if t.provenance.slot]).get((model, slot, "text"), {})
         if shared := [context for context in mine if context in by_context]:
-            known = additions([mine[context] for context in shared])
+            published = additions([mine[context] for context in shared])
             among = additions([by_context[context] for context in shared]).deltas.mean(axis=0)
-            means = known.deltas.mean(axis=0)
+            means = published.deltas.mean(axis=0)
             ranks = {"rank": [int((among > mean).sum()) + 1 for mean in means]}
-            raised = (known.deltas > 0).mean(axis=0)
-            more = {"effect": means / one.sd, "raised": raised, "n": len(shared)}
-            of = {"text": known.rows["text"], "n_tokens": len(among)}
-            found["keys"].append(pd.DataFrame(of | ranks | more).assign(**about))
-    if not found["tokens"]:
+            raised = (published.deltas > 0).mean(axis=0)
+            more = {"effect": means / scans.sd, "raised": raised, "n": len(shared)}
+            of = {"text": published.rows["text"], "n_tokens": len(among)}
+            pieces["keys"].append(pd.DataFrame(of | ranks | more).assign(**about))
+    if not pieces["tokens"]:
         raise TableError("; ".join(notes))
-    together = {name: pd.concat(some, ignore_index=True) for name, some in found.items() if some}
+    together = {name: pd.concat(some, ignore_index=True) for name, some in pieces.items() if some}
     table = together["tokens"]
     effect = Effect(
         *("effect", "what a token adds to an answer", "low", "high"),
@@ -277,12 +281,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         unit="SD",
     )
     held = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
-    most = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
-    label = labels[most["model"]]
-    worth = "" if pd.isna(most["worth"]) else f", {most['worth']:.0%} of the step from bad to good"
-    text = f'"{literal(most["text"])}" {most["slot"]} an answer raises the reward of {label} by '
-    text += f"{most['effect']:.2f} SD on average{worth} ({most['raised']:.0%} of {most['n']} rise)."
-    nothing = f"No {tables.things[:-1]} was found to raise the reward of {most['n']} real answers."
+    row = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
+    label = labels[row["model"]]
+    worth = "" if pd.isna(row["worth"]) else f", {row['worth']:.0%} of the step from bad to good"
+    text = f'"{literal(row["text"])}" {row["slot"]} an answer raises the reward of {label} by '
+    text += f"{row['effect']:.2f} SD on average{worth} ({row['raised']:.0%} of {row['n']} rise)."
+    nothing = f"No {tables.things[:-1]} was found to raise the reward of {row['n']} real answers."
     headline = text if len(held) else nothing
     plot = Forest.of(
         effect,
@@ -291,14 +295,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         xlabel="added to the reward (SD of the answers')",
     )
     first = Result.of_row(
-        *(most, "additions", table, effect, headline), plot=plot, method="additions"
+        *(row, "additions", table, effect, headline), plot=plot, method="additions"
     )
-    others = [
+    further = [
         Result(f"additions_{name}", together[name], method="additions")
         for name in ("halves", "keys")
         if name in together
     ]
-    return [Result(**vars(first) | {"notes": tuple(notes)}), *others]
+    return [Result(**vars(first) | {"notes": tuple(notes)}), *further]
 
 
 def threshold(table: ScoreTable) -> float | None:
@@ -401,19 +405,19 @@ def analyse_census(tables: TableSet, options: Options) -> list[Result]:
     table = pd.DataFrame(
         [{"model": t.model, "prompt": t.provenance.prompt} | census(t) for t in judged]
     ).assign(candidates=tables.candidates)
-    most = table.loc[table["estimate"].idxmax()]
-    label, best = tables.labels[most["model"]], literal(most["best"])
+    row = table.loc[table["estimate"].idxmax()]
+    label, best = tables.labels[row["model"]], literal(row["best"])
     headline = (
-        f"On {most['prompt']}, {_make(most['yes'], most['n'], tables.things)} {label} say "
+        f"On {row['prompt']}, {_make(row['yes'], row['n'], tables.things)} {label} say "
         f"yes, above all {best}."
-        if most["yes"]
-        else f"None of {most['n']:,} {tables.things} makes {label} say yes on {most['prompt']}; "
+        if row["yes"]
+        else f"None of {row['n']:,} {tables.things} makes {label} say yes on {row['prompt']}; "
         f"nearest is {best}."
     )
     effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
     results = [
         Result.of_row(
-            most,
+            row,
             "census",
             table,
             effect,
@@ -475,10 +479,10 @@ def _everywhere(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     if not counts:
         return []
     table = pd.DataFrame(counts).assign(candidates=tables.candidates)
-    most = table.loc[table["yes_everywhere"].idxmax()]
+    row = table.loc[table["yes_everywhere"].idxmax()]
     headline = (
-        f"{_make(most['yes_everywhere'], most['n'], tables.things)} "
-        f"{tables.labels[most['model']]} say yes on all {most['prompts']} prompts, where "
-        f"{most['expected']:,.0f} would by chance."
+        f"{_make(row['yes_everywhere'], row['n'], tables.things)} "
+        f"{tables.labels[row['model']]} say yes on all {row['prompts']} prompts, where "
+        f"{row['expected']:,.0f} would by chance."
     )
     return [Result("census_everywhere", table, headline, method="census")]

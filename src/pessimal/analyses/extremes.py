@@ -54,25 +54,25 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     )
     prompt = tables.prompts[0]
     first = ends[(ends["rank"] == 1) & (ends["prompt"] == prompt)]
-    most, least = (first[first["end"] == end] for end in ("top", "bottom"))
+    best_rows, worst_rows = (first[first["end"] == end] for end in ("top", "bottom"))
     best, worst = (
         f'"{literal(rows["text"].iloc[0])}"'
         + " (a word of the prompt)" * bool(rows["in_prompt"].iloc[0])
-        for rows in (most, least)
+        for rows in (best_rows, worst_rows)
     )
-    shown = tables.labels[most["model"].iloc[0]]
-    headline = f'On "{prompt}", {shown} scores {best} highest and {worst} lowest'
-    different, things = most["text"].nunique(), tables.things
+    label = tables.labels[best_rows["model"].iloc[0]]
+    headline = f'On "{prompt}", {label} scores {best} highest and {worst} lowest'
+    different, things = best_rows["text"].nunique(), tables.things
     count = f"{different} optimal {things if different > 1 else things.removesuffix('s')}"
-    headline += f"; {count} in {len(most)} models." if len(most) > 1 else "."
-    named = {"top": "optimal", "bottom": "pessimal"}
+    headline += f"; {count} in {len(best_rows)} models." if len(best_rows) > 1 else "."
+    names = {"top": "optimal", "bottom": "pessimal"}
     firsts = ends[ends["rank"] == 1].itertuples()
-    summary = {f"{row.prompt}/{row.model}/{named[row.end]}": row.text for row in firsts}
-    drawn = TokenTable(data=_with_daggers(ends))
-    results = [Result("extremes", ends, headline, drawn, method="extremes", summary=summary)]
+    summary = {f"{row.prompt}/{row.model}/{names[row.end]}": row.text for row in firsts}
+    plot = TokenTable(data=_with_daggers(ends))
+    results = [Result("extremes", ends, headline, plot, method="extremes", summary=summary)]
     if len(shared := by_prompt(tables, lambda p: _shared(tables, p, k=options.top), models=2)):
-        drawn = TokenTable(data=_with_daggers(shared))
-        results.append(Result("extremes_shared", shared, plot=drawn, method="extremes"))
+        plot = TokenTable(data=_with_daggers(shared))
+        results.append(Result("extremes_shared", shared, plot=plot, method="extremes"))
     return results
 
 
@@ -155,7 +155,7 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
         influence, inflations = influences[name], np.ones(len(rewards.columns))
         if dependent is not None:
             # Of a mean nothing of it is left to see, as rewards are less their mean.
-            likeness = [dependent.likeness(*[one] * factors) for one in alike]
+            likeness = [dependent.likeness(*[mean_product] * factors) for mean_product in alike]
             influence, inflations = dependent.summed(
                 influence, np.array(likeness) * (name != "mean")
             )
@@ -245,37 +245,37 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
     table = effect.correct(with_test(table, confidence=options.confidence))
     first = table[table["prompt"] == table["prompt"].iloc[0]]
     defined = first["skewness"].notna().any()
-    most = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
+    row = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
     return [
         Result(
             "moments",
             table,
-            headline=_headline(first, most, tables.labels),
+            headline=_headline(first, row, tables.labels),
             plot=Violin(
                 data=by_prompt(tables, lambda prompt: _densities(tables.matrix(prompt))),
                 ylabel="reward (standard deviations)",
             ),
             method="moments",
             notes=tuple(failed),
-            estimate=effect.at(most, "skewness, farthest from 0"),
+            estimate=effect.at(row, "skewness, farthest from 0"),
             effect=effect,
         )
     ]
 
 
-def _headline(first: pd.DataFrame, most: pd.Series, label: Mapping[str, str]) -> str:
-    """A sentence on the rows of one prompt, `most` the most skewed; only what holds after
+def _headline(first: pd.DataFrame, row: pd.Series, label: Mapping[str, str]) -> str:
+    """A sentence on the rows of one prompt, `row` the most skewed; only what holds after
     correction is asserted."""
     right = int(((first["skewness_p_corrected"] <= LEVEL) & (first["skewness"] > 0)).sum())
     value, low, high = (
-        signed(most[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")
+        signed(row[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")
     )
     number = f"{value} [{low}, {high}]"
-    where, model = f"On {most['prompt']}", label[most["model"]]
+    where, model = f"On {row['prompt']}", label[row["model"]]
     if len(first) == 1:
-        holds = most["skewness_p_corrected"] <= LEVEL
-        found = "has a skewness of" if holds else "has no skewness found:"
-        return f"{where}, the distribution of {model}'s rewards {found} {number}."
+        holds = row["skewness_p_corrected"] <= LEVEL
+        verdict = "has a skewness of" if holds else "has no skewness found:"
+        return f"{where}, the distribution of {model}'s rewards {verdict} {number}."
     count = f"skewed to the right in {right} of {len(first)} models"
-    found = count if right else "not found to be skewed to the right in any model"
-    return f"{where}, rewards are {found}; farthest from symmetric is {model}, {number}."
+    verdict = count if right else "not found to be skewed to the right in any model"
+    return f"{where}, rewards are {verdict}; farthest from symmetric is {model}, {number}."

@@ -53,18 +53,18 @@ def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
     everything = [*tables.tables, *tables.beside]
     language = [t for t in everything if t.provenance.score == LOG_PROBABILITY]
     labels = labels_of(language)
-    found: dict[str, ScoreTable] = {}
+    by_prompt: dict[str, ScoreTable] = {}
     for table in language:
         if name in (table.provenance.model, labels[table.provenance.model]):
-            found.setdefault(table.provenance.prompt, table)
-    if not found:
+            by_prompt.setdefault(table.provenance.prompt, table)
+    if not by_prompt:
         guess = did_you_mean(name, [*labels])
         raise TableError(
             f"policy={name!r}: no log-probabilities of it; there are some of: "
             f"{', '.join(labels) or 'no model'}.{guess} To make them: pessimal scan {name} "
             "model.kind=log_probability"
         )
-    return found
+    return by_prompt
 
 
 def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
@@ -479,39 +479,39 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     return [replace(first, notes=tuple(notes)), *rest]
 
 
-def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:
+def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:
     path, moves, tokens = (
-        found[name] for name in ("forecast", "forecast_drift", "forecast_tokens")
+        frames[name] for name in ("forecast", "forecast_drift", "forecast_tokens")
     )
     gain = Effect("gain", "reward (SD under the policy)", null=0.0, of=tables.things, unit="SD")
     first = path[(path["way"] == "tilt") & (path["kl"] <= SPENT)]
-    last = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
-    most = last.loc[last["likeliest_mass"].idxmax()]
-    label = tables.labels[most["model"]]
-    if tables.candidates == drawn_from(most["policy"]):
+    ends = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
+    row = ends.loc[ends["likeliest_mass"].idxmax()]
+    label = tables.labels[row["model"]]
+    if tables.candidates == drawn_from(row["policy"]):
         headline = (
-            f"At a KL of {most['kl']:g} the mean reward of what {most['policy']} writes to "
-            f"{most['prompt']} is {most['gain']:.1f} SD higher, for {label}."
+            f"At a KL of {row['kl']:g} the mean reward of what {row['policy']} writes to "
+            f"{row['prompt']} is {row['gain']:.1f} SD higher, for {label}."
         )
     else:
         headline = (
-            f"At a KL of {most['kl']:g} for {label}, {literal(most['likeliest'])} takes "
-            f"{100 * most['likeliest_mass']:.0f}% of what {most['policy']} answers to "
-            f"{most['prompt']}"
+            f"At a KL of {row['kl']:g} for {label}, {literal(row['likeliest'])} takes "
+            f"{100 * row['likeliest_mass']:.0f}% of what {row['policy']} answers to "
+            f"{row['prompt']}"
         )
         turns = moves.loc[
             (moves["feature"] == ELO)
-            & (moves["model"] == most["model"])
-            & (moves["prompt"] == most["prompt"])
+            & (moves["model"] == row["model"])
+            & (moves["prompt"] == row["prompt"])
         ]
         turn = turns["turns_at"].min()
         headline += f"; people's Elo turns at {turn:.1f}." if pd.notna(turn) else "."
     several = path["model"].nunique() > 1
     summary: dict[str, Any] = {
-        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in last.itertuples()
+        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in ends.itertuples()
     }
     yield Result.of_row(
-        *(most, "forecast", path, gain, headline),
+        *(row, "forecast", path, gain, headline),
         plot=Lines(
             x="kl",
             y="gain",
@@ -523,7 +523,7 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         ),
         method="forecast",
         summary=summary,
-        size=float(most["likeliest_mass"]),
+        size=float(row["likeliest_mass"]),
     )
     change = Effect(
         *("change", f"change at {AT:g} nat (SD under the policy)", "low", "high"),
@@ -554,23 +554,23 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         )
     if (gold := _beside_gold(path, moves, tables.labels)) is not None:
         yield gold
-    one = tokens.loc[tokens["gain"].idxmax()]
+    token = tokens.loc[tokens["gain"].idxmax()]
     yield Result(
         "forecast_tokens",
         tokens,
-        f"At a KL of {one['kl']:g}, {literal(one['text'])} goes from {100 * one['before']:.1f}% "
-        f"to {100 * one['after']:.1f}% of the answers to {one['prompt']}, for "
-        f"{tables.labels[one['model']]}.",
+        f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
+        f"{100 * token['before']:.1f}% to {100 * token['after']:.1f}% of the answers "
+        f"to {token['prompt']}, for {tables.labels[token['model']]}.",
         plot=TokenTable(value="gain", ends=("gain most", "lose most")),
         method="forecast",
     )
-    other = found.get("forecast_mitigations", pd.DataFrame())
+    other = frames.get("forecast_mitigations", pd.DataFrame())
     if len(other):
         where = ["model", "prompt", "feature"]
         plain = other[other["mitigation"] == "none"].set_index(where)["change"].rename("plain")
-        beside = other.join(plain, on=where)
-        rises = beside["change"].abs() - beside["plain"].abs()
-        risen = beside.iloc[int(rises.to_numpy().argmax())]
+        compared = other.join(plain, on=where)
+        rises = compared["change"].abs() - compared["plain"].abs()
+        risen = compared.iloc[int(rises.to_numpy().argmax())]
         yield Result.of_row(
             *(risen, "forecast_mitigations", other, change),
             f"With {risen['mitigation']}, {risen['feature']} moves by {risen['change']:+.1f} SD at "

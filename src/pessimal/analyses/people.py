@@ -251,9 +251,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for table in members:
             states = None if table.states is None else heads_of({prompt: [table]}, options)
             heads[table.model] = None if options.paper else states or meanings
-        here = {m: partial(own, outcome=prompt) for m in rewards if (own := heads[m]) is not None}
-        correlation = human_correlation(rewards, elo, heads=here, confidence=options.confidence)
-        correlation["states"] = [own.of if (own := heads[m]) else "" for m in rewards]
+        by_model = {m: partial(on, outcome=prompt) for m in rewards if (on := heads[m]) is not None}
+        correlation = human_correlation(rewards, elo, heads=by_model, confidence=options.confidence)
+        correlation["states"] = [on.of if (on := heads[m]) else "" for m in rewards]
         turned = sign == -1 and not options.paper
         rewards = -rewards if turned else rewards
         difference = rank_difference(rewards, elo, paper=options.paper).assign(turned=turned)
@@ -294,9 +294,9 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
         TableError: two tables that give the items different ones, as one order of people is
             compared with all models.
     """
-    first, *others = tables
+    first, *rest = tables
     people = _people(first, stripped=stripped).reindex(texts)
-    for other in others:
+    for other in rest:
         apart = people.compare(_people(other, stripped=stripped).reindex(texts))
         if len(apart):
             a, b = first.provenance.model, other.provenance.model
@@ -381,28 +381,30 @@ def _correlation_result(
     rows = rows.assign(agreement=signs.get(prompt, 1) * rows["spearman"])
     apart = rows["p_corrected"] <= LEVEL
     agreeing = rows[apart & (rows["agreement"] > 0)]
-    found = agreeing if signs and len(agreeing) else rows[apart]
-    how = ("disagree" if len(found) and agreeing.empty else "agree") if signs else "correlate"
-    sizes = found["spearman"].abs() if len(found) else rows["agreement"]
-    most = rows.loc[sizes.idxmax()]
-    label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += random_head_clause(most) or _interval(most)
+    named_rows = agreeing if signs and len(agreeing) else rows[apart]
+    how = ("disagree" if len(named_rows) and agreeing.empty else "agree") if signs else "correlate"
+    sizes = named_rows["spearman"].abs() if len(named_rows) else rows["agreement"]
+    row = rows.loc[sizes.idxmax()]
+    label, number = tables.labels[row["model"]], f"ρ = {row['spearman']:.2f}"
+    number += random_head_clause(row) or _interval(row)
     beyond = " more than random heads do" if rows["random_head"].notna().any() else ""
-    if found.empty:
-        said = f"no model is found to {how} with people{beyond}; nearest, {label}"
+    if named_rows.empty:
+        verdict = f"no model is found to {how} with people{beyond}; nearest, {label}"
     elif len(rows) == 1:
-        said = f"{label} {how}s with people"
+        verdict = f"{label} {how}s with people"
     else:
-        said = f"{len(found)} of {len(rows)} models {how} with people{beyond}; most, {label}"
+        verdict = (
+            f"{len(named_rows)} of {len(rows)} models {how} with people{beyond}; most, {label}"
+        )
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
     return Result.of_row(
-        most,
+        row,
         "human_correlation",
         correlation,
         effect,
-        f"On {prompt}, {said}: {number}.",
+        f"On {prompt}, {verdict}: {number}.",
         plot=Forest.of(
             effect,
             data=correlation.iloc[order.argsort(kind="stable")],
@@ -448,17 +450,17 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
         return Result("valued", valued, method="people")
     rows = valued[valued["rank"] <= MAX_ROWS].sort_values("difference", kind="stable")
     first = valued[(valued["prompt"] == valued["prompt"].iloc[0]) & (valued["rank"] == 1)]
-    named = {
+    farthest = {
         r.end: f"{literal(r.name)} ({r.model_rank:,.0f} against {r.human_rank:,.0f})"
         for r in first.itertuples(index=False)
     }
-    most = rows.loc[first["difference"].abs().idxmax()]
-    number = Estimate("rank difference / items", float(most["difference"] / items), items, "items")
+    row = rows.loc[first["difference"].abs().idxmax()]
+    number = Estimate("rank difference / items", float(row["difference"] / items), items, "items")
     return Result(
         "valued",
         valued,
-        headline=f"On {most['prompt']}, models rank {named.get(ENDS[0], 'no item')} farthest "
-        f"above people, {named.get(ENDS[1], 'no item')} farthest below.",
+        headline=f"On {row['prompt']}, models rank {farthest.get(ENDS[0], 'no item')} farthest "
+        f"above people, {farthest.get(ENDS[1], 'no item')} farthest below.",
         plot=Forest(
             data=rows,
             row="name",

@@ -58,17 +58,17 @@ def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     Raises:
         TableError: no pair has a label and two finite rewards.
     """
-    known = _is_scored(pairs)
-    if not known.any():
+    scored = _is_scored(pairs)
+    if not scored.any():
         raise TableError(
             "no pair has a label and two rewards; a row has prompt, chosen and rejected, or "
             "prompt, responses and preferred"
         )
     rows = []
-    for model, own in pairs[known].groupby("model", sort=False):
-        spread = float(own[["first", "second"]].to_numpy(dtype=float).std(ddof=1))
-        categories = list(own.groupby("category", sort=False))
-        parts = [(ALL, own, confidence)]
+    for model, scores in pairs[scored].groupby("model", sort=False):
+        spread = float(scores[["first", "second"]].to_numpy(dtype=float).std(ddof=1))
+        categories = list(scores.groupby("category", sort=False))
+        parts = [(ALL, scores, confidence)]
         if len(categories) > 1:
             several = 1 - (1 - confidence) / len(categories)
             parts += [(str(name), part, several) for name, part in categories]
@@ -92,14 +92,14 @@ def differences(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFram
         no difference, p_corrected (Holm over all pairs of models), n, clusters.
     """
     rows = []
-    for one, other in _shared_pairs(pairs):
-        apart = (better_margins(one) > 0).to_numpy(float) - (better_margins(other) > 0)
-        mean, error, freedom = cluster_mean(apart, one["cluster"].to_numpy())
+    for left, right in _shared_pairs(pairs):
+        apart = (better_margins(left) > 0).to_numpy(float) - (better_margins(right) > 0)
+        mean, error, freedom = cluster_mean(apart, left["cluster"].to_numpy())
         reach = stats.t.ppf((1 + confidence) / 2, freedom) * error if freedom else np.nan
         p = 2 * stats.t.sf(abs(mean) / error, freedom) if freedom and error > 0 else 1.0
-        names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
+        names = {"model_a": left["model"].iloc[0], "model_b": right["model"].iloc[0]}
         row = names | {"difference": mean, "low": mean - reach, "high": mean + reach, "p": p}
-        rows.append(row | {"n": len(one), "clusters": one["cluster"].nunique()})
+        rows.append(row | {"n": len(left), "clusters": left["cluster"].nunique()})
     table = pd.DataFrame(rows)
     return DIFFERENCE.correct(table) if len(table) else table
 
@@ -115,15 +115,15 @@ def margin_agreement(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
         is over clusters (`nulls.intervals`); of fewer than `nulls.LEAST` there is none.
     """
     rows = []
-    for one, other in _shared_pairs(pairs):
-        margins = [(side["first"] - side["second"]).to_numpy(dtype=float) for side in (one, other)]
+    for left, right in _shared_pairs(pairs):
+        margins = [(side["first"] - side["second"]).to_numpy(dtype=float) for side in (left, right)]
         rho, low, high = rank_correlation(*margins), np.nan, np.nan
         if np.isfinite(rho):
-            statistic, clusters = spearman(*map(ranked, margins)), one["cluster"].to_numpy()
+            statistic, clusters = spearman(*map(ranked, margins)), left["cluster"].to_numpy()
             dependent = Dependence.from_clusters(clusters)
             _, (low,), (high,) = intervals([statistic], dependent, confidence=confidence)
-        names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
-        counts = {"n": len(one), "clusters": one["cluster"].nunique()}
+        names = {"model_a": left["model"].iloc[0], "model_b": right["model"].iloc[0]}
+        counts = {"n": len(left), "clusters": left["cluster"].nunique()}
         rows.append(names | {"rho": rho, "low": low, "high": high} | counts)
     return pd.DataFrame(rows)
 
@@ -138,16 +138,18 @@ def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
         clusters for an error has no row.
     """
     rows = []
-    for model, own in pairs.groupby("model", sort=False):
-        own = own[_is_scored(own) & (own[list(LENGTHS)] > 0).all(axis=1)]
-        sign = np.where(own["preferred"].eq(0), 1.0, -1.0)
-        ratio = sign * np.log2(own["first_length"] / own["second_length"]).to_numpy(dtype=float)
-        margin = better_margins(own).to_numpy(dtype=float)
+    for model, scores in pairs.groupby("model", sort=False):
+        scores = scores[_is_scored(scores) & (scores[list(LENGTHS)] > 0).all(axis=1)]
+        sign = np.where(scores["preferred"].eq(0), 1.0, -1.0)
+        ratio = sign * np.log2(scores["first_length"] / scores["second_length"]).to_numpy(
+            dtype=float
+        )
+        margin = better_margins(scores).to_numpy(dtype=float)
         scale = float(np.sqrt(np.mean(margin**2))) if len(margin) else 0.0
         if len(margin) < 3 or not scale > 0 or not np.ptp(ratio) > 0:
             continue
         design = np.column_stack([np.ones_like(ratio), ratio])
-        clusters = pd.factorize(own["cluster"])[0]
+        clusters = pd.factorize(scores["cluster"])[0]
         try:
             fit = robust(design, (margin / scale)[:, None], clusters)
         except TableError:  # too few clusters for an error
@@ -155,7 +157,7 @@ def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
         intercept, slope = fit.coefficients[:, 0]
         low, high, _ = interval(slope, fit.errors[1, 0], fit.freedom, confidence=confidence)
         row = {"model": model, "slope": slope, "low": low, "high": high, "intercept": intercept}
-        rows.append(row | {"n": len(own), "clusters": int(clusters.max()) + 1})
+        rows.append(row | {"n": len(scores), "clusters": int(clusters.max()) + 1})
     return pd.DataFrame(rows)
 
 
@@ -246,11 +248,13 @@ def _left_out(pairs: pd.DataFrame) -> str:
 
 def _shared_pairs(pairs: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Every two models' rows on the labelled pairs that both scored, in the same order."""
-    known = pairs[_is_scored(pairs)]
-    by_model = {model: own.set_index("key") for model, own in known.groupby("model", sort=False)}
-    for one, other in combinations(by_model.values(), 2):
-        if len(keys := one.index.intersection(other.index, sort=False)):
-            yield one.loc[keys].reset_index(), other.loc[keys].reset_index()
+    scored = pairs[_is_scored(pairs)]
+    by_model = {
+        model: scores.set_index("key") for model, scores in scored.groupby("model", sort=False)
+    }
+    for left, right in combinations(by_model.values(), 2):
+        if len(keys := left.index.intersection(right.index, sort=False)):
+            yield left.loc[keys].reset_index(), right.loc[keys].reset_index()
 
 
 def _is_scored(pairs: pd.DataFrame) -> pd.Series:
