@@ -125,7 +125,8 @@ def reversing_heads(pair: pd.DataFrame, heads: States) -> tuple[float, float]:
     """The mean reversal score of random heads on both prompts' states, one direction for both; and
     the share of heads that reverse at least as many pairs of these words, by a normal tail.
 
-    Noise counts as independent between the prompts, so that heads reverse rather too much.
+    Noise counts as independent between the prompts, so that heads reverse rather too much. Not
+    `nulls.random_heads`, as a reversal is no linear effect; its level is in `experiments/nulls`.
 
     Args:
         pair: rewards of words under both prompts.

@@ -367,6 +367,9 @@ def identity_effects(
     Raises:
         TableError: rewards under a prompt do not vary.
 
+    A null of its own: `experiments/nulls` shows that topics and their resemblance are needed, as
+    all axes reject in 22 % of runs without them.
+
     Source: ours. Berger 1982 for the intersection-union test.
     """
     values = rewards.loc[matches.words]
