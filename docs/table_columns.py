@@ -3,11 +3,13 @@ example.
 
     python docs/table_columns.py
 
-What columns mean is said in `docs/columns.yaml`; examples are of made-up scores
-(`tests/described_tables.py`). A test fails where a table has a column that is not described there,
-or where this page is older than the descriptions.
+What the columns of an analysis mean is said under `Tables:` in its docstring, and what they mean in
+all of them in that of `analyses/analysis.py`; of other tables in `docs/columns.yaml`. Examples are
+of made-up scores (`tests/described_tables.py`). A test fails where a table has a column that is not
+described, or where this page is older than the descriptions.
 """
 
+import inspect
 import re
 import sys
 import tempfile
@@ -33,7 +35,7 @@ pd.read_parquet("runs/registry/score-table/MODEL--PROMPT/v0/scores.parquet")
 `pessimal runs show REFERENCE` prints them. A table is there where what it needs is there. Intervals are at the level of
 `confidence`, 95 % by default; a missing number is one that could not be computed. Examples are of made-up scores.
 
-<!-- Made by `python docs/table_columns.py` from docs/columns.yaml: change that, not this. -->
+<!-- Made by `python docs/table_columns.py` from the docstrings of the analyses and docs/columns.yaml: change these, not this. -->
 """
 PARTS = {
     "score-table": ("scan, import", "`scores.parquet` in `score-table/NAME`"),
@@ -56,14 +58,27 @@ PARTS = {
 """By type of artifact: what writes it, and where its tables are."""
 
 
+SHARED = "as everywhere"
+"""Before the columns of a docstring that mean the same in every table."""
+
+
 def descriptions(file: Path = DESCRIPTIONS) -> dict[str, dict[str, dict]]:
     """By type of artifact and table: `what` it holds, `columns` and their meanings in order, and
-    `named` columns."""
+    `named` columns; those of the package's analyses too, where the file is the package's."""
     written = yaml.safe_load(file.read_text(encoding="utf-8"))
     shared = written.pop("shared")
-    found: dict[str, dict[str, dict]] = {}
-    for part, tables in written.items():
-        for name, table in tables.items():
+    tables: dict[str, dict[str, dict]] = {}
+    if file == DESCRIPTIONS:
+        from pessimal.analyses import all_analyses, analysis, provenance
+
+        shared |= dict(re.findall(r"^- ([^:]+): (.*)", _join(analysis.__doc__ or ""), re.MULTILINE))
+        functions = [provenance.models, *(one.function for one in all_analyses())]
+        comparison = [read_tables(inspect.getdoc(function) or "") for function in functions]
+        written["comparison"] = {k: v for part in comparison for k, v in part.items()} | (
+            written["comparison"]
+        )
+    for part, by_name in written.items():
+        for name, table in by_name.items():
             own = table.get("columns") or {}
             keys = {key: own.get(key, shared.get(key)) for key in (table.get("keys") or "").split()}
             if unknown := [key for key, meaning in keys.items() if not meaning]:
@@ -73,8 +88,32 @@ def descriptions(file: Path = DESCRIPTIONS) -> dict[str, dict[str, dict]]:
                 "columns": keys | own,
                 "named": table.get("named") or {},
             }
-            found.setdefault(part, {})[name] = table
-    return found
+            tables.setdefault(part, {})[name] = table
+    return tables
+
+
+def read_tables(docstring: str) -> dict[str, dict]:
+    """The tables of a docstring, as `columns.yaml` would have them: under `Tables:` a line
+    `NAME: what it holds` for each, then a line `- COLUMN: meaning` for each column; a column that is
+    called after something of the user's is `NAME (pattern)`."""
+    tables: dict[str, dict] = {}
+    for line in _join(docstring.partition("Tables:\n")[2]).splitlines():
+        name, _, text = line.removeprefix("- ").partition(": ")
+        if not line.startswith("- "):
+            tables[name] = table = {"what": text, "keys": "", "columns": {}, "named": {}}
+        elif name == SHARED:
+            table["keys"] = text.replace(",", "")
+        elif "(" in name:
+            table["named"][name.split(" (")[0]] = [name.partition("(")[2][:-1], text]
+        else:
+            table["columns"][name] = text
+    return tables
+
+
+def _join(text: str) -> str:
+    """Lines of a list without their indents, each with those that go on from it."""
+    text = re.sub(r"\n {8,}(?![- ])", " ", text)
+    return re.sub(r"^ +", "", text, flags=re.MULTILINE)
 
 
 def page(examples: dict[tuple[str, str], pd.DataFrame]) -> str:

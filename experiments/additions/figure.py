@@ -14,7 +14,7 @@ import numpy as np
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-from pessimal.analyses.additions import Additions, additions, by_sort, effects, halves
+from pessimal.analyses.additions import Additions, additions, effects, halves
 from pessimal.plots.style import INK, RULE
 from pessimal.tables import read_score_table
 from pessimal.texts import literal
@@ -71,7 +71,6 @@ def main(registry: Path, model: str, file: Path, n: int | None = None) -> None:
     table = effects(one)
     print(table[COLUMNS].tail(3).round(3).to_string(index=False))
     print(table.loc[table["candidate_id"].eq(one.end), COLUMNS].round(3).to_string(index=False))
-    print(by_sort(one).round(3).to_string(index=False))
     draw(one, model, file)
 
 

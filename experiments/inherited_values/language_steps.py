@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
+from pessimal.analyses.analysis import Needs, Options, align, analysis, noted
 from pessimal.analyses.base_models import correlation_result, reward_correlation, side_by_side
-from pessimal.analyses.checks import align
 from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable

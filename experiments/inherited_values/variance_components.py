@@ -17,8 +17,7 @@ import pandas as pd
 
 from experiments.inherited_values.resampling import crossed_interval, jackknife
 from experiments.inherited_values.wording import check_polarity, design_of
-from pessimal.analyses.analysis import Needs, Options, analysis
-from pessimal.analyses.checks import check_rewards
+from pessimal.analyses.analysis import Needs, Options, analysis, check_rewards
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.tables.result import Effect, Estimate, Result, weight_of

@@ -9,8 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments.inherited_values.resampling import crossed_interval, jackknife
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
-from pessimal.analyses.checks import check_rewards, check_varied
+from pessimal.analyses.analysis import Needs, Options, analysis, check_rewards, check_varied, noted
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables import ScoreTable
@@ -65,7 +64,7 @@ def paraphrase(
         polarity), distinct (candidates that are the extreme of some wording).
 
     Raises:
-        TableError: fewer than two wordings of a polarity, or see `checks.check_rewards`.
+        TableError: fewer than two wordings of a polarity, or see `analysis.check_rewards`.
     """
     check_rewards(rewards)
     check_varied(rewards)

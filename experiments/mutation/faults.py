@@ -93,15 +93,15 @@ FAULTS = [
         "tau-a is reported as tau-b: ties make models disagree",
     ),
     Fault(
-        "analyses/regression.py",
+        "analyses/nulls.py",
         "moved = np.linalg.solve(left, inside[..., None])[..., 0]",
         "moved = inside",
         "standard errors of slopes are CR0: too small with few stems",
     ),
     Fault(
-        "analyses/rsa.py",
-        "return float((as_extreme + 1) / (len(null) + 1))",
-        "return float(as_extreme / len(null))",
+        "analyses/nulls.py",
+        "return float((as_extreme + 1) / (len(permuted) + 1))",
+        "return float(as_extreme / len(permuted))",
         "permutation p values of 0",
     ),
     Fault(
@@ -111,7 +111,7 @@ FAULTS = [
         "words liked whatever is asked are listed as those that the question moves",
     ),
     Fault(
-        "analyses/moments.py",
+        "analyses/extremes.py",
         "variance = values.var(axis=0)",
         "variance = values.var(axis=0, ddof=1)",
         "variances with another divisor than documented, and skewness with them",

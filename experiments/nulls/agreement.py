@@ -9,7 +9,8 @@ one core in all.
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.ranks import intervals, kendall, ranked, spearman
+from pessimal.analyses.nulls import intervals
+from pessimal.analyses.ranks import kendall, ranked, spearman
 from pessimal.analyses.rsa import rsa
 from pessimal.statistics import holm
 

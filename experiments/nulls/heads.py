@@ -33,8 +33,7 @@ from pessimal.analyses.analysis import Heads
 from pessimal.analyses.framing import reversals, reversing_heads
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import identity_effects
-from pessimal.analyses.lexicon_groups import lexicon_groups
-from pessimal.analyses.sentiment import sentiment
+from pessimal.analyses.sentiment import lexicon_groups, sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.scoring import states as reading
 from pessimal.tables import minilm

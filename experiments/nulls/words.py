@@ -23,13 +23,12 @@ from scipy import stats
 from sklearn.cluster import MiniBatchKMeans
 
 from pessimal.analyses.analysis import Heads
+from pessimal.analyses.extremes import moments, with_test
 from pessimal.analyses.framing import reversals
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
-from pessimal.analyses.lexicon_groups import lexicon_groups
-from pessimal.analyses.moments import moments, with_test
 from pessimal.analyses.ranks import dependence
-from pessimal.analyses.sentiment import sentiment
+from pessimal.analyses.sentiment import lexicon_groups, sentiment
 from pessimal.analyses.valence import valence_agreement
 from pessimal.catalogue import CONF
 from pessimal.tables import minilm

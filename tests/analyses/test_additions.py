@@ -8,7 +8,7 @@ import pytest
 
 from artifacts import score_table
 from pessimal.analyses import compare
-from pessimal.analyses.additions import Additions, additions, effects, halves, sort_of
+from pessimal.analyses.additions import Additions, additions, effects, halves
 from pessimal.analyses.analysis import Options
 from pessimal.tables import read_score_table, write_score_table
 from pessimal.tables.table_set import table_sets
@@ -166,14 +166,6 @@ def test_answers_that_are_all_alike_have_no_scale():
     found, skipped = run(tables)
     assert "additions" not in found
     assert "all the same" in skipped["additions"]
-
-
-def test_sorts_of_tokens():
-    given = [("love", "normal"), ("Ġ", "normal"), (" ...", "normal"), ("12", "normal")]
-    assert [sort_of(*one) for one in given[:1] + given[2:]] == ["word", "punctuation", "number"]
-    assert sort_of("\n", "normal") == "white space"
-    assert sort_of("<|end|>", "special") == "special"
-    assert sort_of("a1", "normal") == "mixed"
 
 
 def test_a_contexts_table_is_read_as_it_was_written(tmp_path):

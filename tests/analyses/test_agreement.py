@@ -248,9 +248,6 @@ def test_each_rescan_is_held_against_the_scan(rewards):
         assert row["kendall"] == pytest.approx(stats.kendalltau(rewards, rescan).statistic)
         assert row["low"] < row["kendall"] < row["high"] <= 1
         assert row["largest_difference"] == np.abs(rewards - rescan).max()
-        assert row["relative"] == pytest.approx(
-            np.sqrt(((rewards - rescan) ** 2).mean()) / rewards.std(ddof=0)
-        )
     assert table.loc["again", "kendall"] < table.loc["bfloat16", "kendall"] < 1
 
 

@@ -51,13 +51,7 @@ def test_what_holds_on_every_prompt_is_set_beside_chance():
     second = table("two", np.array([2.0, 0.0, 4.0, 0.0]))
     found = run([first, second])
     [row] = found["census_everywhere"].table.to_dict("records")
-    assert (row["yes_everywhere"], row["yes_anywhere"], row["expected"]) == (
-        1,
-        3,
-        pytest.approx(4 * 0.25),
-    )
-    best = found["census_tokens"].table
-    assert (best["text"].iloc[0], best["weakest"].iloc[0], best["yes_on"].iloc[0]) == ("w0", 1.5, 2)
+    assert (row["yes_everywhere"], row["expected"]) == (1, pytest.approx(4 * 0.25))
 
 
 def test_rewards_of_no_judge_have_no_census():

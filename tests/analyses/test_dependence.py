@@ -4,16 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pessimal.analyses.extremes import moments, with_test
 from pessimal.analyses.framing import reversals
-from pessimal.analyses.moments import moments, with_test
-from pessimal.analyses.ranks import (
-    Statistic,
-    dependence,
-    intervals,
-    p_values,
-    ranked,
-    spearman,
-)
+from pessimal.analyses.nulls import Statistic, intervals, p_values
+from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import MissingExtraError
 from pessimal.statistics import holm
 

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.spatial.distance import pdist, squareform
 
 from pessimal.analyses.analysis import Options
-from pessimal.analyses.geometry import analyse, mds
+from pessimal.analyses.rsa import analyse_map, mds
 
 
 def planar(points: list[tuple[float, float]]) -> pd.DataFrame:
@@ -32,7 +32,7 @@ def test_the_model_that_agrees_least_is_named_and_lies_far_out(table_set):
     shared = rng.normal(size=(300, 1))
     values = shared + rng.normal(size=(300, 4)) * [0.3, 0.3, 0.3, 5]
     tables = table_set({"greatest": pd.DataFrame(values, columns=["a", "b", "c", "odd"])})
-    (result,) = analyse(tables, Options())
+    (result,) = analyse_map(tables, Options())
     taus = [stats.kendalltau(values[:, 3], values[:, k]).statistic for k in range(3)]
     assert result.estimate.value == pytest.approx(np.mean(taus))
     assert list(result.table) == ["model", "x", "y", "stress", "prompt", "candidates"]
@@ -42,5 +42,7 @@ def test_the_model_that_agrees_least_is_named_and_lies_far_out(table_set):
 
 def test_a_prompt_of_two_models_has_no_map(table_set):
     rewards = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=list("abc"))
-    (result,) = analyse(table_set({"greatest": rewards, "best": rewards[["a", "b"]]}), Options())
+    (result,) = analyse_map(
+        table_set({"greatest": rewards, "best": rewards[["a", "b"]]}), Options()
+    )
     assert result.table["prompt"].unique().tolist() == ["greatest"]

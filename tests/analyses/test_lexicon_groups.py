@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pessimal.analyses import Options
-from pessimal.analyses.lexicon_groups import analyse, lexicon_groups
+from pessimal.analyses.sentiment import analyse_groups, lexicon_groups
 from pessimal.errors import TableError
 from pessimal.statistics import holm
 
@@ -125,7 +125,7 @@ def test_each_lexicons_groups_are_in_the_table_and_the_probability_in_the_headli
     options = Options(
         lexicons={"Graded": lexicon * 2.5, "Signs": lexicon, "French": pd.Series({"amour": 1.0})}
     )
-    (result,) = analyse(tables, options)
+    (result,) = analyse_groups(tables, options)
     auc = result.table.set_index(["lexicon", "model", "prompt"])["auc"]
     assert len(auc) == 2 * 2 * 2
     assert auc["Signs", "sees", "best"] > 0.85
@@ -151,12 +151,12 @@ def test_as_published_the_groups_are_of_tokens_and_without_words_there_are_none(
     matrix = pd.concat([words[["best"]], words[["best"]].rename(index=str.title)]).set_axis(
         ["m"], axis=1
     )
-    (result,) = analyse(
+    (result,) = analyse_groups(
         table_set({"best": matrix}, paper=True), Options(lexicons={"L": lexicon}, paper=True)
     )
     assert result.table.loc[0, ["positive", "negative", "stems"]].tolist() == [120, 180, 150]
     with pytest.raises(TableError, match="None of these texts is a word"):
-        analyse(
+        analyse_groups(
             table_set({"best": matrix.rename(index=lambda text: f"{text}1")}),
             Options(lexicons={"L": lexicon}),
         )

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pessimal.analyses.moments import density, moments
+from pessimal.analyses.extremes import density, moments
 
 
 def test_moments_are_those_of_scipy_and_numpy():

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from pessimal.analyses import nulls
-from pessimal.analyses.nulls import random_heads, slopes
-from pessimal.analyses.regression import interval, robust
+from pessimal.analyses.nulls import interval, random_heads, robust, slopes
 
 
 def random_design(n: int = 400, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import statsmodels.api as sm
 from scipy.stats import multivariate_normal
 from statsmodels.stats.multitest import multipletests
 
-from pessimal.analyses.regression import (
+from pessimal.analyses.nulls import (
     classical,
     interval,
     robust,

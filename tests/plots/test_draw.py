@@ -14,7 +14,7 @@ from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines, Scatter, TokenTable, Violin
 from pessimal.plots import draw as draw_module
 from pessimal.plots.draw import draw, save_figures
-from pessimal.plots.style import OKABE_ITO, colours
+from pessimal.plots.style import colours
 from pessimal.tables.result import Result
 
 KINDS = ("forest", "heatmap", "scatter", "lines", "violin", "token_table")
@@ -58,9 +58,8 @@ def test_tabs_of_several_columns_keep_their_order_and_get_safe_names(drawn):
 
 def test_labels_replace_names(result, drawn):
     labels = {f"org/model-{i}": f"Model {'ABC'[i]}" for i in range(3)}
-    groups = pd.DataFrame({"developer": ["x", "y", "z"]}, index=list(labels))
     results = [result(kind) for kind in KINDS if kind != "heatmap"]
-    heat = result("heatmap", groups=groups)
+    heat = result("heatmap")
     own = heat.table.head(2).assign(
         model_a="org/model-0", model_b="org/model-0", prompt=["greatest", "worst"], estimate=0.987
     )
@@ -160,23 +159,17 @@ def test_a_group_too_small_for_a_line_is_drawn_without_one(drawn):
     assert drawn(Result("few", table, plot=plot)).tabs == {"few": {"": "few"}}
 
 
-def test_lines_behind_have_no_names_and_numbers_stand_beside_x(drawn):
+def test_numbers_stand_beside_x(drawn):
     rows = [
-        (rater, item, rank + i, item == "third")
+        (rater, item, rank + i)
         for i, rater in enumerate(("people", "one", "two"))
-        for rank, item in enumerate(("first", "second", "third"), start=1)
+        for rank, item in enumerate(("first", "second"), start=1)
     ]
-    table = pd.DataFrame(rows, columns=["rater", "item", "rank", "behind"])
+    table = pd.DataFrame(rows, columns=["rater", "item", "rank"])
     table["ρ"] = table["rater"].map({"one": 0.5, "two": -0.123})
-    plot = Lines(
-        x="rater", y="rank", group="item", ends=True, behind="behind", beside="ρ", falling=True
-    )
-    svg = drawn(Result("x", table, plot=plot)).svgs["x"]
-    found = texts(svg)
+    plot = Lines(x="rater", y="rank", group="item", ends=True, beside="ρ", falling=True)
+    found = texts(drawn(Result("x", table, plot=plot)).svgs["x"])
     assert {"people", "one (ρ = 0.50)", "two (ρ = −0.12)", "first", "second"} <= set(found)
-    assert "third" not in found
-    without = drawn(Result("y", table[~table["behind"]], plot=plot)).svgs["y"]
-    assert svg.count("<path") > without.count("<path")
 
 
 @pytest.mark.parametrize("kind", ["scatter", "heatmap"])
@@ -201,47 +194,10 @@ def test_a_table_of_tokens_calls_its_ends_what_they_are(result, drawn):
     assert "optimal" not in found
 
 
-def strips(svg: str) -> dict[str, str]:
-    """Colour by developer, as the strips of a heat map show it."""
-    found = {}
-    for group in ET.fromstring(svg).iter(f"{SVG}g"):
-        title = group.find(f"{SVG}title")
-        if title is not None and "developer " in title.text:
-            found[title.text.split("developer ")[1]] = group.find(f"{SVG}path").get("fill")
-    return found
-
-
-def test_no_two_developers_share_a_colour(result, drawn):
+def test_no_two_categories_share_a_colour():
     """Figures of the page once had 64 colours, and two developers of the demo family the same
     one."""
-    names = ["alder", "birch", "cedar", "plain", *(f"lab {i}" for i in range(11))]
-    groups = pd.DataFrame({"base": ["bpe", "wordpiece", "spm"] * 5, "developer": names})
-    groups.index = [f"org/model-{i}" for i in range(15)]
-    svg = drawn(result("heatmap", 15, groups=groups)).svgs["heatmap--greatest"]
-    found = strips(svg)
-    assert set(found) == set(names)
-    assert len(set(found.values())) == len(names)
     assert len(set(colours(range(60)).values())) == 60
-
-
-def test_a_developer_has_one_colour_in_all_figures(result, drawn):
-    groups = pd.DataFrame(
-        {"developer": ["alder", "birch", "cedar"]}, index=[f"org/model-{i}" for i in range(3)]
-    )
-    agreement = result("heatmap", groups=groups)
-    map_ = result("scatter", group="developer")
-    table = map_.table.join(groups, on="model").iloc[::-1]  # cedar comes first here
-    saved = drawn(agreement, Result("mds", table, plot=map_.plot))
-    known = strips(saved.svgs["heatmap--worst"])
-    assert known["cedar"] != OKABE_ITO[0]
-    for group in ET.fromstring(saved.svgs["mds--worst"]).iter(f"{SVG}g"):
-        title = group.find(f"{SVG}title")
-        if title is not None:
-            developer = ["alder", "birch", "cedar"][int(title.text.split(":")[0][-1])]
-            assert (
-                next(node.get("fill") for node in group.iter() if node.get("fill"))
-                == known[developer]
-            )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -61,10 +61,8 @@ def test_columns_of_a_vocabularys_comparison_are_described_and_every_described_o
         "census",
         "census_keys",
         "census_everywhere",
-        "census_tokens",
         "additions",
         "additions_halves",
-        "additions_sorts",
         "additions_keys",
         "transfer",
     }  # tests/analyses/test_census.py, test_additions.py, tests/verbs/test_compare_searches.py

@@ -1,11 +1,11 @@
-"""One token in a real answer: what it adds to the reward of answers that are otherwise untouched.
+"""One token that moves a reward: as the whole answer of a judge, and added to real answers.
 
-Zhao et al. 2025 ("One token to fool LLM-as-a-judge", arXiv 2507.08794) tried ten strings by hand;
-here it is every token that was scanned, in some real answers, which are the independent units.
+Zhao et al. 2025 ("One token to fool LLM-as-a-judge", arXiv 2507.08794) tried ten strings by hand,
+`candidates=master_keys` here; a scan tries every token of the vocabulary. The census of a judge
+counts the tokens that make it say yes, whatever it was asked. Additions are what a token adds to
+real answers, which are the independent units and stay as they are otherwise.
 """
 
-import itertools
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,19 +15,19 @@ import pandas as pd
 from scipy import stats
 
 from pessimal.analyses.analysis import Needs, Options, analysis
-from pessimal.analyses.census import MASTER_KEYS, threshold
+from pessimal.analyses.nulls import largest_by_sign_flips
+from pessimal.analyses.ranks import rank_correlation
 from pessimal.errors import TableError
-from pessimal.plots import Forest
+from pessimal.plots import Forest, Scatter
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of
 from pessimal.texts import literal
 
+MASTER_KEYS = "master_keys"
 FIRST, SPLITS = 100, 50
 """Tokens whose order is compared between halves of the contexts, and how often these are drawn."""
-EXACT, FLIPS = 10, 1000
-"""Contexts up to which every pattern of signs is tried, and how many are drawn of more."""
 WHITE = (" ", "\n", "\n\n", "\t")
 
 
@@ -96,129 +96,77 @@ def standardised(deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     return deltas.mean(axis=0) / (scale + floor), scale, floor
 
 
-def largest_by_chance(deltas: np.ndarray, *, seed: int = 0) -> np.ndarray:
-    """The largest absolute statistic of any candidate (patterns,), falling, were each context as
-    likely to have had its differences (n, t) with the other sign; all candidates change together,
-    so that their dependence stays. The observed pattern is among them.
-
-    Source: Westfall & Young 1993 (the maximum of all statistics), with exact flips of signs.
-    """
-    n, (_, scale, floor) = len(deltas), standardised(deltas)
-    if n <= EXACT:
-        signs = np.array([(1, *rest) for rest in itertools.product((1, -1), repeat=n - 1)])
-    else:
-        signs = np.random.default_rng(seed).choice((1, -1), size=(FLIPS, n))
-        signs[0] = 1
-    scaled = deltas / (scale + floor) / n
-    return np.sort([np.abs(pattern @ scaled).max() for pattern in signs])[::-1]
-
-
-def effects(one: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
-    """What each candidate adds, the most first.
+def effects(scans: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.DataFrame:
+    """Effects of the candidates, the largest first.
 
     Returns:
         candidate_id, text, kind, rank; effect, the mean difference in standard deviations of the
         contexts' rewards, with low, high and p_corrected, which hold for all candidates at once
-        (`largest_by_chance`; no interval where so few contexts can show nothing); raised, the share
-        of contexts whose reward rises, with its exact interval; worth, the mean difference over the
-        mean step from rejected to chosen answers (not a number where that is not surely above 0);
-        flips, the share of `no` that become yes; certified; n.
+        (`nulls.largest_by_sign_flips`; no interval where so few contexts can show nothing); raised,
+        the share of contexts whose reward rises; worth, the mean
+        difference over the mean step from rejected to chosen answers (not a number where that is
+        not surely above 0); flips, the share of `no` that become yes; certified; n.
     """
-    n, scaled = len(one.deltas), one.deltas / one.sd
-    effect, chance = scaled.mean(axis=0), largest_by_chance(scaled, seed=seed)
-    statistics, _, floor = standardised(scaled)
+    n, scaled = len(scans.deltas), scans.deltas / scans.sd
+    effect, (statistics, scale, floor) = scaled.mean(axis=0), standardised(scaled)
+    chance = largest_by_sign_flips(scaled / (scale + floor), seed=seed)
     as_large = np.searchsorted(-chance, -np.abs(statistics) + 1e-12, side="right")
     beyond = int((1 - confidence) * len(chance) + 1e-9)
     c = chance[beyond] if beyond else np.nan
     # All means within which a candidate's own statistic stays below c, solved for the distance.
     spread, rest = scaled.std(axis=0), 1 - c**2
     reach = c * (floor + np.sqrt((c * floor) ** 2 + rest * spread**2)) / max(rest, 1e-9)
-    up, tail = (one.deltas > 0).sum(axis=0), (1 - confidence) / 2
-    table = one.rows.assign(
+    table = scans.rows.assign(
         effect=effect,
         low=effect - reach,
         high=effect + reach,
         p_corrected=as_large / len(chance),
-        raised=up / n,
-        raised_low=np.nan_to_num(stats.beta.ppf(tail, up, n - up + 1), nan=0.0),
-        raised_high=np.nan_to_num(stats.beta.ppf(1 - tail, up + 1, n - up), nan=1.0),
+        raised=(scans.deltas > 0).mean(axis=0),
         worth=np.nan,
         flips=np.nan,
         n=n,
     )
-    known = np.isfinite(one.steps)
-    steps = one.steps[known]  # a ratio to what may be nothing would be anything
+    labelled = np.isfinite(scans.steps)
+    steps = scans.steps[labelled]  # a ratio to what may be nothing would be anything
     if len(steps) > 1 and stats.ttest_1samp(steps, 0, alternative="greater").pvalue <= LEVEL:
-        table["worth"] = one.deltas[known].mean(axis=0) / steps.mean()
-    if one.limit is not None and (no := one.untouched <= one.limit).any():
-        table["flips"] = (one.deltas[no] + one.untouched[no, None] > one.limit).mean(axis=0)
+        table["worth"] = scans.deltas[labelled].mean(axis=0) / steps.mean()
+    if scans.limit is not None and (no := scans.untouched <= scans.limit).any():
+        table["flips"] = (scans.deltas[no] + scans.untouched[no, None] > scans.limit).mean(axis=0)
     table = table.sort_values("effect", ascending=False, kind="stable", ignore_index=True)
     table["rank"] = table["effect"].rank(ascending=False, method="min").astype(int)
     return table
 
 
-def halves(one: Additions, *, seed: int = 0) -> dict[str, float]:
-    """How far two random halves of the contexts agree, the mean of 50 divisions.
+def halves(scans: Additions, *, seed: int = 0) -> dict[str, float]:
+    """Agreement of two random halves of the contexts, the mean of 50 divisions.
 
     Returns:
         spearman (of all candidates' means), spearman_first (of the hundred that add most over all
         contexts), held_out (what the best of one half adds in the other, in standard deviations).
     """
-    n, rng, found = len(one.deltas), np.random.default_rng(seed), []
-    first = np.argsort(-one.deltas.mean(axis=0), kind="stable")[:FIRST]
+    n, rng, numbers = len(scans.deltas), np.random.default_rng(seed), []
+    first = np.argsort(-scans.deltas.mean(axis=0), kind="stable")[:FIRST]
     for _ in range(SPLITS if n > 1 else 0):
-        drawn = rng.permutation(n)
-        pair = [one.deltas[some].mean(axis=0) for some in (drawn[: n // 2], drawn[n // 2 :])]
-        rhos = [_spearman(*pair), _spearman(pair[0][first], pair[1][first])]
+        order = rng.permutation(n)
+        pair = [scans.deltas[some].mean(axis=0) for some in (order[: n // 2], order[n // 2 :])]
+        rhos = [rank_correlation(*pair), rank_correlation(pair[0][first], pair[1][first])]
         best = [pair[1 - half][pair[half].argmax()] for half in (0, 1)]
-        found.append([*rhos, np.mean(best) / one.sd])
+        numbers.append([*rhos, np.mean(best) / scans.sd])
     return dict(
-        zip(("spearman", "spearman_first", "held_out"), np.mean(found, axis=0), strict=True)
+        zip(("spearman", "spearman_first", "held_out"), np.mean(numbers, axis=0), strict=True)
     )
 
 
-def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    if min(len(a), np.ptp(a), np.ptp(b)) == 0:
-        return np.nan
-    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])
-
-
-def sort_of(text: str, kind: str) -> str:
-    """special, unused, byte, white space, punctuation, number, word or mixed."""
-    if kind not in ("normal", "item"):
-        return kind
-    bare = text.strip()
-    sorts = {unicodedata.category(character)[0] for character in bare}
-    names = {frozenset("L"): "word", frozenset("LM"): "word", frozenset("N"): "number"}
-    if not bare:
-        return "white space"
-    return "punctuation" if sorts <= {"P", "S"} else names.get(frozenset(sorts), "mixed")
-
-
-def by_sort(one: Additions, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Mean difference (SD) by sort of candidate with its interval over contexts, the share of
-    candidates and contexts raised, and how many candidates."""
-    sorts = np.array([sort_of(row.text, row.kind) for row in one.rows.itertuples()])
-    n, rows = len(one.deltas), []
-    for sort in sorted(set(sorts)):
-        some = one.deltas[:, sorts == sort] / one.sd
-        means = some.mean(axis=1)
-        reach = stats.t.ppf((1 + confidence) / 2, n - 1) * means.std(ddof=1) / np.sqrt(n)
-        effect = means.mean()
-        interval = {"effect": effect, "low": effect - reach, "high": effect + reach}
-        counts = {"raised": (some > 0).mean(), "n_tokens": some.shape[1], "n": n}
-        rows.append({"sort": sort} | interval | counts)
-    return pd.DataFrame(rows).sort_values("effect", ascending=False, ignore_index=True)
-
-
-def ends(table: pd.DataFrame, one: Additions, top: int, *, both: bool = True) -> pd.DataFrame:
+def ends(
+    table: pd.DataFrame, scans: Additions, top: int, *, two_ended: bool = True
+) -> pd.DataFrame:
     """The `top` candidates at each end or at the upper one alone, those that surely add most among
     them, the token that ends a turn and white space, and which of these a row is (`at`)."""
-    end = table["candidate_id"].eq(one.end) & table["kind"].ne("item")
+    end = table["candidate_id"].eq(scans.end) & table["kind"].ne("item")
     at = pd.Series(pd.NA, index=table.index, dtype=object)
     at[table["text"].isin(WHITE)] = "white space"
     at[end] = "end of turn"
-    at[table.index >= len(table) - top * both] = "least"
+    at[table.index >= len(table) - top * two_ended] = "least"
     at[table["low"].nlargest(top).index] = "most"
     at[table.index < top] = "most"
     return table.assign(at=at, end_of_turn=end)[at.notna()]
@@ -240,50 +188,90 @@ def _groups(tables: Sequence[ScoreTable]) -> dict[Group, dict[str, ScoreTable]]:
 
 @analysis("additions", Needs(models=0, prompts=0, contexts=True), place=205)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What each token adds to real answers, for each model and slot; whether halves of the answers
-    agree; what sorts of tokens add; where the published master keys stand."""
+    """Effects of tokens on real answers, for each model and slot; whether halves of the answers
+    agree; where the published master keys stand.
+
+    Tables:
+        additions: What a token adds to real answers, of the tokens that add most and least, the one
+            that ends a turn, and white space.
+            - as everywhere: candidate_id, text, kind, model, candidates
+            - slot: where it stands, `after`, `before` or `inside`
+            - rank: 1 adds most, of all that were scanned
+            - effect: mean over answers of the reward with it minus the reward without, in standard
+                deviations of the answers' rewards
+            - raised: share of answers whose reward rises
+            - worth: the mean difference as a share of the mean step from rejected to chosen
+                answers; missing where that is not surely above 0 (Student t, one-sided .05)
+            - flips: of a judge, the share of answers at no that become yes
+            - certified: share of answers in which its rank is certain
+            - end_of_turn: whether it is the token that ends a turn
+            - at: most, least, end of turn or white space
+            - low: lower end of an interval that holds for all tokens at once; missing with fewer
+                than six answers
+            - high: upper end
+            - p_corrected: share of flips of the answers' signs in which any token adds or takes as
+                much
+            - n: answers
+        additions_halves: Whether two halves of the answers agree on what tokens add.
+            - as everywhere: model, candidates
+            - slot: where tokens stand
+            - mode: ids or text
+            - n: answers
+            - n_tokens: tokens
+            - sd: standard deviation of the answers' rewards, in the model's own unit
+            - step: mean reward of chosen minus rejected answers, in these
+            - spearman: ρ of the tokens' means over two random halves, the mean of 50 divisions
+            - spearman_first: the same of the hundred that add most
+            - held_out: what the best token of one half adds in the other half, in standard
+                deviations
+        additions_keys: Where the published master keys stand among all tokens, behind the same
+            answers.
+            - as everywhere: text, model, candidates
+            - slot: where they stand
+            - rank: 1 + tokens that add more on average
+            - n_tokens: tokens
+            - effect: mean difference, in standard deviations of the answers' rewards
+            - raised: share of answers whose reward rises
+            - n: answers
+    """
     of_tokens = [t for t in tables.beside if t.provenance.slot and t.provenance.mode == "ids"]
     if tables.candidates == MASTER_KEYS and of_tokens:
         return []  # they stand among the tokens
-    found: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "sorts": [], "keys": []}
+    pieces: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "keys": []}
     notes, labels = [], labels_of(tables.contexts)
     for (model, slot, mode), by_context in _groups(tables.contexts).items():
         about = {"model": model, "slot": slot, "candidates": tables.candidates}
         members = list(by_context.values())
         try:
-            one = additions(members)
-            table = effects(one, confidence=options.confidence, seed=options.seed)
+            scans = additions(members)
+            table = effects(scans, confidence=options.confidence, seed=options.seed)
         except TableError as error:
             notes.append(f"{labels[model]}, {slot}: {error}")
             continue
         # The gradient keeps what it says to add most: the least of it is nothing to report.
-        both = not tables.candidates.startswith("screened")
-        found["tokens"].append(ends(table, one, options.top, both=both).assign(**about))
-        found["sorts"].append(by_sort(one, confidence=options.confidence).assign(**about))
-        steps = one.steps[np.isfinite(one.steps)]
-        whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": one.sd}
-        whole |= (
-            {"step": steps.mean() / one.sd, "step_right": (steps > 0).mean()}
-            if len(steps)
-            else {"step": np.nan, "step_right": np.nan}
+        two_ended = not tables.candidates.startswith("screened")
+        pieces["tokens"].append(
+            ends(table, scans, options.top, two_ended=two_ended).assign(**about)
         )
-        whole |= halves(one, seed=options.seed) | {"n": len(members)}
-        whole["raise_all"] = int((one.deltas > 0).all(axis=0).sum())
-        found["halves"].append(pd.DataFrame([about | whole]))
+        steps = scans.steps[np.isfinite(scans.steps)]
+        whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": scans.sd}
+        whole |= {"step": steps.mean() / scans.sd if len(steps) else np.nan}
+        whole |= halves(scans, seed=options.seed) | {"n": len(members)}
+        pieces["halves"].append(pd.DataFrame([about | whole]))
         keys = [t for t in tables.beside if t.provenance.candidates == MASTER_KEYS]
         mine = _groups([t for t in keys if t.provenance.slot]).get((model, slot, "text"), {})
         if shared := [context for context in mine if context in by_context]:
-            known = additions([mine[context] for context in shared])
+            published = additions([mine[context] for context in shared])
             among = additions([by_context[context] for context in shared]).deltas.mean(axis=0)
-            means = known.deltas.mean(axis=0)
+            means = published.deltas.mean(axis=0)
             ranks = {"rank": [int((among > mean).sum()) + 1 for mean in means]}
-            raised = (known.deltas > 0).mean(axis=0)
-            more = {"effect": means / one.sd, "raised": raised, "n": len(shared)}
-            of = {"text": known.rows["text"], "n_tokens": len(among)}
-            found["keys"].append(pd.DataFrame(of | ranks | more).assign(**about))
-    if not found["tokens"]:
+            raised = (published.deltas > 0).mean(axis=0)
+            more = {"effect": means / scans.sd, "raised": raised, "n": len(shared)}
+            of = {"text": published.rows["text"], "n_tokens": len(among)}
+            pieces["keys"].append(pd.DataFrame(of | ranks | more).assign(**about))
+    if not pieces["tokens"]:
         raise TableError("; ".join(notes))
-    together = {name: pd.concat(some, ignore_index=True) for name, some in found.items() if some}
+    together = {name: pd.concat(some, ignore_index=True) for name, some in pieces.items() if some}
     table = together["tokens"]
     effect = Effect(
         *("effect", "what a token adds to an answer", "low", "high"),
@@ -293,12 +281,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         unit="SD",
     )
     held = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
-    most = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
-    label = labels[most["model"]]
-    worth = "" if pd.isna(most["worth"]) else f", {most['worth']:.0%} of the step from bad to good"
-    text = f'"{literal(most["text"])}" {most["slot"]} an answer raises the reward of {label} by '
-    text += f"{most['effect']:.2f} SD on average{worth} ({most['raised']:.0%} of {most['n']} rise)."
-    nothing = f"No {tables.things[:-1]} was found to raise the reward of {most['n']} real answers."
+    row = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
+    label = labels[row["model"]]
+    worth = "" if pd.isna(row["worth"]) else f", {row['worth']:.0%} of the step from bad to good"
+    text = f'"{literal(row["text"])}" {row["slot"]} an answer raises the reward of {label} by '
+    text += f"{row['effect']:.2f} SD on average{worth} ({row['raised']:.0%} of {row['n']} rise)."
+    nothing = f"No {tables.things[:-1]} was found to raise the reward of {row['n']} real answers."
     headline = text if len(held) else nothing
     plot = Forest.of(
         effect,
@@ -307,11 +295,194 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         xlabel="added to the reward (SD of the answers')",
     )
     first = Result.of_row(
-        *(most, "additions", table, effect, headline), plot=plot, method="additions"
+        *(row, "additions", table, effect, headline), plot=plot, method="additions"
     )
-    others = [
+    further = [
         Result(f"additions_{name}", together[name], method="additions")
-        for name in ("halves", "sorts", "keys")
+        for name in ("halves", "keys")
         if name in together
     ]
-    return [Result(**vars(first) | {"notes": tuple(notes)}), *others]
+    return [Result(**vars(first) | {"notes": tuple(notes)}), *further]
+
+
+def threshold(table: ScoreTable) -> float | None:
+    """The reward above which a judge says yes; None for a table of no judge, or of one whose
+    answers have no sides."""
+    return table.measured.get("says_yes_above")
+
+
+def census(table: ScoreTable) -> dict[str, object]:
+    """Number of all candidates that make a judge say yes.
+
+    Returns:
+        n, yes (count), estimate (their share), low and high (the share if every reward within the
+        numerical noise of the threshold counted as no, and as yes; the candidates are all there
+        are, so there is no sampling error; missing where a low-precision scan's error was not
+        measured), best (the strongest yes) with its reward, certified (whether it certainly is the
+        strongest).
+    """
+    rewards, limit = table.rewards, threshold(table)
+    if limit is None:
+        raise TableError(f"{table.model} is no judge: it has no threshold")
+    errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
+    noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
+    best = table.rows.loc[table.rows["reward"].idxmax()]
+    return {
+        "n": len(rewards),
+        "yes": int((rewards > limit).sum()),
+        "estimate": float((rewards > limit).mean()),
+        "low": np.nan if np.isnan(noise) else float((rewards > limit + noise).mean()),
+        "high": np.nan if np.isnan(noise) else float((rewards > limit - noise).mean()),
+        "best": best["text"],
+        "reward": best["reward"],
+        "certified": bool(best["certified"]),
+    }
+
+
+def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
+    """Where known keys stand among all tokens: text, reward, yes, rank (1 = no token is a stronger
+    yes; tokens of the same reward share the best rank), n (tokens)."""
+    rewards = np.sort(words.rewards)
+    rewards_of_keys = keys.rewards
+    above = len(rewards) - np.searchsorted(rewards, rewards_of_keys, side="right")
+    return pd.DataFrame(
+        {
+            "text": keys.rows["text"].to_numpy(),
+            "reward": rewards_of_keys,
+            "yes": rewards_of_keys > threshold(keys),
+            "rank": above + 1,
+            "n": len(rewards),
+        }
+    )
+
+
+def everywhere(tables: list[ScoreTable]) -> dict[str, object]:
+    """Agreement of one judge with itself on several prompts: prompts, n,
+    yes_everywhere, and expected (if prompts were independent, given their shares)."""
+    yes = np.stack([t.rewards > threshold(t) for t in tables])
+    by_chance = float(yes.shape[1] * np.prod(yes.mean(axis=1)))
+    counts = {"yes_everywhere": int(yes.all(axis=0).sum()), "expected": by_chance}
+    return {"prompts": len(tables), "n": yes.shape[1]} | counts
+
+
+@analysis("census", Needs(judges=True), place=200)
+def analyse_census(tables: TableSet, options: Options) -> list[Result]:
+    """The tokens that make each judge say yes; where the published master keys stand; whether
+    prompts agree.
+
+    Tables:
+        census: How many candidates make a judge say yes.
+            - as everywhere: model, prompt, n, candidates
+            - yes: candidates with a reward above the judge's threshold
+            - estimate: their share
+            - low: the share if every reward within the numerical noise of the threshold were a no
+            - high: the share if every such reward were a yes
+            - best: the strongest yes
+            - reward: its reward
+            - certified: whether it certainly is the strongest
+        census_keys: Where the published master keys stand among all tokens.
+            - as everywhere: text, reward, model, prompt, candidates
+            - yes: whether the judge says yes to it
+            - rank: 1 + tokens that are a stronger yes
+            - n: tokens
+        census_everywhere: How far a judge says yes to the same candidates on several prompts.
+            - as everywhere: model, candidates
+            - prompts: prompts it was asked
+            - n: candidates
+            - yes_everywhere: candidates that are a yes on all of them
+            - expected: as many would be if prompts were independent
+    """
+    if tables.candidates == MASTER_KEYS and any(
+        threshold(table) is not None for table in tables.beside
+    ):
+        return []  # they stand in the census of the vocabulary
+    judged = [
+        table
+        for members in tables.by_prompt.values()
+        for table in members
+        if threshold(table) is not None
+    ]
+    table = pd.DataFrame(
+        [{"model": t.model, "prompt": t.provenance.prompt} | census(t) for t in judged]
+    ).assign(candidates=tables.candidates)
+    row = table.loc[table["estimate"].idxmax()]
+    label, best = tables.labels[row["model"]], literal(row["best"])
+    headline = (
+        f"On {row['prompt']}, {_make(row['yes'], row['n'], tables.things)} {label} say "
+        f"yes, above all {best}."
+        if row["yes"]
+        else f"None of {row['n']:,} {tables.things} makes {label} say yes on {row['prompt']}; "
+        f"nearest is {best}."
+    )
+    effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
+    results = [
+        Result.of_row(
+            row,
+            "census",
+            table,
+            effect,
+            headline,
+            plot=Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes"),
+            method="census",
+        )
+    ]
+    if tables.candidates == "vocabulary":
+        results += _published_keys(tables, judged)
+    return results + _everywhere(tables, judged)
+
+
+def _make(some: int, n: int, things: str) -> str:
+    """`1 of 10 tokens makes`, `2 of 10 tokens make`."""
+    return f"{some:,} of {n:,} {things} {'makes' if some == 1 else 'make'}"
+
+
+def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
+    """Where the ten published strings stand, of models and prompts that were scanned with them
+    too."""
+    keys = {
+        (t.model, t.provenance.prompt): t
+        for t in tables.beside
+        if t.provenance.candidates == MASTER_KEYS and threshold(t) is not None
+    }
+    pieces = [
+        ranks(keys[at], words).assign(model=at[0], prompt=at[1])
+        for words in judged
+        if (at := (words.model, words.provenance.prompt)) in keys
+    ]
+    if not pieces:
+        return []
+    table = pd.concat(pieces, ignore_index=True).assign(candidates=MASTER_KEYS)
+    fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
+    headline = (
+        f"{_make(fool, len(table), 'trials with the published keys')} a judge say yes; the "
+        f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
+    )
+    plot = Scatter(
+        x="reward",
+        y="rank",
+        name="text",
+        group="model",
+        xlabel="reward",
+        ylabel="rank among all tokens",
+    )
+    return [Result("census_keys", table, headline, plot, method="census")]
+
+
+def _everywhere(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
+    """Number of tokens a judge says yes to on all of its prompts, where it has several."""
+    by_model = {model: [t for t in judged if t.model == model] for model in tables.models}
+    counts = [
+        {"model": model} | everywhere(members)
+        for model, members in by_model.items()
+        if len(members) > 1
+    ]
+    if not counts:
+        return []
+    table = pd.DataFrame(counts).assign(candidates=tables.candidates)
+    row = table.loc[table["yes_everywhere"].idxmax()]
+    headline = (
+        f"{_make(row['yes_everywhere'], row['n'], tables.things)} "
+        f"{tables.labels[row['model']]} say yes on all {row['prompts']} prompts, where "
+        f"{row['expected']:,.0f} would by chance."
+    )
+    return [Result("census_everywhere", table, headline, method="census")]

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt
-from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.ranks import (
-    Dependence,
-    dependence,
-    rank_correlations,
-    ranked,
-    spearman,
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    align,
+    analysis,
+    by_prompt,
+    check_rewards,
+    check_varied,
 )
+from pessimal.analyses.nulls import Dependence
+from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap
 from pessimal.tables import ScoreTable
@@ -52,7 +54,7 @@ def agreement(
     models.
 
     Ties: tau-b corrects for them, rho takes mid-ranks, overlaps are means over all orders of ties.
-    Each row counts as one item. The intervals (see `ranks.intervals`) are over clusters of
+    Each row counts as one item. The intervals (see `nulls.intervals`) are over clusters of
     `dependent` items, or over items where it is None: they say how far another draw of as many
     would move the number. Overlaps rest on
     the few items at one end, of which a vocabulary holds no other draw: they have no interval, and
@@ -138,9 +140,8 @@ def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers)
 
     Returns:
         One row per rescan: rescan, n, kendall, low, high, spearman, rbo, top, top_overlap,
-        bottom_overlap (all as in `agreement`), largest_difference and rms_difference (of two
-        rewards of one candidate, in units of reward), relative (rms_difference over the standard
-        deviation of the rewards).
+        bottom_overlap (all as in `agreement`), largest_difference (of two rewards of one
+        candidate, in units of reward).
 
     Raises:
         TableError: other candidates in a rescan, a missing reward, or one reward for all.
@@ -150,18 +151,9 @@ def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers)
         again = align(rewards, rescan, left_name="the scan", right_name=f"its rescan {name!r}")
         pair = pd.DataFrame({"scan": rewards.astype(float), "rescan": again.astype(float)})
         statistics = agreement(pair, **numbers).iloc[0][STATISTICS]
-        difference = (pair["scan"] - pair["rescan"]).to_numpy()
-        rms = float(np.sqrt(np.mean(difference**2)))
-        rows.append(
-            {
-                "rescan": name,
-                "n": len(pair),
-                **statistics,
-                "largest_difference": float(np.abs(difference).max()),
-                "rms_difference": rms,
-                "relative": rms / float(pair["scan"].std(ddof=0)),
-            }
-        )
+        largest = float((pair["scan"] - pair["rescan"]).abs().max())
+        row = {"rescan": name, "n": len(pair), **statistics, "largest_difference": largest}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -231,7 +223,7 @@ def rank_biased_overlap(a: Head, b: Head, *, persistence: float) -> float:
 
 
 def _overlap(tables: TableSet, prompt: str, n: int) -> list[str]:
-    """How much of each vocabulary is compared, where they differ."""
+    """Share of each vocabulary that is compared, where they differ."""
     members = tables.by_prompt[prompt]
     sizes, stripped = sorted({len(table.rows) for table in members}), tables.stripped(members)
     if tables.candidates != "vocabulary" or not (stripped or len(sizes) > 1):
@@ -243,7 +235,23 @@ def _overlap(tables: TableSet, prompt: str, n: int) -> list[str]:
 
 @analysis("agreement", Needs(models=2), place=40)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Agreement of every pair on each prompt, over shared candidates; the noise floor."""
+    """Agreement of every pair on each prompt, over shared candidates; the noise floor.
+
+    Tables:
+        agreement: How alike two models order the candidates that both have.
+            - as everywhere: model_a, model_b, n, kendall, spearman, spearman_low, spearman_high,
+                rbo, top, top_overlap, bottom_overlap, prompt, candidates
+            - low: lower end of the interval of τ
+            - high: upper end of the interval of τ
+        noise_floor: A model against its own further scans.
+            - as everywhere: n, kendall, spearman, rbo, top, top_overlap, bottom_overlap, model,
+                prompt, candidates
+            - rescan: what differs from the first scan
+            - low: lower end of the interval of τ
+            - high: upper end of the interval of τ
+            - largest_difference: of two rewards of one candidate, in units of reward
+            - tails_again: candidates at the ends that were scored again in float32
+    """
     failed: list[str] = []
     numbers: dict[str, Any] = {
         "confidence": options.confidence,
@@ -284,7 +292,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         order=True,
         data=cells,
         label="Kendall's τ-b",
-        groups=_groups(tables),
     )
     result = Result.of_row(
         closest,
@@ -315,16 +322,6 @@ def _diagonal(floor: pd.DataFrame) -> pd.DataFrame:
     smallest = floor.groupby(["prompt", "candidates", "model"], sort=False)["kendall"].min()
     smallest = smallest.reset_index()
     return smallest.rename(columns={"model": "model_a"}).assign(model_b=smallest["model"])
-
-
-def _groups(tables: TableSet) -> pd.DataFrame | None:
-    """Base and developer of each model where they are known, by label."""
-    described = tables.descriptors[["base", "developer"]].dropna(axis="columns", how="all")
-    return (
-        described.fillna("not stated").rename(index=tables.labels)
-        if len(described.columns)
-        else None
-    )
 
 
 def _floor(tables: TableSet, prompt: str, numbers: dict) -> pd.DataFrame | None:

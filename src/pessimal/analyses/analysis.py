@@ -1,8 +1,55 @@
 """An analysis: a function from score tables to Results, and what it needs.
 
 To add one: a file beside this one whose `analyse` stands under `@analysis(...)`, a text in
-`methods/`, its columns in `docs/columns.yaml`, a test. One of another package comes in by an entry
-point (docs/extend/analysis.md).
+`methods/`, its tables and columns in its docstring, a test. One of another package comes in by an
+entry point (docs/extend/analysis.md).
+
+Columns that mean the same in every table:
+    - model: the model, by the name it was scanned or imported under
+    - model_a: the first of two models, by name
+    - model_b: the second of two models
+    - prompt: key of the prompt; of two prompts taken together `a × b`
+    - candidates: the candidate set, `vocabulary` or the name of a list of items
+    - lexicon: name of the lexicon, as in `+lexicons.NAME`
+    - text: the candidate's text, as it decodes
+    - token: the vocabulary's own entry, missing for items
+    - candidate_id: token id, or row of the list of items
+    - kind: normal, special, byte, unused or item
+    - survives: whether the candidate's ids come back when its text goes through the template and
+        the tokenizer; missing where not tested
+    - certified: whether the rank is certain, the reward being in float32 and none within twice the
+        numerical error
+    - end: which end of the order, `top` or `bottom`
+    - tied: how many things share their value with another
+    - tied_left_out: of the candidates that share the last value shown, how many are not shown
+    - n: how many things the row rests on
+    - low: lower end of the 95 % interval of the estimate
+    - high: upper end of the interval
+    - p: p value, not corrected
+    - p_corrected: the larger of p and random_head, where the table has these, corrected by Holm
+        over the tests of its family
+    - random_head: share of random heads on `states` that show as much, either way; about whether
+        training put it there, where p is about other words under the same reward
+    - heads_within: 95 % of random heads lie within ± this of the null, in the unit of the effect
+        that is drawn
+    - detectable: smallest effect, as a distance from the null, that would have been found with a
+        chance of 80 %, corrected and beyond random heads
+    - states: whose states random heads are on: `base` (what reward training began from), `itself`
+        (a language model as it is asked), `trained` (the reward model, which is too cautious),
+        `meaning` (vectors of MiniLM, as there are no states)
+    - kendall: Kendall's τ-b
+    - kendall_low: lower end of the interval of τ
+    - kendall_high: upper end of the interval of τ
+    - spearman: Spearman's ρ
+    - spearman_low: lower end of the interval of ρ
+    - spearman_high: upper end of the interval of ρ
+    - rbo: rank-biased overlap, not extrapolated
+    - top: k, how many candidates an end has
+    - top_overlap: share of the k highest that both have
+    - bottom_overlap: share of the k lowest that both have
+    - stems: word stems among the words; words of one stem count as one observation
+    - n_models: how many models
+    - reward: the reward, in the model's own units
 """
 
 import itertools
@@ -24,6 +71,8 @@ from pessimal.tables.word_lists import Frequencies, as_published, half_sum
 
 MEAN = "mean of models"
 """Label of the row of figures that averages the models."""
+LEAST_ITEMS = 3
+"""Items that a statistic needs."""
 LAST = 1000.0
 """Place of an analysis that says none."""
 MADE_BY = {
@@ -158,6 +207,13 @@ def heads_of_model(tables: TableSet, model: str, options: "Options") -> Heads | 
     by_prompt = tables.of_model(model)
     columns = tables.columns_of(model).items()
     return heads_of({name: [by_prompt[p] for p in prompts] for name, prompts in columns}, options)
+
+
+def outcome_states(
+    heads: States | None, words: Sequence[str], outcomes: Iterable[str]
+) -> list[np.ndarray] | None:
+    """The states of words for each outcome (see `States`); None without heads."""
+    return None if heads is None else [heads(words, outcome) for outcome in outcomes]
 
 
 def heads_by_model(
@@ -324,19 +380,29 @@ def by_prompt(
 
 
 @contextmanager
-def noted(notes: list[str], about: str) -> Iterator[None]:
-    """A context in which a TableError becomes a note `ABOUT: reason`, and the analysis goes on."""
+def noted(notes: list[str], about: str, where: str = "") -> Iterator[None]:
+    """A context in which a TableError becomes a note `ABOUT WHERE: reason`, and the analysis goes
+    on; what has the same reason at the same place shares a note."""
     try:
         yield
     except TableError as error:
-        notes.append(f"{about}: {error}")
+        reason = f" {where}: {error}" if where else f": {error}"
+        alike = next((note for note in notes if note.endswith(reason)), None)
+        if alike is None:
+            notes.append(about + reason)
+        elif about not in alike.removesuffix(reason).split(", "):
+            notes[notes.index(alike)] = f"{alike.removesuffix(reason)}, {about}{reason}"
 
 
-def strongest(table: pd.DataFrame, effect: str, p: str) -> pd.Series:
-    """The row of the largest effect of those that hold after correction; of all where none does."""
-    holding = table[table[p] <= LEVEL]
-    among = table if holding.empty else holding
-    return among.loc[among[effect].abs().idxmax()]
+def strongest(
+    table: pd.DataFrame, effect: str, p: str, *, null: float = 0.0, positive: bool = False
+) -> pd.Series:
+    """The row farthest from the null of those that hold after correction (and lie above it, where
+    `positive`); of all where none does."""
+    away = table[effect] - null
+    holding = (table[p] <= LEVEL) & ((away > 0) | (not positive))
+    candidates = away[holding] if holding.any() else away
+    return table.loc[candidates.abs().idxmax()]
 
 
 Made = TypeVar("Made")
@@ -354,18 +420,15 @@ def fit_lexicons(
         TableError: nothing can be fits.
     """
     fits: dict[tuple[str, str], Made] = {}
-    left_out: dict[str, list[str]] = {}
+    notes: list[str] = []
     for model in filter(tables.columns_of, tables.models):
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
-            try:
+            with noted(notes, tables.labels[model], f"with {lexicon}"):
                 fits[model, lexicon] = make(model, words, valence)
-            except TableError as error:
-                left_out.setdefault(f"with {lexicon}: {error}", []).append(tables.labels[model])
-    notes = tuple(f"{', '.join(models)} {reason}" for reason, models in left_out.items())
     if not fits:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
-    return fits, notes
+    return fits, tuple(notes)
 
 
 def add_mean_rows(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:
@@ -374,3 +437,71 @@ def add_mean_rows(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.Da
     groups = table.groupby([*by, "candidates"], sort=False)[estimate]
     means = groups.mean()[groups.size() > 1].reset_index()
     return pd.concat([table, means.assign(model=MEAN)], ignore_index=True)
+
+
+def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1) -> None:
+    """Refuse a reward matrix (items × models) from which no statistic can be computed.
+
+    Raises:
+        TableError: too few items or models, or a reward that is missing or infinite.
+    """
+    items, models = rewards.shape
+    if models < least_models or items < LEAST_ITEMS:
+        raise TableError(
+            f"The reward matrix has {items} items and {models} models; at least {LEAST_ITEMS} "
+            f"items and {least_models} models are needed. Give score tables that share more."
+        )
+    finite = np.isfinite(rewards.to_numpy())
+    if not finite.all():
+        worst = ", ".join(
+            f"{model} ({(~ok).sum()})"
+            for model, ok in zip(rewards, finite.T, strict=True)
+            if not ok.all()
+        )
+        raise TableError(
+            f"Rewards are missing or infinite for: {worst}, of {items} items. Keep only the items "
+            "every model scored: `rewards.dropna()`."
+        )
+
+
+def check_varied(rewards: pd.DataFrame) -> None:
+    """Refuse a model that gives every item the same reward: no correlation with it is defined.
+
+    Raises:
+        TableError: names the models.
+    """
+    constant = [str(model) for model in rewards if rewards[model].min() == rewards[model].max()]
+    if constant:
+        raise TableError(
+            f"The same reward for every item from: {', '.join(constant)}. No correlation is "
+            "defined; leave these models out, or look at their scan with `pessimal check`."
+        )
+
+
+def align(
+    left: pd.Series | pd.DataFrame, right: pd.Series, *, left_name: str, right_name: str
+) -> pd.Series:
+    """`right` in the order of `left`'s items.
+
+    Two indices in the same order pass as they are, items named twice included. In any other order
+    the items must be unique, so that which belongs to which is not a guess.
+
+    Raises:
+        TableError: the two do not hold the same items, or items are named twice in different
+            orders.
+    """
+    if left.index.equals(right.index):
+        return right
+    only_left, only_right = left.index.difference(right.index), right.index.difference(left.index)
+    once = left.index.is_unique and right.index.is_unique
+    if len(only_left) or len(only_right) or not once:
+        raise TableError(
+            f"{left_name} and {right_name} must hold the same items, each once or in the same "
+            f"order: {len(only_left)} are only in {left_name}{_examples(only_left)}, "
+            f"{len(only_right)} only in {right_name}{_examples(only_right)}. Keep the shared ones."
+        )
+    return right.reindex(left.index)
+
+
+def _examples(items: pd.Index) -> str:
+    return f" (such as {items[0]!r})" if len(items) else ""

@@ -12,10 +12,18 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
-from pessimal.analyses.checks import align, check_rewards, check_varied
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    align,
+    analysis,
+    check_rewards,
+    check_varied,
+    noted,
+)
 from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
-from pessimal.analyses.ranks import Dependence, dependence, rank_correlations, ranked, spearman
+from pessimal.analyses.nulls import Dependence
+from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables.result import Result
@@ -49,7 +57,7 @@ def reward_correlation(
             spearman_high.
 
     Raises:
-        TableError: see `checks.check_rewards` and `check_varied`; or the candidates differ.
+        TableError: see `analysis.check_rewards` and `check_varied`; or the candidates differ.
     """
     for matrix in (rewards, scores):
         check_rewards(matrix)
@@ -74,7 +82,31 @@ def reward_correlation(
 
 @analysis("base_models", Needs(models=0, prompts=0, language=True), place=230)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """What language models would say to each prompt, beside the rewards on it."""
+    """Likeliest answers of language models to each prompt, beside the rewards on it.
+
+    Tables:
+        language_extremes: What each language model would say most and least.
+            - as everywhere: end, text, tied, certified, model, prompt, candidates
+            - rank: 1 is the most extreme
+            - log_probability: nats
+            - probability: its exponential
+        language_axes: What each language model says more under the first of two prompts than under
+            the second, and what under both.
+            - as everywhere: end, text, model, candidates
+            - axis: difference (first − second) or sum, of log-probabilities
+            - rank: 1 is the outermost
+            - log_p_first: log-probability under the first prompt, nats
+            - log_p_second: log-probability under the second prompt
+            - value: place on the axis, nats
+            - first: the first prompt
+            - second: the second prompt
+        language_correlation: Do rewards follow log-probabilities?
+            - as everywhere: model, n, kendall, spearman, spearman_low, spearman_high, prompt,
+                candidates
+            - language_model: the language model
+            - low: lower end of the interval of τ
+            - high: upper end of the interval of τ
+    """
     # Not among the reward models' labels: a reward model may go by the name of the model that it
     # was made from.
     label = labels_of([table for members in tables.language.values() for table in members])
@@ -147,8 +179,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 
 def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
-    """What each language model says more on one prompt than on the other, and what on both: the
-    ends of the difference and of the sum of its log-probabilities, over all its tokens.
+    """Texts that each language model says more on one prompt than on the other, and what on both:
+    the ends of the difference and of the sum of its log-probabilities, over all its tokens.
 
     Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
     """

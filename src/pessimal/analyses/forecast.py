@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis
+from pessimal.analyses.analysis import Needs, Options, analysis, noted
 from pessimal.analyses.optimised import (
     LEAST_SUPPORT,
     Optimised,
@@ -53,18 +53,18 @@ def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
     everything = [*tables.tables, *tables.beside]
     language = [t for t in everything if t.provenance.score == LOG_PROBABILITY]
     labels = labels_of(language)
-    found: dict[str, ScoreTable] = {}
+    by_prompt: dict[str, ScoreTable] = {}
     for table in language:
         if name in (table.provenance.model, labels[table.provenance.model]):
-            found.setdefault(table.provenance.prompt, table)
-    if not found:
+            by_prompt.setdefault(table.provenance.prompt, table)
+    if not by_prompt:
         guess = did_you_mean(name, [*labels])
         raise TableError(
             f"policy={name!r}: no log-probabilities of it; there are some of: "
             f"{', '.join(labels) or 'no model'}.{guess} To make them: pessimal scan {name} "
             "model.kind=log_probability"
         )
-    return found
+    return by_prompt
 
 
 def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
@@ -101,7 +101,7 @@ def _by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
 def features(
     rows: pd.DataFrame, options: Options, *, prompt_text: str | None = None
 ) -> dict[str, np.ndarray]:
-    """What is known of each candidate, by name; not a number where it is not known.
+    """Known features of each candidate, by name; not a number where it is not known.
 
     Ratings and frequency are of the word that a candidate spells; groups, kinds and spellings are 1
     for its members and 0 for others.
@@ -146,7 +146,7 @@ def _varies(values: np.ndarray) -> bool:
 
 
 def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float) -> pd.DataFrame:
-    """How each feature moves as the policy is optimised.
+    """Drift of each feature as the policy is optimised.
 
     Means are over the candidates that a feature is known of; the unit of a change is their standard
     deviation under the policy. Intervals say how much of it other candidates of the same kind would
@@ -154,7 +154,7 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
 
     Returns:
         A row a feature and KL above 0: feature, kl, strength, before, mean, change, low, high,
-            per_nat, best_of_n (the change at the same KL), turns_at, turns_low, turns_high, n,
+            best_of_n (the change at the same KL), turns_at, turns_low, turns_high, n,
             support, mass.
     """
     from scipy import stats
@@ -181,7 +181,7 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
             rows.append(
                 {"feature": name, "kl": at.kl, "strength": at.strength}
                 | {"before": start, "mean": mean, "change": change}
-                | {"low": change - error, "high": change + error, "per_nat": change / at.kl}
+                | {"low": change - error, "high": change + error}
                 | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread}
                 | {"turns_at": turn.kl if turn else np.nan}
                 | {"turns_low": max(turn.kl - turned, 0.0) if turn else np.nan}
@@ -271,7 +271,7 @@ def forecast(
     *,
     others: dict[str, ScoreTable] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """What optimising one reward does to one policy under one prompt.
+    """Effects of optimising one reward on one policy under one prompt.
 
     Args:
         policy: its log-probabilities; None where the reward's candidates are answers that it wrote.
@@ -315,8 +315,7 @@ def forecast(
         | {"deviation": float(np.sqrt(at.q @ (before.scores - at.q @ before.scores) ** 2))}
         | {"support": before.support(at.q), "likeliest": rows["text"].iat[int(at.q.argmax())]}
         | {"likeliest_mass": float(at.q.max()), "policy_deviation": before.deviation}
-        | {"unseen": unseen[way](at)}
-        | {"most_kl": before.most, "n": before.units(np.ones(len(rows), bool)), "mass": mass}
+        | {"unseen": unseen[way](at), "n": before.units(np.ones(len(rows), bool)), "mass": mass}
         for way, points in ways.items()
         for at in points
     )
@@ -372,72 +371,147 @@ def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.Data
 
 @analysis("forecast", Needs(policy=True), place=25)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Every reward model's forecast for the policy, prompt by prompt."""
+    """Every reward model's forecast for the policy, prompt by prompt.
+
+    Tables:
+        forecast: What optimising each reward makes of a policy, by how far it is optimised. See
+            [Methods](methods.md).
+            - as everywhere: model, prompt, n, candidates
+            - policy: the language model that is optimised
+            - way: `tilt` (the optimum of reward less a penalty on the KL) or `best of n`
+            - kl: KL divergence from the policy, in nats
+            - strength: λ of a tilt, per standard deviation of the reward; n of best of n
+            - reward: mean reward
+            - gain: the same, in standard deviations under the policy from the policy's mean
+            - deviation: standard deviation of the reward there, in those under the policy
+            - support: effective number of candidates, 1 / Σ q²; of answers that the policy wrote,
+                of these
+            - likeliest: the candidate with the most mass
+            - likeliest_mass: its mass
+            - unseen: largest share that answers which the policy did not write could have, by the
+                ceiling of the reward (95 %); of best of n without it; missing without draws or a
+                ceiling
+            - policy_deviation: standard deviation of the reward under the policy, in the reward's
+                unit
+            - mass: what the policy gives to the candidates
+        forecast_drift: How everything that is known of the candidates moves as the policy is
+            optimised.
+            - as everywhere: model, prompt, low, high, n, candidates
+            - policy: the language model that is optimised
+            - feature: what is known of the candidates
+            - kl: KL divergence from the policy, in nats
+            - strength: λ of the tilt, per standard deviation of the reward
+            - before: mean under the policy, over the candidates that it is known of
+            - mean: the same when it is optimised
+            - change: the difference, in standard deviations under the policy
+            - best_of_n: change of best of n at the same KL
+            - turns_at: KL from which on more reward moves it back; missing where it does not turn
+                up to 10 nats
+            - turns_low: lower end of its interval
+            - turns_high: upper end
+            - support: effective number of candidates, or of answers that the policy wrote, among
+                those that it is known of; no interval below 50
+            - mass: what the policy gives to the candidates that it is known of
+        forecast_mitigations: The same at 1 nat, beside rewards with a bias taken out or another
+            reward mixed in.
+            - as everywhere: model, prompt, low, high, n, candidates
+            - policy: the language model that is optimised
+            - feature: what is known of the candidates
+            - kl: KL divergence from the policy, in nats
+            - strength: λ of the tilt, per standard deviation of the reward
+            - before: mean under the policy, over the candidates that it is known of
+            - mean: the same when it is optimised
+            - change: the difference, in standard deviations under the policy
+            - best_of_n: change of best of n at the same KL
+            - turns_at: KL from which on more reward moves it back; missing where it does not turn
+                up to 10 nats
+            - turns_low: lower end of its interval
+            - turns_high: upper end
+            - support: effective number of candidates, or of answers that the policy wrote, among
+                those that it is known of; no interval below 50
+            - mass: what the policy gives to the candidates that it is known of
+            - mitigation: `none`, `without:FEATURE`, `null_space:AXIS` or `mix:MODEL`
+        forecast_gold: The reward and what is held to be good, people's Elo and other models'
+            rewards, by how far it is optimised.
+            - as everywhere: model, prompt, low, high, n, candidates
+            - policy: the language model that is optimised
+            - feature: the reward itself, or what is held against it
+            - kl: KL divergence from the policy, in nats
+            - change: change of its mean, in standard deviations under the policy
+            - turns_at: KL from which on more reward moves it back
+            - turns_low: lower end of its interval
+            - turns_high: upper end
+        forecast_tokens: The candidates that gain and that lose the most mass at 2 nats.
+            - as everywhere: end, text, model, prompt, candidates
+            - rank: 1 gains, or loses, the most
+            - policy: the language model that is optimised
+            - kl: KL divergence from the policy, in nats
+            - before: mass under the policy
+            - after: mass when it is optimised
+            - gain: the difference
+            - reward: its reward
+    """
     assert options.policy is not None
     written = tables.candidates == drawn_from(options.policy)
     policies = {} if written else policy_tables(tables, options.policy)
     pieces: dict[str, list[pd.DataFrame]] = {}
-    notes: dict[str, None] = {}
+    notes: list[str] = []
     for prompt in tables.prompts:
         members = tables.by_prompt[prompt]
         if not written and prompt not in policies:
-            notes[f"{prompt}: {options.policy} has no log-probabilities on it"] = None
+            notes.append(f"{prompt}: {options.policy} has no log-probabilities on it")
             continue
         for table in members:
             model = table.provenance.model
             others = {t.provenance.model: t for t in members if t is not table}
-            try:
-                found = forecast(policies.get(prompt), table, options, others=others)
-            except TableError as error:
-                notes[f"{tables.labels[model]} on {prompt}: {error}"] = None
-                continue
             where = {"model": model, "prompt": prompt, "policy": options.policy}
-            for name, piece in found.items():
-                pieces.setdefault(name, []).append(
-                    piece.assign(**where, candidates=tables.candidates)
-                )
+            with noted(notes, f"{tables.labels[model]} on {prompt}"):
+                parts = forecast(policies.get(prompt), table, options, others=others)
+                for name, part in parts.items():
+                    piece = part.assign(**where, candidates=tables.candidates)
+                    pieces.setdefault(name, []).append(piece)
     if not pieces:
         raise TableError("; ".join(notes) or "no reward model was scanned on a prompt")
-    found = {name: pd.concat(frames, ignore_index=True) for name, frames in pieces.items()}
     if written:
-        notes["answers that the policy wrote; said as far as 50 of them carry the mass"] = None
-    first, *rest = _results(found, tables)
-    return [Result(**vars(first) | {"notes": tuple(notes)}), *rest]
+        notes.append("answers that the policy wrote; said as far as 50 of them carry the mass")
+    tables_by_name = {name: pd.concat(parts, ignore_index=True) for name, parts in pieces.items()}
+    first, *rest = _results(tables_by_name, tables)
+    return [replace(first, notes=tuple(notes)), *rest]
 
 
-def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:
+def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:
     path, moves, tokens = (
-        found[name] for name in ("forecast", "forecast_drift", "forecast_tokens")
+        frames[name] for name in ("forecast", "forecast_drift", "forecast_tokens")
     )
     gain = Effect("gain", "reward (SD under the policy)", null=0.0, of=tables.things, unit="SD")
     first = path[(path["way"] == "tilt") & (path["kl"] <= SPENT)]
-    last = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
-    most = last.loc[last["likeliest_mass"].idxmax()]
-    label = tables.labels[most["model"]]
-    if tables.candidates == drawn_from(most["policy"]):
+    ends = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
+    row = ends.loc[ends["likeliest_mass"].idxmax()]
+    label = tables.labels[row["model"]]
+    if tables.candidates == drawn_from(row["policy"]):
         headline = (
-            f"At a KL of {most['kl']:g} the mean reward of what {most['policy']} writes to "
-            f"{most['prompt']} is {most['gain']:.1f} SD higher, for {label}."
+            f"At a KL of {row['kl']:g} the mean reward of what {row['policy']} writes to "
+            f"{row['prompt']} is {row['gain']:.1f} SD higher, for {label}."
         )
     else:
         headline = (
-            f"At a KL of {most['kl']:g} for {label}, {literal(most['likeliest'])} takes "
-            f"{100 * most['likeliest_mass']:.0f}% of what {most['policy']} answers to "
-            f"{most['prompt']}"
+            f"At a KL of {row['kl']:g} for {label}, {literal(row['likeliest'])} takes "
+            f"{100 * row['likeliest_mass']:.0f}% of what {row['policy']} answers to "
+            f"{row['prompt']}"
         )
         turns = moves.loc[
             (moves["feature"] == ELO)
-            & (moves["model"] == most["model"])
-            & (moves["prompt"] == most["prompt"])
+            & (moves["model"] == row["model"])
+            & (moves["prompt"] == row["prompt"])
         ]
         turn = turns["turns_at"].min()
         headline += f"; people's Elo turns at {turn:.1f}." if pd.notna(turn) else "."
     several = path["model"].nunique() > 1
     summary: dict[str, Any] = {
-        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in last.itertuples()
+        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in ends.itertuples()
     }
     yield Result.of_row(
-        *(most, "forecast", path, gain, headline),
+        *(row, "forecast", path, gain, headline),
         plot=Lines(
             x="kl",
             y="gain",
@@ -449,7 +523,7 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         ),
         method="forecast",
         summary=summary,
-        size=float(most["likeliest_mass"]),
+        size=float(row["likeliest_mass"]),
     )
     change = Effect(
         *("change", f"change at {AT:g} nat (SD under the policy)", "low", "high"),
@@ -480,23 +554,23 @@ def _results(found: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resul
         )
     if (gold := _beside_gold(path, moves, tables.labels)) is not None:
         yield gold
-    one = tokens.loc[tokens["gain"].idxmax()]
+    token = tokens.loc[tokens["gain"].idxmax()]
     yield Result(
         "forecast_tokens",
         tokens,
-        f"At a KL of {one['kl']:g}, {literal(one['text'])} goes from {100 * one['before']:.1f}% "
-        f"to {100 * one['after']:.1f}% of the answers to {one['prompt']}, for "
-        f"{tables.labels[one['model']]}.",
+        f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
+        f"{100 * token['before']:.1f}% to {100 * token['after']:.1f}% of the answers "
+        f"to {token['prompt']}, for {tables.labels[token['model']]}.",
         plot=TokenTable(value="gain", ends=("gain most", "lose most")),
         method="forecast",
     )
-    other = found.get("forecast_mitigations", pd.DataFrame())
+    other = frames.get("forecast_mitigations", pd.DataFrame())
     if len(other):
         where = ["model", "prompt", "feature"]
         plain = other[other["mitigation"] == "none"].set_index(where)["change"].rename("plain")
-        beside = other.join(plain, on=where)
-        rises = beside["change"].abs() - beside["plain"].abs()
-        risen = beside.iloc[int(rises.to_numpy().argmax())]
+        compared = other.join(plain, on=where)
+        rises = compared["change"].abs() - compared["plain"].abs()
+        risen = compared.iloc[int(rises.to_numpy().argmax())]
         yield Result.of_row(
             *(risen, "forecast_mitigations", other, change),
             f"With {risen['mitigation']}, {risen['feature']} moves by {risen['change']:+.1f} SD at "

@@ -16,23 +16,25 @@ from pessimal.analyses.analysis import (
     Needs,
     Options,
     States,
+    align,
     analysis,
+    check_rewards,
+    check_varied,
     heads_of,
     notes_on_states,
     random_head_clause,
 )
-from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.nulls import draw_heads, fit_directions, have_states
-from pessimal.analyses.ranks import (
+from pessimal.analyses.nulls import (
     LEAST,
     Dependence,
     Statistic,
-    dependence,
+    draw_heads,
+    fit_directions,
+    have_states,
     intervals,
-    net_concordance,
     p_values,
-    ranked,
 )
+from pessimal.analyses.ranks import dependence, net_concordance, ranked
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.statistics import LEVEL, holm_confidence
@@ -59,7 +61,7 @@ def reversals(
     The score is the share of pairs of items whose order turns round from one prompt to the other: 1
     for a mirror image, ½ for unrelated orders, 0 for one order whatever is asked. Pairs that either
     prompt scores alike are left out, and `tied` is their share. Intervals are over clusters of
-    dependent items (see `ranks.intervals`), each at the level of its p, which Holm's method
+    dependent items (see `nulls.intervals`), each at the level of its p, which Holm's method
     corrects over the rows.
 
     Args:
@@ -70,7 +72,7 @@ def reversals(
         confidence: of the intervals.
 
     Returns:
-        One row per pair: n, reversal, low, high, p, tied. Fewer than `ranks.LEAST`
+        One row per pair: n, reversal, low, high, p, tied. Fewer than `nulls.LEAST`
         independent items have no p.
 
     Raises:
@@ -123,14 +125,15 @@ def reversing_heads(pair: pd.DataFrame, heads: States) -> tuple[float, float]:
     """The mean reversal score of random heads on both prompts' states, one direction for both; and
     the share of heads that reverse at least as many pairs of these words, by a normal tail.
 
-    Noise counts as independent between the prompts, so that heads reverse rather too much.
+    Noise counts as independent between the prompts, so that heads reverse rather too much. Not
+    `nulls.random_heads`, as a reversal is no linear effect; its level is in `experiments/nulls`.
 
     Args:
         pair: rewards of words under both prompts.
         heads: states of words for the outcomes `first` and `second`.
 
     Returns:
-        Both are not a number where fewer than `ranks.LEAST` words have states.
+        Both are not a number where fewer than `nulls.LEAST` words have states.
     """
     states = [heads(pair.index.tolist(), column) for column in ("first", "second")]
     present = have_states(states)
@@ -206,7 +209,55 @@ def align_prompts(first: pd.Series, second: pd.Series) -> pd.DataFrame:
 @analysis("framing", Needs(prompts=2), place=70)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model's rewards under one prompt against its rewards under another, each model over all
-    its own items; the ends of both axes over the shared items too."""
+    its own items; the ends of both axes over the shared items too.
+
+    Tables:
+        framing: How a model's rewards under two prompts hang together.
+            - as everywhere: model, n, candidates, detectable, states
+            - reversal: share of pairs of candidates that the second prompt orders the other way
+            - tied: share of pairs tied under a prompt
+            - pearson: Pearson's r
+            - first: the first prompt
+            - second: the second prompt
+            - unit: what the next columns count, words of a vocabulary or items of a list; tokens
+                where too few are words
+            - unit_n: how many of them
+            - unit_reversal: the reversal score over them
+            - unit_low: lower end of its interval, at the level at which Holm corrects unit_p
+            - unit_high: upper end of that interval
+            - unit_p: p value of a reversal score of ½, not corrected
+            - unit_p_corrected: the larger of unit_p and random_head, corrected by Holm over models
+                and pairs of prompts
+            - heads_reversal: mean reversal score of random heads on `states`, one direction for
+                both prompts and noise of each; none without states
+            - random_head: share of random heads that reverse at least as many pairs
+        axes: Candidates at the ends of first − second and first + second.
+            - as everywhere: end, text, model, candidates
+            - axis: difference (first − second) or sum
+            - rank: 1 is the outermost
+            - reward_first: reward under the first prompt
+            - reward_second: reward under the second prompt
+            - value: place on the axis, in units of reward
+            - first: the first prompt
+            - second: the second prompt
+        axes_shared: The same among the candidates that all models share, as the published tables.
+            - as everywhere: end, text, model, candidates
+            - axis: difference (first − second) or sum
+            - rank: 1 is the outermost
+            - reward_first: reward under the first prompt
+            - reward_second: reward under the second prompt
+            - value: place on the axis, in units of reward
+            - first: the first prompt
+            - second: the second prompt
+        prompt_scatter: The candidates that are named in the figure of all models under two prompts.
+            - as everywhere: text, model, candidates
+            - x: reward under the first prompt
+            - y: reward under the second prompt
+            - x_sd: x in the model's standard deviations over both prompts
+            - y_sd: y, likewise
+            - first: the first prompt
+            - second: the second prompt
+    """
     rows, pairs, units, ends, shared, points = [], [], [], [], [], []
     heads = {}
     notes: list[str] = []

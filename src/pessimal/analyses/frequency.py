@@ -1,6 +1,5 @@
 """Word frequency and reward: does a model like a word because it is common, whatever it means?"""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,14 +12,16 @@ from pessimal.analyses.analysis import (
     add_mean_rows,
     analysis,
     heads_by_model,
+    noted,
     notes_on_states,
+    outcome_states,
     quoted,
     random_head_clause,
+    strongest,
     word_frequencies,
 )
-from pessimal.analyses.nulls import random_heads
+from pessimal.analyses.nulls import Fit, classical, interval, random_heads, robust
 from pessimal.analyses.nulls import slopes as coefficients
-from pessimal.analyses.regression import Fit, classical, interval, robust
 from pessimal.errors import TableError
 from pessimal.plots import Forest
 from pessimal.statistics import LEVEL
@@ -109,13 +110,10 @@ def frequency_slopes(
         rewards = outcomes.to_numpy(dtype=float)[inside]
         fit, sizes = robust(design, rewards, groups), {"n": len(design), "stems": groups.max() + 1}
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
-        if heads is not None:
-            names = words.index[inside].tolist()
-            states = [heads(names, outcome) for outcome in outcomes]
-            untrained = random_heads(coefficients(design), rewards, states, design, groups)
-            rows["random_head"] = untrained.share[1]
-            rows["heads_within"] = untrained.within[1] / scales.to_numpy()
-        pieces.append(rows)
+        states = outcome_states(heads, words.index[inside].tolist(), outcomes)
+        untrained = random_heads(coefficients(design), rewards, states, design, groups)
+        within = untrained.within[1] / scales.to_numpy()
+        pieces.append(rows.assign(random_head=untrained.share[1], heads_within=within))
     if not pieces:
         counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
         raise TableError(
@@ -192,17 +190,30 @@ def _rows(
 
 @analysis("frequency", Needs(frequencies=True), place=120)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Slopes of each model's reward on word frequency, under opposite prompts and under each."""
+    """Slopes of each model's reward on word frequency, under opposite prompts and under each.
+
+    Tables:
+        frequency: Do frequent words earn more?
+            - as everywhere: prompt, n, stems, low, high, p, model, candidates, p_corrected,
+                detectable, random_head, heads_within, states
+            - words: rated (in the lexicon) or unrated
+            - frames: one prompt, or two opposite ones averaged
+            - slope: reward per Zipf unit, a factor of ten in use (see `unit`)
+            - slope_sd: the same in standard deviations of the rewards
+            - low_sd: lower end of its interval
+            - high_sd: upper end of its interval
+            - unit: of the slope's frequency
+    """
     # The first lexicon controls.
     valence = next(iter(options.lexicons.values()), pd.Series(dtype=float))
     models = list(filter(tables.columns_of, tables.models))
     zipf = word_frequencies(tables, models, options)
     rated = {word for lexicon in options.lexicons.values() for word in lexicon.index.tolist()}
-    pieces, left_out = [], defaultdict(list)
+    pieces, notes = [], list[str]()
     heads, states_of = heads_by_model(tables, options)
     for model in models:
-        tokens = tables.tokens(model)
-        try:
+        tokens, label = tables.tokens(model), tables.labels[model]
+        with noted(notes, label):
             if options.paper:
                 slopes = published_frequency_slopes(
                     as_published(tokens),
@@ -221,14 +232,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                     heads=heads[model],
                     confidence=options.confidence,
                 )
-        except TableError as error:
-            left_out[str(error)].append(tables.labels[model])
-            continue
-        for name in SETS[: 1 if options.paper else 2]:
-            if name not in set(slopes["words"]):
-                left_out[f"fewer than {LEAST_WORDS} {name} words"].append(tables.labels[model])
-        pieces.append(slopes.assign(model=model, states=states_of[model]))
-    notes = tuple(f"{', '.join(models)}: {reason}" for reason, models in left_out.items())
+            pieces.append(slopes.assign(model=model, states=states_of[model]))
+            for name in SETS[: 1 if options.paper else 2]:
+                if name not in set(slopes["words"]):
+                    raise TableError(f"fewer than {LEAST_WORDS} {name} words")
     if not pieces:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
@@ -252,7 +259,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rows = rows[rows["words"] == next(name for name in SETS if name in set(rows["words"]))]
     rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
     holds = rows["p_corrected"] <= LEVEL
-    first = rows.loc[(rows["slope_sd"].abs() + holds * 1e6).idxmax()]
+    first = strongest(rows, "slope_sd", "p_corrected")
     prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
     verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"

@@ -18,7 +18,7 @@ from pessimal.errors import TableError
 KLS = (0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 """Nats at which a policy is looked at."""
 MOST = 0.999
-"""Of the largest KL that optimising can reach: what is asked beyond it has no answer."""
+"""Share of the largest KL that optimising can reach: what is asked beyond it has no answer."""
 LEAST_SUPPORT = 50
 """Effective candidates below which no interval is given, and draws below which nothing is."""
 STEPS = 200
@@ -98,7 +98,7 @@ class Optimising:
         return float(q.sum() ** 2 / np.sum(q**2 / each)) if q.any() else 0.0
 
     def units(self, known: np.ndarray) -> int:
-        """How many candidates, or draws, are known."""
+        """Number of candidates, or draws, that are known."""
         return int(known.sum() if self.drawn is None else self.drawn[known].sum())
 
     @cached_property
@@ -187,7 +187,7 @@ class Optimising:
         return None
 
     def covariance(self, at: Optimised, feature: np.ndarray, known: np.ndarray) -> float:
-        """Of score and feature, among the candidates whose feature is known."""
+        """Covariance of score and feature, among the candidates whose feature is known."""
         q = at.q[known] / at.q[known].sum()
         scores = self.scores[known]
         return float(q @ ((scores - q @ scores) * (feature[known] - q @ feature[known])))

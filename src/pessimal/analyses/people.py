@@ -17,14 +17,16 @@ from pessimal.analyses.analysis import (
     Heads,
     Needs,
     Options,
+    align,
     analysis,
+    check_rewards,
+    check_varied,
     heads_of,
     notes_on_states,
     random_head_clause,
 )
-from pessimal.analyses.checks import align, check_rewards, check_varied
-from pessimal.analyses.nulls import heads_on_ranks
-from pessimal.analyses.ranks import intervals, kendall, p_values, ranked, spearman
+from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
+from pessimal.analyses.ranks import ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines
 from pessimal.statistics import LEVEL
@@ -37,9 +39,8 @@ ENDS = ("overvalued", "undervalued")
 """By models, as people see it."""
 MAX_ROWS = 12
 """Items at each end of the figure of differences."""
-TOP_ITEMS, FAR_ITEMS, BACKGROUND_ITEMS = 10, 5, 60
-"""Items that are followed from rater to rater: people's highest, the farthest at each end, and
-those in the background."""
+TOP_ITEMS, FAR_ITEMS = 10, 5
+"""Items that are followed from rater to rater: people's highest, and the farthest at each end."""
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
 _TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
@@ -61,12 +62,11 @@ def human_correlation(
     heads: Mapping[str, Callable[[Sequence[str]], np.ndarray]] | None = None,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Rank correlation of each model's rewards with the human scores.
+    """Spearman's correlation of each model's rewards with the human scores; ties take mid-ranks.
 
-    Ties take mid-ranks (Spearman) and are corrected for (Kendall's tau-b). The intervals are over
-    items (see `ranks.intervals`); the human scores' own error is not in them. Whether a head
-    that nobody trained would agree as much is another question (`random_head`, see
-    `nulls.heads_on_ranks`).
+    The intervals are over items (see `nulls.intervals`); the human scores' own error is not in
+    them. Whether a head that nobody trained would agree as much is another question
+    (`random_head`, see `nulls.heads_on_ranks`).
 
     Args:
         rewards: items × models.
@@ -76,11 +76,10 @@ def human_correlation(
         confidence: of the intervals.
 
     Returns:
-        One row per model: model, n, spearman, kendall, low, high, p (of Spearman's rho),
-            kendall_low, kendall_high, random_head, heads_within.
+        One row per model: model, n, spearman, low, high, p, random_head, heads_within.
 
     Raises:
-        TableError: see `checks.check_rewards`; or the items differ, or the human scores do not
+        TableError: see `analysis.check_rewards`; or the items differ, or the human scores do not
             vary.
 
     Source: Christian et al. 2025, Figure 5A.
@@ -90,26 +89,11 @@ def human_correlation(
     people = _people_like(rewards, elo)
     check_varied(people.to_frame("human scores"))
     human = ranked(people.to_numpy())
-    ranks = [ranked(rewards[model].to_numpy()) for model in rewards]
-    rhos = [spearman(model, human) for model in ranks]
-    taus = [kendall(model, human) for model in ranks]
-    estimates, low, high = intervals(rhos + taus, confidence=confidence)
-    rho, tau = slice(None, len(rhos)), slice(len(rhos), None)
-    table = pd.DataFrame(
-        {
-            "model": list(rewards),
-            "n": len(rewards),
-            "spearman": estimates[rho],
-            "kendall": estimates[tau],
-            "low": low[rho],
-            "high": high[rho],
-            "p": p_values(rhos),
-            "kendall_low": low[tau],
-            "kendall_high": high[tau],
-            "random_head": np.nan,
-            "heads_within": np.nan,
-        }
-    )
+    rhos = [spearman(ranked(rewards[model].to_numpy()), human) for model in rewards]
+    rho, low, high = intervals(rhos, confidence=confidence)
+    numbers = {"spearman": rho, "low": low, "high": high, "p": p_values(rhos)}
+    table = pd.DataFrame({"model": list(rewards), "n": len(rewards), **numbers})
+    table = table.assign(random_head=np.nan, heads_within=np.nan)
     if heads:
         items, held = rewards.index.tolist(), table["model"].isin(list(heads)).to_numpy()
         untrained = heads_on_ranks(
@@ -118,8 +102,7 @@ def human_correlation(
             np.arange(len(items)),
             [heads[model](items) for model in table["model"][held]],
         )
-        table.loc[held, "random_head"] = untrained.share
-        table.loc[held, "heads_within"] = untrained.within
+        table.loc[held, ["random_head", "heads_within"]] = np.transpose(untrained)
     return table
 
 
@@ -128,7 +111,7 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
     share their average.
 
     The people are not among the raters averaged; published was the median over models *and* people
-    (`difference_published`), which pulls every difference towards zero. Noise alone pulls ranks to
+    (`paper`), which pulls every difference towards zero. Noise alone pulls ranks to
     the middle: at both ends the test also finds the models' disagreement with one another. It takes
     models for independent draws; relatives of one base or developer are not.
 
@@ -140,27 +123,26 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
     Returns:
         One row per item, in the order of `rewards`: name, human_rank, model_rank (median),
         difference (model − human: negative where models rank the item higher), lower_quartile and
-        upper_quartile (of the models' differences), difference_published, n_models, t (of the
+        upper_quartile (of the models' differences), n_models, t (of the
         models' mean rank against people's: positive where models rank the item lower), p
         (two-sided), p_corrected (Benjamini & Hochberg over the items). The last three are NaN for
         one model, for models that all agree, and in `paper`.
 
     Raises:
-        TableError: see `checks.check_rewards`; or the items differ.
+        TableError: see `analysis.check_rewards`; or the items differ.
 
     Source: Christian et al. 2025, Figure 5B; Benjamini & Hochberg 1995.
     """
     check_rewards(rewards)
     human = rankdata(-_people_like(rewards, elo).to_numpy())
     differences = rankdata(-rewards.to_numpy(), axis=0) - human[:, None]  # (items, models)
-    published = np.median(np.column_stack([differences, np.zeros(len(human))]), axis=1)
-    difference = published if paper else np.median(differences, axis=1)
+    raters = np.column_stack([differences, np.zeros(len(human))]) if paper else differences
+    difference = np.median(raters, axis=1)
     t = p = np.full(len(human), np.nan)
     if np.ptp(differences, axis=1).any() and not paper:
         with np.errstate(divide="ignore", invalid="ignore"):  # items that models agree on
-            t = differences.mean(axis=1) / (
-                differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5
-            )
+            error = differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5
+            t = differences.mean(axis=1) / error
         p = 2 * student.sf(np.abs(t), rewards.shape[1] - 1)
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone
     # surrogate.
@@ -170,7 +152,6 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
         difference=difference,
         lower_quartile=np.quantile(differences, 0.25, axis=1),
         upper_quartile=np.quantile(differences, 0.75, axis=1),
-        difference_published=published,
         n_models=rewards.shape[1],
         t=t,
         p=p,
@@ -213,11 +194,47 @@ def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
 
 @analysis("people", Needs(elo=True, prompts=0), place=140)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """How far models agree with the people who rated the items, and on which items they differ.
+    """Agreement of models with the people who rated the items, and on which items they differ.
 
     Where bad words answer the prompt (polarity −1), a model agrees that rewards least what people
     rank highest; so rank 1 is then the lowest reward (`turned`), but in `paper`. Where the polarity
     is not known nothing is turned.
+
+    Tables:
+        people_agreement: How alike models and people order items; people are a row as the models
+            are.
+            - as everywhere: model_a, model_b, n, kendall, low, high, prompt, candidates
+        human_correlation: Rank correlation of each model's rewards with people's Elo.
+            - as everywhere: model, n, spearman, p, p_corrected, detectable, prompt, candidates,
+                random_head, heads_within, states
+            - low: lower end of the interval of ρ
+            - high: upper end of the interval of ρ
+        rank_difference: Each item's median rank over models less its human rank; 1 is the highest.
+            - as everywhere: n_models, p, prompt, candidates
+            - name: the item
+            - human_rank: rank by Elo
+            - model_rank: median rank over the models
+            - difference: model_rank less human_rank, in ranks; negative where models rank it higher
+            - lower_quartile: lower quartile of the models' ranks, less human_rank
+            - upper_quartile: upper quartile of the models' ranks, less human_rank
+            - t: Student's t of the models' mean rank against people's, positive where models rank
+                the item lower
+            - p_corrected: p corrected by Benjamini and Hochberg over the items
+            - turned: whether the prompt was turned round, bad answers being asked for
+        valued: The items that models over- and undervalue most.
+            - as everywhere: n_models, p, prompt, candidates
+            - name: the item
+            - human_rank: rank by Elo
+            - model_rank: median rank over the models
+            - difference: model_rank less human_rank, in ranks; negative where models rank it higher
+            - lower_quartile: lower quartile of the models' ranks, less human_rank
+            - upper_quartile: upper quartile of the models' ranks, less human_rank
+            - t: Student's t of the models' mean rank against people's, positive where models rank
+                the item lower
+            - p_corrected: p corrected by Benjamini and Hochberg over the items
+            - turned: whether the prompt was turned round, bad answers being asked for
+            - end: overvalued or undervalued
+            - rank: 1 is the farthest
     """
     members_of = {p: [t for t in tables.by_prompt[p] if t.has_elo] for p in tables.prompts}
     rated = {prompt: members for prompt, members in members_of.items() if members}
@@ -234,14 +251,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for table in members:
             states = None if table.states is None else heads_of({prompt: [table]}, options)
             heads[table.model] = None if options.paper else states or meanings
-        here = {m: partial(own, outcome=prompt) for m in rewards if (own := heads[m]) is not None}
-        correlation = human_correlation(rewards, elo, heads=here, confidence=options.confidence)
-        correlation["states"] = [own.of if (own := heads[m]) else "" for m in rewards]
+        by_model = {m: partial(on, outcome=prompt) for m in rewards if (on := heads[m]) is not None}
+        correlation = human_correlation(rewards, elo, heads=by_model, confidence=options.confidence)
+        correlation["states"] = [on.of if (on := heads[m]) else "" for m in rewards]
         turned = sign == -1 and not options.paper
         rewards = -rewards if turned else rewards
-        difference = rank_difference(rewards, elo, paper=options.paper).assign(
-            matches=people["elo_matches"].to_numpy(), turned=turned
-        )
+        difference = rank_difference(rewards, elo, paper=options.paper).assign(turned=turned)
         valued = most_valued(difference, k=options.top)
         agreeing = correlation.sort_values("spearman", ascending=sign == -1, kind="stable")["model"]
         rhos = correlation.set_index("model")["spearman"] * (-1 if turned else 1)
@@ -279,9 +294,9 @@ def people_of(tables: list[ScoreTable], texts: pd.Index, *, stripped: bool) -> p
         TableError: two tables that give the items different ones, as one order of people is
             compared with all models.
     """
-    first, *others = tables
+    first, *rest = tables
     people = _people(first, stripped=stripped).reindex(texts)
-    for other in others:
+    for other in rest:
         apart = people.compare(_people(other, stripped=stripped).reindex(texts))
         if len(apart):
             a, b = first.provenance.model, other.provenance.model
@@ -305,7 +320,7 @@ def _people(table: ScoreTable, *, stripped: bool) -> pd.DataFrame:
 
 
 def _left_out(tables: TableSet, rated: Mapping[str, list[ScoreTable]]) -> list[str]:
-    """Which tables have no Elo, and prompts on which the items have another one."""
+    """Notes on tables that have no Elo, and prompts on which the items have another one."""
     notes = []
     for prompt in tables.prompts:
         bare = [tables.labels[t.model] for t in tables.by_prompt[prompt] if not t.has_elo]
@@ -325,29 +340,20 @@ def _from_people_to_models(
     rewards: pd.DataFrame, difference: pd.DataFrame, listed: pd.DataFrame, rhos: pd.Series
 ) -> pd.DataFrame:
     """Some items' ranks by each rater, people first, then the models as given: group, name, rater,
-    rank, ρ (the rater's correlation with people), behind (one of the items that stand for all,
-    evenly over the logarithm of people's rank)."""
-    names, people = difference["name"].to_numpy(object), difference["human_rank"].to_numpy()
-    farthest = set(listed.loc[listed["rank"] <= FAR_ITEMS, "name"])
-    order = people.argsort(kind="stable")
-    groups = {
-        FIRST: list(order[:TOP_ITEMS]),
-        APART: [row for row, name in enumerate(names) if name in farthest],
-    }
-    spaced = np.unique(np.geomspace(1, len(order), BACKGROUND_ITEMS).astype(int)) - 1
+    rank, ρ (the rater's correlation with people)."""
     ranks = pd.DataFrame(rankdata(-rewards.to_numpy(), axis=0), columns=list(rewards))
-    ranks.insert(0, PEOPLE, people)
-    pieces = []
-    for group, rows in groups.items():
-        behind = [row for row in order[spaced] if row not in rows] if rows else []
-        rows_of_group = ranks.iloc[[*rows, *behind]].assign(
-            group=group, name=names[[*rows, *behind]]
-        )
-        rows_of_group["behind"] = np.arange(len(rows_of_group)) >= len(rows)
-        pieces.append(
-            rows_of_group.melt(["group", "name", "behind"], var_name="rater", value_name="rank")
-        )
-    lines = pd.concat(pieces, ignore_index=True).astype({"behind": bool})
+    ranks.insert(0, PEOPLE, difference["human_rank"].to_numpy())
+    ranks.insert(0, "name", difference["name"].to_numpy(object))
+    farthest = set(listed.loc[listed["rank"] <= FAR_ITEMS, "name"])
+    groups = {
+        FIRST: ranks.sort_values(PEOPLE, kind="stable").head(TOP_ITEMS),
+        APART: ranks[ranks["name"].isin(farthest)],
+    }
+    pieces = [
+        rows.assign(group=group).melt(["group", "name"], var_name="rater", value_name="rank")
+        for group, rows in groups.items()
+    ]
+    lines = pd.concat(pieces, ignore_index=True)
     return lines.assign(**{"ρ": lines["rater"].map(rhos)})
 
 
@@ -375,28 +381,30 @@ def _correlation_result(
     rows = rows.assign(agreement=signs.get(prompt, 1) * rows["spearman"])
     apart = rows["p_corrected"] <= LEVEL
     agreeing = rows[apart & (rows["agreement"] > 0)]
-    found = agreeing if signs and len(agreeing) else rows[apart]
-    how = ("disagree" if len(found) and agreeing.empty else "agree") if signs else "correlate"
-    sizes = found["spearman"].abs() if len(found) else rows["agreement"]
-    most = rows.loc[sizes.idxmax()]
-    label, number = tables.labels[most["model"]], f"ρ = {most['spearman']:.2f}"
-    number += random_head_clause(most) or _interval(most)
+    named_rows = agreeing if signs and len(agreeing) else rows[apart]
+    how = ("disagree" if len(named_rows) and agreeing.empty else "agree") if signs else "correlate"
+    sizes = named_rows["spearman"].abs() if len(named_rows) else rows["agreement"]
+    row = rows.loc[sizes.idxmax()]
+    label, number = tables.labels[row["model"]], f"ρ = {row['spearman']:.2f}"
+    number += random_head_clause(row) or _interval(row)
     beyond = " more than random heads do" if rows["random_head"].notna().any() else ""
-    if found.empty:
-        said = f"no model is found to {how} with people{beyond}; nearest, {label}"
+    if named_rows.empty:
+        verdict = f"no model is found to {how} with people{beyond}; nearest, {label}"
     elif len(rows) == 1:
-        said = f"{label} {how}s with people"
+        verdict = f"{label} {how}s with people"
     else:
-        said = f"{len(found)} of {len(rows)} models {how} with people{beyond}; most, {label}"
+        verdict = (
+            f"{len(named_rows)} of {len(rows)} models {how} with people{beyond}; most, {label}"
+        )
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
     return Result.of_row(
-        most,
+        row,
         "human_correlation",
         correlation,
         effect,
-        f"On {prompt}, {said}: {number}.",
+        f"On {prompt}, {verdict}: {number}.",
         plot=Forest.of(
             effect,
             data=correlation.iloc[order.argsort(kind="stable")],
@@ -430,7 +438,6 @@ def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
         log_y=True,
         ends=True,
         marks=True,
-        behind="behind",
         beside="ρ",
         ylabel="rank",
     )
@@ -443,17 +450,17 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
         return Result("valued", valued, method="people")
     rows = valued[valued["rank"] <= MAX_ROWS].sort_values("difference", kind="stable")
     first = valued[(valued["prompt"] == valued["prompt"].iloc[0]) & (valued["rank"] == 1)]
-    named = {
+    farthest = {
         r.end: f"{literal(r.name)} ({r.model_rank:,.0f} against {r.human_rank:,.0f})"
         for r in first.itertuples(index=False)
     }
-    most = rows.loc[first["difference"].abs().idxmax()]
-    number = Estimate("rank difference / items", float(most["difference"] / items), items, "items")
+    row = rows.loc[first["difference"].abs().idxmax()]
+    number = Estimate("rank difference / items", float(row["difference"] / items), items, "items")
     return Result(
         "valued",
         valued,
-        headline=f"On {most['prompt']}, models rank {named.get(ENDS[0], 'no item')} farthest "
-        f"above people, {named.get(ENDS[1], 'no item')} farthest below.",
+        headline=f"On {row['prompt']}, models rank {farthest.get(ENDS[0], 'no item')} farthest "
+        f"above people, {farthest.get(ENDS[1], 'no item')} farthest below.",
         plot=Forest(
             data=rows,
             row="name",

@@ -14,6 +14,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pessimal.analyses.nulls import (
+    Dependence,
+    cluster_mean,
+    interval,
+    intervals,
+    robust,
+    share_interval,
+)
+from pessimal.analyses.ranks import rank_correlation, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap
 from pessimal.tables.result import Effect, Result
@@ -31,45 +40,14 @@ DIFFERENCE = Effect(
 """Category of the rows on all pairs."""
 
 
-def share_interval(
-    wins: np.ndarray, clusters: np.ndarray, confidence: float = 0.95
-) -> tuple[float, float, float]:
-    """A share with its exact interval, where answers of one cluster depend on one another.
-
-    Args:
-        wins: (n,) 1, 0, or one half for a tie.
-        clusters: (n,) labels.
-
-    Returns:
-        share, low, high: the interval of Clopper and Pearson at the effective number of pairs,
-        which is n where every cluster has one.
-
-    Source: Korn & Graubard 1998 (exact intervals of proportions from surveys).
-    """
-    n, share = len(wins), float(np.mean(wins))
-    sums = pd.Series(wins - share).groupby(np.asarray(clusters)).sum().to_numpy()
-    clusters_n, variance = len(sums), float((sums**2).sum()) / n**2
-    effective = float(clusters_n)
-    if variance > 0:
-        effective = min(n, share * (1 - share) / variance)
-    elif 0 < share < 1:  # ties alone
-        effective = float(n)
-    tail = (1 - confidence) / 2
-    if 1 < clusters_n < n:
-        effective *= (stats.t.ppf(tail, n - 1) / stats.t.ppf(tail, clusters_n - 1)) ** 2
-    x = share * effective
-    low = stats.beta.ppf(tail, x, effective - x + 1) if share > 0 else 0.0
-    high = stats.beta.ppf(1 - tail, x + 1, effective - x) if share < 1 else 1.0
-    return share, float(low), float(high)
-
-
 def better_margins(pairs: pd.DataFrame) -> pd.Series:
     """Reward of the better answer of each pair minus that of the worse one."""
     return (pairs["first"] - pairs["second"]) * np.where(pairs["preferred"].eq(0), 1.0, -1.0)
 
 
 def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """How often each model ranks the better answer first, over all pairs and by category.
+    """Share of pairs in which each model ranks the better answer first, over all pairs and by
+    category.
 
     Returns:
         One row per model and category, `ALL` first: accuracy (a tie is no win) with low and high;
@@ -80,17 +58,17 @@ def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     Raises:
         TableError: no pair has a label and two finite rewards.
     """
-    known = _is_scored(pairs)
-    if not known.any():
+    scored = _is_scored(pairs)
+    if not scored.any():
         raise TableError(
             "no pair has a label and two rewards; a row has prompt, chosen and rejected, or "
             "prompt, responses and preferred"
         )
     rows = []
-    for model, own in pairs[known].groupby("model", sort=False):
-        spread = float(own[["first", "second"]].to_numpy(dtype=float).std(ddof=1))
-        categories = list(own.groupby("category", sort=False))
-        parts = [(ALL, own, confidence)]
+    for model, scores in pairs[scored].groupby("model", sort=False):
+        spread = float(scores[["first", "second"]].to_numpy(dtype=float).std(ddof=1))
+        categories = list(scores.groupby("category", sort=False))
+        parts = [(ALL, scores, confidence)]
         if len(categories) > 1:
             several = 1 - (1 - confidence) / len(categories)
             parts += [(str(name), part, several) for name, part in categories]
@@ -106,19 +84,6 @@ def accuracies(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def cluster_mean(values: np.ndarray, clusters: np.ndarray) -> tuple[float, float, int]:
-    """A mean, its standard error over clusters, and the degrees of freedom.
-
-    Source: Liang & Zeger 1986 (the sandwich with one score per cluster).
-    """
-    mean = float(values.mean())
-    sums = pd.Series(values - mean).groupby(np.asarray(clusters)).sum().to_numpy()
-    groups = len(sums)
-    if groups < 2:
-        return mean, np.nan, 0
-    return mean, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())) / len(values), groups - 1
-
-
 def differences(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Differences of accuracy between two models on the pairs that both were asked.
 
@@ -127,14 +92,14 @@ def differences(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFram
         no difference, p_corrected (Holm over all pairs of models), n, clusters.
     """
     rows = []
-    for one, other in _shared_pairs(pairs):
-        apart = (better_margins(one) > 0).to_numpy(float) - (better_margins(other) > 0)
-        mean, error, freedom = cluster_mean(apart, one["cluster"].to_numpy())
+    for left, right in _shared_pairs(pairs):
+        apart = (better_margins(left) > 0).to_numpy(float) - (better_margins(right) > 0)
+        mean, error, freedom = cluster_mean(apart, left["cluster"].to_numpy())
         reach = stats.t.ppf((1 + confidence) / 2, freedom) * error if freedom else np.nan
         p = 2 * stats.t.sf(abs(mean) / error, freedom) if freedom and error > 0 else 1.0
-        names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
+        names = {"model_a": left["model"].iloc[0], "model_b": right["model"].iloc[0]}
         row = names | {"difference": mean, "low": mean - reach, "high": mean + reach, "p": p}
-        rows.append(row | {"n": len(one), "clusters": one["cluster"].nunique()})
+        rows.append(row | {"n": len(left), "clusters": left["cluster"].nunique()})
     table = pd.DataFrame(rows)
     return DIFFERENCE.correct(table) if len(table) else table
 
@@ -147,19 +112,19 @@ def margin_agreement(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.Dat
 
     Returns:
         One row per two models: model_a, model_b, rho with low and high, n, clusters. The interval
-        counts each cluster once.
-
-    Source: Bonett & Wright 2000 (the error of Spearman's correlation on Fisher's scale).
+        is over clusters (`nulls.intervals`); of fewer than `nulls.LEAST` there is none.
     """
-    rows, z = [], stats.norm.ppf((1 + confidence) / 2)
-    for one, other in _shared_pairs(pairs):
-        rho = _spearman(*(side["first"] - side["second"] for side in (one, other)))
-        clusters = one["cluster"].nunique()
-        reach = z * np.sqrt((1 + rho**2 / 2) / (clusters - 3)) if clusters > 3 else np.nan
-        place = np.arctanh(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
-        names = {"model_a": one["model"].iloc[0], "model_b": other["model"].iloc[0]}
-        row = names | {"rho": rho, "low": np.tanh(place - reach), "high": np.tanh(place + reach)}
-        rows.append(row | {"n": len(one), "clusters": clusters})
+    rows = []
+    for left, right in _shared_pairs(pairs):
+        margins = [(side["first"] - side["second"]).to_numpy(dtype=float) for side in (left, right)]
+        rho, low, high = rank_correlation(*margins), np.nan, np.nan
+        if np.isfinite(rho):
+            statistic, clusters = spearman(*map(ranked, margins)), left["cluster"].to_numpy()
+            dependent = Dependence.from_clusters(clusters)
+            _, (low,), (high,) = intervals([statistic], dependent, confidence=confidence)
+        names = {"model_a": left["model"].iloc[0], "model_b": right["model"].iloc[0]}
+        counts = {"n": len(left), "clusters": left["cluster"].nunique()}
+        rows.append(names | {"rho": rho, "low": low, "high": high} | counts)
     return pd.DataFrame(rows)
 
 
@@ -169,28 +134,30 @@ def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     Returns:
         One row per model: slope (root mean squares of the margins for an answer that is twice as
         long) with low and high, intercept (the margin of the better answer at equal lengths, in the
-        same unit), n, clusters. The errors are over clusters (Liang & Zeger 1986).
+        same unit), n, clusters. The errors are over clusters (`nulls.robust`). A model with too few
+        clusters for an error has no row.
     """
     rows = []
-    for model, own in pairs.groupby("model", sort=False):
-        own = own[_is_scored(own) & (own[list(LENGTHS)] > 0).all(axis=1)]
-        sign = np.where(own["preferred"].eq(0), 1.0, -1.0)
-        ratio = sign * np.log2(own["first_length"] / own["second_length"]).to_numpy(dtype=float)
-        margin = better_margins(own).to_numpy(dtype=float)
+    for model, scores in pairs.groupby("model", sort=False):
+        scores = scores[_is_scored(scores) & (scores[list(LENGTHS)] > 0).all(axis=1)]
+        sign = np.where(scores["preferred"].eq(0), 1.0, -1.0)
+        ratio = sign * np.log2(scores["first_length"] / scores["second_length"]).to_numpy(
+            dtype=float
+        )
+        margin = better_margins(scores).to_numpy(dtype=float)
         scale = float(np.sqrt(np.mean(margin**2))) if len(margin) else 0.0
         if len(margin) < 3 or not scale > 0 or not np.ptp(ratio) > 0:
             continue
         design = np.column_stack([np.ones_like(ratio), ratio])
-        inverse = np.linalg.inv(design.T @ design)
-        estimates = inverse @ design.T @ (margin / scale)
-        scores = pd.DataFrame(design * (margin / scale - design @ estimates)[:, None])
-        sums = scores.groupby(own["cluster"].to_numpy()).sum().to_numpy()
-        groups = len(sums)
-        error = np.sqrt((inverse @ (sums.T @ sums) @ inverse)[1, 1] * groups / max(groups - 1, 1))
-        reach = stats.t.ppf((1 + confidence) / 2, max(groups - 2, 1)) * error
-        row = {"model": model, "slope": estimates[1], "low": estimates[1] - reach}
-        row |= {"high": estimates[1] + reach, "intercept": estimates[0]}
-        rows.append(row | {"n": len(own), "clusters": groups})
+        clusters = pd.factorize(scores["cluster"])[0]
+        try:
+            fit = robust(design, (margin / scale)[:, None], clusters)
+        except TableError:  # too few clusters for an error
+            continue
+        intercept, slope = fit.coefficients[:, 0]
+        low, high, _ = interval(slope, fit.errors[1, 0], fit.freedom, confidence=confidence)
+        row = {"model": model, "slope": slope, "low": low, "high": high, "intercept": intercept}
+        rows.append(row | {"n": len(scores), "clusters": int(clusters.max()) + 1})
     return pd.DataFrame(rows)
 
 
@@ -268,7 +235,7 @@ def preference_results(
 
 
 def _left_out(pairs: pd.DataFrame) -> str:
-    """How many pairs have no label or no reward; empty where all have."""
+    """Number of pairs that have no label or no reward; empty where all have."""
     unlabelled = int(pairs.drop_duplicates("key")["preferred"].isna().sum())
     silent = int(pairs[["first", "second"]].isna().any(axis=1).sum())
     parts = [
@@ -281,19 +248,15 @@ def _left_out(pairs: pd.DataFrame) -> str:
 
 def _shared_pairs(pairs: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Every two models' rows on the labelled pairs that both scored, in the same order."""
-    known = pairs[_is_scored(pairs)]
-    by_model = {model: own.set_index("key") for model, own in known.groupby("model", sort=False)}
-    for one, other in combinations(by_model.values(), 2):
-        if len(keys := one.index.intersection(other.index, sort=False)):
-            yield one.loc[keys].reset_index(), other.loc[keys].reset_index()
+    scored = pairs[_is_scored(pairs)]
+    by_model = {
+        model: scores.set_index("key") for model, scores in scored.groupby("model", sort=False)
+    }
+    for left, right in combinations(by_model.values(), 2):
+        if len(keys := left.index.intersection(right.index, sort=False)):
+            yield left.loc[keys].reset_index(), right.loc[keys].reset_index()
 
 
 def _is_scored(pairs: pd.DataFrame) -> pd.Series:
     """Whether a pair has a label and both rewards."""
     return pairs[["first", "second"]].notna().all(axis=1) & pairs["preferred"].isin((0, 1))
-
-
-def _spearman(a: pd.Series, b: pd.Series) -> float:
-    if len(a) < 3 or a.nunique() < 2 or b.nunique() < 2:
-        return np.nan
-    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])

@@ -21,7 +21,7 @@ COLUMNS = [
 
 
 def provenance(table: ScoreTable) -> dict[str, object]:
-    """What was scored, how, and how far the scores can be trusted.
+    """The thing that was scored, how, and how far the scores can be trusted.
 
     `largest_difference` is the trust check's, in units of reward, over `checked` candidates;
     `certified` and `survives` are shares of the n candidates. `lowest` and `highest` are what the
@@ -51,7 +51,32 @@ def provenance(table: ScoreTable) -> dict[str, object]:
 
 @analysis("provenance", Needs(models=0, prompts=0), place=10)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
-    """Every table that was given, those that stand for no model included."""
+    """Every table that was given, those that stand for no model included.
+
+    Tables:
+        provenance: Where each score comes from, a row a score table.
+            - as everywhere: model, prompt, candidates
+            - prompt_text: the user turn, word by word; missing where a published file does not
+                state it
+            - score: reward or log_probability
+            - mode: how candidates were scored, ids, text, paper, or published for imported scores
+            - source: scan, or the file imported
+            - dtype: precision of the network
+            - attention: path that computed the scores
+            - largest_difference: largest difference that the trust check met, in units of reward
+            - checked: candidates that the trust check scored again
+            - base: pretrained model or family
+            - developer: who trained the model
+            - parameters: number of parameters
+            - revision: commit of the model's repository
+            - weights: first 12 digits of the weights' sha256
+            - lowest: the lowest reward that any answer of any length can have; missing where no
+                bound is known
+            - highest: the highest such reward
+            - n: candidates
+            - certified: share of candidates whose rank is certain
+            - survives: share of candidates whose ids come back
+    """
     rows = pd.DataFrame([provenance(table) for table in tables.tables])[COLUMNS]
     rows = rows.astype({"lowest": float, "highest": float})
     ordered = rows.sort_values(["model", "prompt"], kind="stable", ignore_index=True)
@@ -62,9 +87,18 @@ def models(sets: Sequence[TableSet]) -> Result:
     """Every model compared, by the names it goes under, with what a representational similarity
     analysis asks of it.
 
-    Columns: model (as in all other tables), then those of `models_table`: label, repository, base,
-    developer, size (billions of parameters), rank (RewardBench's, 1 = best), and about (one line on
-    what it is). What the score tables say of a model comes first, then what `conf/model` does.
+    What the score tables say of a model comes first, then what `conf/model` does.
+
+    Tables:
+        models: What is known of each model.
+            - as everywhere: model
+            - label: name in figures
+            - repository: Hub repository
+            - base: pretrained model or family
+            - developer: who trained it
+            - size: parameters, in billions
+            - rank: rank on RewardBench, 1 is best
+            - about: one line on what it is
     """
     rows: dict[str, dict[str, Any]] = {}
     for table in (table for one in sets for table in one.tables):

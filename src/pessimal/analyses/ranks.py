@@ -11,21 +11,17 @@ in meaning (`Dependence`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from pessimal.analyses.analysis import Meanings
+from pessimal.analyses.nulls import Dependence, Statistic, intervals
 from pessimal.errors import MissingExtraError
 from pessimal.tables.word_lists import spelled, stems
 
-LEAST, SMALL = 10, 100
-"""Independent items. Below the first there is no interval. Below the second a statistic at its
-bound has none, as a sample in which all pairs agree says nothing of its own error."""
 SAMPLED = 2000
 """Words of whose pairs it is estimated how alike rewards are; two million pairs."""
 STRATA = (0.003, 0.03, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.997, 0.999)
@@ -137,93 +133,18 @@ def earlier_smaller(permutation: np.ndarray) -> np.ndarray:
     return count[permutation].astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Dependence:
-    """Clusters of n candidates, and how alike in meaning words of different clusters are."""
-
-    clusters: np.ndarray
-    """(n,) which cluster, from 0 in order of appearance. A word's spellings and the words of its
-    stem are one; a piece, a byte or an unused id is one by itself."""
-    words: np.ndarray
-    """(n,) whether the candidate spells a word or a phrase."""
-    pairs: tuple[np.ndarray, np.ndarray]
-    """Every two of the sampled words that are not of one cluster."""
-    strata: np.ndarray
-    """Stratum of each pair by likeness in meaning; none where no meaning is known."""
-
-    @cached_property
-    def _sizes(self) -> np.ndarray:
-        """(strata,) pairs of each stratum; counting millions takes as long as a correlation."""
-        return np.bincount(self.strata)
-
-    def alike(self, values: np.ndarray) -> np.ndarray:
-        """Mean correlation of the values (n,) of two words in each stratum, (strata,)."""
-        if not len(self.strata):
-            return np.zeros(0)
-        of_words = values[self.words]
-        z = (values - of_words.mean()) / (of_words.std() or 1.0)
-        first, second = self.pairs
-        return np.bincount(self.strata, weights=z[first] * z[second]) / self._sizes
-
-    def likeness(self, *correlations: np.ndarray) -> float:
-        """Mean correlation of the influence values of two words of different clusters, at least 0.
-
-        Where influence values are products of fields, they correlate as the product of the fields'
-        correlations: of two columns that have nothing to do with one another for a correlation, of
-        one column taken twice for a variance and three times for a skewness (the Hermite
-        polynomials).
-
-        Args:
-            correlations: of `alike`, one for each factor.
-
-        Source: Clifford, Richardson & Hémon 1989, for a correlation of two fields in the plane;
-            there the strata are of distance.
-        """
-        if not len(self.strata):
-            return 0.0
-        shares = self._sizes / len(self.strata)
-        return max(0.0, float(shares @ np.prod(correlations, axis=0)))
-
-    def summed(self, influences: np.ndarray, likeness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Influence values of clusters, whose mean is the candidates', and by what likeness in
-        meaning multiplies their variance; those of words are scaled by the root of it.
-
-        Args:
-            influences: (n, m).
-            likeness: (m,) of `likeness`.
-
-        Returns:
-            (clusters, m) and (m,).
-        """
-        size = int(self.clusters.max(initial=-1)) + 1
-        sums = np.stack(
-            [np.bincount(self.clusters, weights=column, minlength=size) for column in influences.T],
-            axis=1,
-        )
-        of_words = np.zeros(size, dtype=bool)
-        of_words[self.clusters[self.words]] = True
-        inflations = np.ones(influences.shape[1])
-        if of_words.any():
-            # Around the words' own mean, so that all clusters together keep the mean 0.
-            centre = sums[of_words].mean(axis=0)
-            between = np.square(sums[of_words] - centre).sum(axis=0)
-            about = influences[self.words] - influences[self.words].mean(axis=0)
-            shared = (int(self.words.sum()) - 1) * np.square(about).sum(axis=0)
-            inflations += np.divide(
-                likeness * shared, between, out=np.zeros_like(between), where=between > 0
-            )
-            sums[of_words] = centre + (sums[of_words] - centre) * np.sqrt(inflations)
-        return sums * (size / len(influences)), inflations
-
-
-def dependence(texts: Sequence[str] | pd.Index, meanings: Meanings | None) -> Dependence:
+def dependence(
+    texts: Sequence[str] | pd.Index | pd.Series, meanings: Meanings | None
+) -> Dependence:
     """The dependence of candidates of these texts on one another; computed once for the same texts.
 
     Letters are a word, letters and spaces a phrase, which is a cluster by itself. Without the
     package of the stems a word's spellings alone are a cluster; without that of the meanings, or
     where `meanings` is None, words alike in meaning count as independent.
     """
-    return _dependence(tuple(map(str, texts)), meanings)
+    # An index of Arrow strings is ten times as fast as a list as when it is iterated over.
+    names = texts.tolist() if isinstance(texts, pd.Index | pd.Series) else texts
+    return _dependence(tuple(map(str, names)), meanings)
 
 
 @lru_cache(maxsize=16)
@@ -239,8 +160,7 @@ def _dependence(texts: tuple[str, ...], meanings: Meanings | None) -> Dependence
     cluster_keys[is_word] = _stems(names)
     cluster_keys[~is_word] = np.flatnonzero(~is_word)
     clusters = pd.factorize(cluster_keys)[0]
-    nothing = np.zeros(0, dtype=np.int64)
-    independent = Dependence(clusters, is_word, (nothing, nothing), nothing)
+    independent = Dependence.from_clusters(clusters, is_word)
     spelling = np.flatnonzero(is_word)
     if meanings is None or len(spelling) < 3:
         return independent
@@ -270,76 +190,6 @@ def _stems(words: pd.Index) -> np.ndarray:
         return stems(words)
     except MissingExtraError:
         return words.to_numpy()
-
-
-class Statistic(NamedTuple):
-    """An estimate, and what each item contributes to its error."""
-
-    estimate: float
-    influence: np.ndarray
-    """(n,) float64, mean 0; the estimate's standard error is about `influence.std() / sqrt(n)`,
-    were items independent."""
-    share: bool = False
-    """Lies in [0, 1]; else, as a correlation, in [−1, 1]."""
-    likeness: float = 0.0
-    """Likeness in it of two words, on average (`Dependence.likeness`)."""
-
-
-def intervals(
-    statistics: Sequence[Statistic],
-    dependence: Dependence | None = None,
-    /,
-    *,
-    confidence: float | np.ndarray = 0.95,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates, lower and upper bounds of statistics of the same n items, (m,) each.
-
-    Bounds are Student's on Fisher's scale, on which the error hardly depends on the size of a
-    statistic; `confidence` may be of each its own, (m,). At a bound (r = ±1) the interval is the
-    bound itself from `SMALL` independent items on, and NaN below.
-
-    Source: Fisher 1921 for the scale.
-    """
-    place, error, freedom = _places(statistics, dependence)
-    half = _halves(statistics)
-    reach = student.ppf((1 + np.asarray(confidence)) / 2, np.maximum(freedom, 1)) * error
-    estimates = np.array([statistic.estimate for statistic in statistics])
-    at_bound = np.isnan(place) & (freedom + 1 >= SMALL)
-    low, high = (half + (1 - half) * np.tanh(place + sign * reach) for sign in (-1, 1))
-    return estimates, np.where(at_bound, estimates, low), np.where(at_bound, estimates, high)
-
-
-def p_values(statistics: Sequence[Statistic], dependence: Dependence | None = None) -> np.ndarray:
-    """(m,) two-sided p of no association (a correlation of 0, a share of ½), of the same error as
-    `intervals`. 0 at a bound, NaN below `LEAST` independent items."""
-    place, error, freedom = _places(statistics, dependence)
-    p = 2 * student.sf(np.abs(place) / error, np.maximum(freedom, 1))
-    return np.where(np.isnan(place) & (freedom + 1 >= LEAST), 0.0, p)
-
-
-def _places(
-    statistics: Sequence[Statistic], dependence: Dependence | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places on Fisher's scale (atanh of r, where a share s is r = 2s − 1; NaN where the estimate
-    is at its bound, or of fewer than `LEAST` units: a sample in which all pairs agree says nothing
-    of its own error), their standard errors, and how many independent items there would be as sure,
-    less one; (m,) each."""
-    influences = np.stack([statistic.influence for statistic in statistics], axis=1)  # (n, m)
-    inflations = np.ones(len(statistics))
-    if dependence is not None:
-        likeness = np.array([statistic.likeness for statistic in statistics])
-        influences, inflations = dependence.summed(influences, likeness)
-    n, half = len(influences), _halves(statistics)
-    units = n / inflations
-    r = (np.array([statistic.estimate for statistic in statistics]) - half) / (1 - half)
-    error = np.sqrt(np.sum(influences**2, axis=0) / (n * max(n - 1, 1))) / (1 - half)
-    r = np.where((np.abs(r) < 1 - 1e-12) & (units >= LEAST), r, np.nan)
-    return np.arctanh(r), error / (1 - r**2), units - 1
-
-
-def _halves(statistics: Sequence[Statistic]) -> np.ndarray:
-    """(m,) the middle of each statistic's range: ½ of a share, 0 of a correlation."""
-    return np.where([statistic.share for statistic in statistics], 0.5, 0.0)
 
 
 def rank_correlations(
@@ -425,3 +275,10 @@ def _mean_above(order: Ranked, values: np.ndarray) -> np.ndarray:
     per_group = np.bincount(order.dense, weights=values)
     from_here_up = np.cumsum(per_group[::-1])[::-1]
     return (from_here_up - per_group / 2)[order.dense] / len(values)
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's rho of two columns (n,); not a number for fewer than three items or a constant."""
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return np.nan
+    return float(np.corrcoef(ranked(a).centred, ranked(b).centred)[0, 1])

@@ -14,17 +14,17 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.agreement import agreement, tau_effect
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
-from pessimal.analyses.checks import check_rewards, check_varied
-from pessimal.analyses.ranks import (
-    Dependence,
-    Statistic,
-    dependence,
-    intervals,
-    p_values,
-    ranked,
-    spearman,
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    analysis,
+    check_rewards,
+    check_varied,
+    noted,
+    strongest,
 )
+from pessimal.analyses.nulls import Dependence, Statistic, intervals, p_values
+from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError, did_you_mean
 from pessimal.plots import Forest, Heatmap, Plot
 from pessimal.tables import ScoreTable
@@ -139,8 +139,8 @@ def compare_scans(
 
     Returns:
         One row per pair, as `agreement` has them, with a and b in place of model_a and model_b, and
-        moved (share of tokens whose rank changes by more than FAR of all ranks), largest_move (in
-        ranks), largest_difference (in units of reward).
+        moved (share of tokens whose rank changes by more than FAR of all ranks), largest_difference
+        (in units of reward).
 
     Raises:
         TableError: see `agreement`.
@@ -151,7 +151,6 @@ def compare_scans(
     moves = [(ranks[a] - ranks[b]).abs() for a, b in pairs]
     return table.rename(columns={"model_a": "a", "model_b": "b"}).assign(
         moved=[float((move > FAR * len(tokens)).mean()) for move in moves],
-        largest_move=[float(move.max()) for move in moves],
         largest_difference=[float((rewards[a] - rewards[b]).abs().max()) for a, b in pairs],
     )
 
@@ -202,10 +201,10 @@ def prefix_effect(
 
     Returns:
         effect (Spearman's rho of the control − that of the persona), low, high, p (two-sided, by
-        `ranks.p_values`), rho_persona, rho_control.
+        `nulls.p_values`), rho_persona, rho_control.
 
     Raises:
-        TableError: see `checks.check_rewards` and `check_varied`.
+        TableError: see `analysis.check_rewards` and `check_varied`.
     """
     check_rewards(rewards)
     check_varied(rewards)
@@ -225,7 +224,64 @@ def prefix_effect(
 @analysis("scans", Needs(models=0, prompts=0), place=190)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model against itself: under other prompts, in other modes, quantised, at other steps,
-    and behind personas."""
+    and behind personas.
+
+    Tables:
+        prompt_agreement: How alike one model orders the candidates under two prompts.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, model, candidates
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - prompt_a: the first prompt
+            - prompt_b: the second prompt
+        prefixes: Whether a persona ahead of the question changes the ranking beyond a control of
+            equal length.
+            - as everywhere: model, prompt, low, high, n, p, p_corrected, detectable, candidates
+            - prefix: key of the persona
+            - effect: Spearman's ρ of the control with the bare prompt, minus that of the persona
+            - rho_persona: Spearman's ρ of persona and bare prompt
+            - rho_control: Spearman's ρ of control and bare prompt
+        step_agreement: How alike a run's checkpoints order the candidates after two numbers of
+            steps.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, candidates, prompt
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - step_a: training step
+            - step_b: the later step
+            - model: the run, by name
+        mode_agreement: How alike two modes of scanning order one model's candidates.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, model, candidates, prompt
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - mode_a: the first mode
+            - mode_b: the second mode
+            - tokens: which tokens: `all`, those that round-trip (ids and text are one input), those
+                that are changed by typing
+        precision_agreement: How alike a model in full precision and its quantised self order the
+            candidates.
+            - as everywhere: n, kendall, low, high, spearman, spearman_low, spearman_high, rbo, top,
+                top_overlap, bottom_overlap, candidates, prompt
+            - moved: share of tokens whose rank changes by more than 1 % of all ranks
+            - largest_difference: of two rewards of a token, in units of reward
+            - precision_a: the model in full precision, by name
+            - precision_b: the quantised model, by name
+            - model: the quantised model, by name
+        changed_tokens: The tokens that move farthest between two scans of one model, or enter or
+            leave an end.
+            - as everywhere: candidate_id, token, text, kind, survives, model, prompt, candidates
+            - differs: what differs: `mode`, `precision` or `step`
+            - a: the first scan
+            - b: the last scan
+            - rank_a: rank in the first scan
+            - rank_b: rank in the last
+            - moved: ranks gained in the last
+            - reward_a: reward in the first scan
+            - reward_b: reward in the last
+            - end_a: end at which the token is in the first scan, `top`, `bottom` or empty
+            - end_b: end at which it is in the last
+    """
     notes: list[str] = []
     pairs: dict[str, list[pd.DataFrame]] = {}
     changes: list[pd.DataFrame] = []
@@ -388,7 +444,7 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
     effect = Effect(*names, null=0.0, of=tables.things)
     table = effect.correct(table)
     significant = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
-    row = (table if significant.empty else significant).sort_values("effect", key=abs).iloc[-1]
+    row = strongest(table, "effect", "p_corrected", positive=True)
     headline = f"No persona was found to change how {tables.things} are ranked beyond its control."
     if len(significant):
         headline = (

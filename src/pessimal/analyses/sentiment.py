@@ -1,11 +1,14 @@
-"""Valence and reward: how steeply rewards rise with what people think of a word, above zero and
-below it."""
+"""Words that a lexicon rates: how steeply rewards rise with what people think of a word, above zero
+and below it (`sentiment`), and whether words called positive earn more than words called negative
+(`lexicon_groups`, for which a lexicon that only sorts words will do).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from pessimal.analyses.analysis import (
     Needs,
@@ -16,10 +19,22 @@ from pessimal.analyses.analysis import (
     fit_lexicons,
     heads_by_model,
     notes_on_states,
+    outcome_states,
     random_head_clause,
+    strongest,
+    word_frequencies,
 )
-from pessimal.analyses.nulls import random_heads, slopes
-from pessimal.analyses.regression import classical, interval, robust
+from pessimal.analyses.nulls import (
+    Statistic,
+    classical,
+    interval,
+    intervals,
+    p_values,
+    random_heads,
+    robust,
+    slopes,
+)
+from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import LEVEL
@@ -29,7 +44,7 @@ from pessimal.tables.word_lists import check_words, half_sum, stem_groups, with_
 
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10
-"""Words that an arm needs; its line has two coefficients."""
+"""Words that an arm or a group needs; intervals of fewer are not to be trusted."""
 BINS_A_SIDE = 5
 """Number of bins of valence on each side of 0, for lexicons whose valences are not whole
 numbers."""
@@ -128,12 +143,10 @@ def sentiment(
         deviations = np.asarray(robust(design, rewards[in_arms], groups).deviations)
         moved = np.einsum("gkm,kq->gqm", deviations, COMBINATIONS)
         errors = np.sqrt(np.square(moved).sum(axis=0))
-    share = reach = np.full((3, len(spread)), np.nan)
-    if heads is not None:
-        states = [heads(rated[in_arms].tolist(), outcome) for outcome in outcomes]
-        measure = slopes(design, COMBINATIONS)
-        untrained = random_heads(measure, rewards[in_arms], states, design, groups)
-        share, reach = untrained.share, untrained.within / spread
+    states = outcome_states(heads, rated[in_arms].tolist(), outcomes)
+    measure = slopes(design, COMBINATIONS)
+    share, reach = random_heads(measure, rewards[in_arms], states, design, groups)
+    reach = reach / spread
     halves = [half_sum(*pair) for pair in pairs]
     signs = {**(polarity or {}), **dict.fromkeys(halves, 1)}
     sums = np.sign(estimates[:2].sum(axis=0))
@@ -218,7 +231,40 @@ def _middles(values: np.ndarray) -> np.ndarray:
 @analysis("sentiment", Needs(lexicons=True), place=100)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Slopes by valence of each model, prompt and lexicon; which side is steeper; rewards by
-    valence."""
+    valence.
+
+    Tables:
+        sentiment: Reward by valence, a row a model, lexicon, prompt and arm.
+            - as everywhere: model, lexicon, prompt, n, stems, low, high, p, candidates,
+                random_head, heads_within, states
+            - arm: positive or negative words
+            - slope: reward per unit of valence
+            - slope_sd: the same in standard deviations of the rewards
+            - low_sd: lower end of its interval
+            - high_sd: upper end of its interval
+        sentiment_asymmetry: Whether the slope is steeper on good words or on bad ones.
+            - as everywhere: model, lexicon, prompt, n, stems, low, high, p, candidates,
+                p_corrected, detectable, random_head, heads_within, states
+            - frames: one prompt, or two opposite ones averaged
+            - steeper: slope on positive less slope on negative words, reward per unit of valence;
+                the other way round for a prompt that bad words answer
+            - steeper_sd: the same in standard deviations of the rewards
+            - low_sd: lower end of its interval
+            - high_sd: upper end of its interval
+        sentiment_curve: Mean reward by valence, for the figure.
+            - as everywhere: model, lexicon, prompt, n, candidates
+            - valence: in the lexicon's units
+            - z: mean reward, in standard deviations from the mean of all words
+            - error: its standard error
+        sentiment_words: Every word that the first lexicon rates, under every prompt, for the
+            figure.
+            - as everywhere: model, lexicon, prompt, candidates
+            - word: the word, its spellings averaged
+            - valence: in the lexicon's units
+            - z: reward, in standard deviations from the mean of all words
+            - arm: the arm that the word is in, `positive` or `negative`; `none` at valence 0
+            - fit: z on the arm's line
+    """
     heads, states = heads_by_model(tables, options)
     fits, notes = fit_lexicons(
         tables,
@@ -334,8 +380,7 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
         (rows["lexicon"] == rows["lexicon"].iloc[0]) & (rows["prompt"] == rows["prompt"].iloc[0])
     ]
     holding = rows[(rows["p_corrected"] <= LEVEL) & (rows["steeper_sd"] > 0)]
-    among = rows if holding.empty else holding
-    row = among.loc[among["steeper_sd"].abs().idxmax()]
+    row = strongest(rows, "steeper_sd", "p_corrected", positive=True)
     label = tables.labels[row["model"]]
     number = f"{row['steeper_sd']:+.2f} SD per unit{random_head_clause(row)}"
     side = "the words asked for" if paired else "positive words"
@@ -364,3 +409,169 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
             for (lexicon, prompt), mean in means.items()
         },
     )
+
+
+def lexicon_groups(
+    words: pd.DataFrame,
+    valence: pd.Series,
+    *,
+    heads: States | None = None,
+    zipf: pd.Series | None = None,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """The probability that a positive word earns more than a negative one.
+
+    The probability (AUC) is Mann and Whitney's U over the number of pairs; equal rewards count
+    half. Words of valence 0 are in neither group. Intervals and p (`nulls.intervals`, for an
+    AUC on the scale of log odds) are for other words of the language; words of one stem are taken
+    to be dependent, of both groups as well ('hope', 'hopeless').
+
+    Good words are used more than bad ones. So random heads are held against the AUC among words of
+    like frequency: ½ and the difference of the groups' mean ranks within fifths of frequency.
+
+    Args:
+        words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published`
+            where rows are tokens: the spellings of a word then count each, as dependent ones).
+        valence: by word; above 0 is good.
+        heads: states that random heads would be on; without them random_head is missing.
+        zipf: frequency by word; without it all words count as equally frequent.
+
+    Returns:
+        One row per prompt: prompt, positive, negative (words), stems, auc, auc_low, auc_high, auc_p
+            (against ½), auc_matched (among words of like frequency), random_head (share of random
+            heads whose auc_matched is as far from ½), heads_within (95 % of them lie within ± this
+            of ½).
+
+    Raises:
+        TableError: see `words.check_words`; or a group has fewer than `LEAST_WORDS` words.
+
+    Source: Christian et al. 2025, Figure A3; Obuchowski 1997 (clusters).
+    """
+    check_words(words)
+    sign = np.sign(valence.reindex(words.index).to_numpy(dtype=float))  # NaN where not rated
+    inside = np.abs(sign) == 1
+    rated, positive = words[inside], sign[inside] > 0
+    counts = {"positive": int(positive.sum()), "negative": int((~positive).sum())}
+    for group, n in counts.items():
+        if n < LEAST_WORDS:
+            raise TableError(
+                f"{n} words with a {group} valence were found; a comparison of the groups needs "
+                f"{LEAST_WORDS} in each. Give a lexicon that rates more of these words."
+            )
+    groups, rewards = stem_groups(rated.index), rated.to_numpy(dtype=float)
+    statistics = [_separation(column, positive) for column in rewards.T]
+    dependent = dependence(rated.index, None)
+    auc, low, high = intervals(statistics, dependent, confidence=confidence)
+    p = p_values(statistics, dependent)
+    apart = (auc <= 0) | (auc >= 1)  # groups that do not overlap say nothing of an error
+    low, high, p = (np.where(apart, np.nan, column) for column in (low, high, p))
+    ranks = stats.rankdata(rewards, axis=0) / len(rewards)
+    design = np.column_stack([np.ones(len(rated)), positive, *_fifths(rated.index, zipf)])
+    matched = np.linalg.lstsq(design, ranks, rcond=None)[0][1]
+    table = pd.DataFrame({"prompt": list(words), **counts, "stems": int(groups.max()) + 1})
+    table = table.assign(auc=auc, auc_low=low, auc_high=high, auc_p=p, auc_matched=0.5 + matched)
+    states = outcome_states(heads, rated.index.tolist(), words)
+    untrained = random_heads(slopes(design), ranks, states, design, groups)
+    return table.assign(random_head=untrained.share[1], heads_within=untrained.within[1])
+
+
+def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:
+    """A column of 0 and 1 for each fifth of the words by frequency but the first; words of unknown
+    frequency are in the first."""
+    if zipf is None:
+        return []
+    used = zipf.reindex(words).fillna(0.0).to_numpy(dtype=float)
+    edges = np.unique(np.quantile(used, [0.2, 0.4, 0.6, 0.8]))
+    place = np.searchsorted(edges, used, side="right")
+    return [(place == fifth).astype(float) for fifth in np.unique(place)[1:]]
+
+
+def _separation(rewards: np.ndarray, positive: np.ndarray) -> Statistic:
+    """The AUC with its influence values."""
+    everywhere, share = stats.rankdata(rewards), np.empty(len(rewards))
+    for group in (positive, ~positive):  # the share of the other group that a word beats
+        share[group] = (everywhere[group] - stats.rankdata(rewards[group])) / (~group).sum()
+    share[~positive] = 1 - share[~positive]
+    auc = float(share[positive].mean())
+    sizes = np.where(positive, positive.sum(), (~positive).sum())
+    return Statistic(auc, (share - auc) * len(rewards) / sizes, share=True)
+
+
+@analysis("lexicon_groups", Needs(lexicons=True), place=110)
+def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
+    """The separation of each lexicon's positive words from its negative ones by each model's
+    rewards.
+
+    Tables:
+        lexicon_groups: Do words called good earn more than words called bad?
+            - as everywhere: prompt, stems, model, lexicon, candidates, random_head, heads_within,
+                detectable, states
+            - positive: positive words
+            - negative: negative words
+            - auc: probability that a positive word earns more than a negative one
+            - auc_low: lower end of its interval
+            - auc_high: upper end of its interval
+            - auc_p: p of auc against ½
+            - auc_matched: auc among words of like frequency, which random heads are held against
+            - auc_p_corrected: the larger of auc_p and random_head, corrected by Holm
+    """
+    heads, states = heads_by_model(tables, options)
+    zipf = None
+    if options.frequencies is not None:
+        zipf = word_frequencies(tables, tables.models, options)
+    pieces, notes = fit_lexicons(
+        tables,
+        options,
+        lambda model, words, valence: lexicon_groups(
+            words, valence, heads=heads[model], zipf=zipf, confidence=options.confidence
+        ),
+    )
+    table = pd.concat(pieces, names=["model", "lexicon", "row"]).reset_index().drop(columns="row")
+    table = table.assign(candidates=tables.candidates, states=table["model"].map(states))
+    effect = Effect(
+        "auc",
+        "AUC",
+        "auc_low",
+        "auc_high",
+        p="auc_p_corrected",
+        family=("lexicon",),
+        null=0.5,
+        n="stems",
+        of="stems",
+        symbol="auc",
+        band="heads_within",
+    )
+    table = effect.correct(table)
+    lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
+    first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
+    holds = first[effect.p] <= LEVEL
+    row = strongest(first, "auc", "auc_p_corrected", null=0.5)
+    label = tables.labels[row["model"]]
+    who = (
+        f"{holds.sum()} of {len(first)} models tell" if holds.any() else "no model is found to tell"
+    )
+    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
+    means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
+    return [
+        Result.of_row(
+            row,
+            "lexicon_groups",
+            table,
+            effect,
+            f"On {prompt}, {who} {lexicon}'s positive words from negative ones; most, {label}: "
+            f"{row['auc']:.0%} of pairs{random_head_clause(row)}.",
+            share=1 / 2,  # expected of every model
+            plot=Forest.of(
+                effect,
+                panel="prompt",
+                xlabel="AUC, positive against negative words",
+                tabs=("lexicon",),
+            ),
+            method="lexicon_groups",
+            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
+            summary={
+                f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
+                for (lexicon, prompt), auc in means.items()
+            },
+        )
+    ]

@@ -23,10 +23,11 @@ from pessimal.analyses.analysis import (
     heads_of_model,
     noted,
     notes_on_states,
+    outcome_states,
     random_head_clause,
 )
-from pessimal.analyses.nulls import heads_on_ranks
-from pessimal.analyses.ranks import dependence, intervals, p_values, ranked, spearman
+from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
+from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.statistics import LEVEL
@@ -50,7 +51,7 @@ def valence_agreement(
 ) -> pd.DataFrame:
     """Spearman's ρ of each column of scores with valence, over the words that have both.
 
-    The interval and p (`ranks.intervals`) are for other words of the language: words of one
+    The interval and p (`nulls.intervals`) are for other words of the language: words of one
     stem are dependent. Random heads are
     held against it as the slope of ranks on ranks (`nulls.heads_on_ranks`).
 
@@ -78,11 +79,9 @@ def valence_agreement(
     rho, low, high = intervals(statistics, dependent, confidence=confidence)
     table = pd.DataFrame({"prompt": list(scores), "n": len(shared), "stems": int(groups.max()) + 1})
     p = p_values(statistics, dependent)
-    table = table.assign(spearman=rho, low=low, high=high, p=p)
-    if heads is None:
-        return table.assign(random_head=np.nan, heads_within=np.nan)
-    states = [heads(shared.tolist(), outcome) for outcome in scores]
+    states = outcome_states(heads, shared.tolist(), scores)
     untrained = heads_on_ranks(values, rated, groups, states)
+    table = table.assign(spearman=rho, low=low, high=high, p=p)
     return table.assign(random_head=untrained.share, heads_within=untrained.within)
 
 
@@ -99,7 +98,24 @@ def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
 @analysis("valence", Needs(models=0, prompts=0, lexicons=True), place=90)
 def analyse(tables: TableSet, options: Options) -> list[Result]:
     """Each model and lexicon, on each prompt and on the contrast of opposite ones; and the words at
-    the contrast's ends."""
+    the contrast's ends.
+
+    Tables:
+        valence: Do models rank words as people's valence does? A row a model, lexicon and prompt.
+            - as everywhere: model, lexicon, n, stems, low, high, p, candidates, p_corrected,
+                detectable, random_head, heads_within, states
+            - score: reward, or log-probability of saying the word
+            - prompt: key of the prompt; `a − b` is the difference of the scores under two opposite
+                prompts
+            - spearman: Spearman's ρ of the scores with the valences
+        contrast_words: The words whose scores differ most between two opposite prompts, either way.
+            - as everywhere: model, end, candidates
+            - score: reward, or log-probability of saying the word
+            - prompt: the two opposite prompts, `a − b`
+            - rank: 1 at each end
+            - word: a word that a token spells whole, its spellings averaged
+            - difference: score under the first less score under the second
+    """
     pieces, ends = [], []
     notes: list[str] = []
     heads: dict[str, Heads | None] = {}
@@ -111,22 +127,20 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             listed = contrast_words(contrast[is_word], k=options.top)
             ends.append(listed.assign(model=model, score=score, prompt=prompt))
         for lexicon, valence in options.lexicons.items():
-            with noted(notes, f"{model} with {lexicon}"):
+            with noted(notes, model, f"with {lexicon}"):
                 rows = valence_agreement(
                     words.assign(**opposite), valence, heads=on, confidence=options.confidence
                 )
                 about = {"model": model, "score": score, "lexicon": lexicon}
                 pieces.append(rows.assign(**about, states=on.of if on else ""))
     if not pieces:
-        raise TableError(
-            "; ".join(dict.fromkeys(notes)) or "no model was scanned on all prompts of a column"
-        )
+        raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     spoken = [table for members in tables.language.values() for table in members]
     labels = dict(tables.labels) | labels_of(spoken)
     table = pd.concat(pieces, ignore_index=True)
     table["candidates"] = tables.candidates
     words = pd.concat(ends, ignore_index=True) if ends else pd.DataFrame()
-    notes = list(dict.fromkeys([*notes, *notes_on_states(heads, labels)]))
+    notes += notes_on_states(heads, labels)
     results = [_agreement(table, words, labels, tuple(notes))]
     if ends:
         plot = TokenTable(text="word", value="difference", ends=("highest", "lowest"))

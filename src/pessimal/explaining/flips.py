@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.regression import taste
+from pessimal.analyses.nulls import taste
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Amount
 from pessimal.explaining.distances import tokens

@@ -17,7 +17,7 @@ BETWEEN = " · "
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """What all six have in common."""
+    """Fields that all six have in common."""
 
     tabs: tuple[str, ...] = ("prompt",)
     """Columns that divide the table into figures, one for each combination of values; those that
@@ -28,7 +28,7 @@ class Plot:
     across: int = 3
     """Panels side by side at most."""
     data: pd.DataFrame | None = None
-    """What is drawn, where it is not the result's own table."""
+    """The drawn table, where it is not the result's own table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +74,12 @@ class Heatmap(Plot):
     symmetric: bool = False
     """The table holds each pair once: both halves are drawn. Rows of a name with itself (a noise
     floor) are the diagonal, without a colour."""
-    groups: pd.DataFrame | None = None
-    """With `symmetric`: index = name, a column for each strip of colours beside the matrix (base,
-    developer)."""
     order: bool = False
     """Rows and columns of a symmetric matrix in the order of a hierarchical clustering."""
     diverging: bool = False
     """Two colours around 0."""
     label: str = ""
-    """What the numbers are."""
+    """Name of the numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +122,6 @@ class Lines(Plot):
     panel: str | None = None
     marks: bool = False
     """Points as well as lines."""
-    behind: str | None = None
-    """A boolean column: groups drawn thin and grey behind the others, without their names."""
     beside: str | None = None
     """A column of numbers, one for each x: printed with the column's name beside the name of x."""
     thin: str | None = None
@@ -165,7 +160,7 @@ class TokenTable(Plot):
     shown: int = 10
     """Ranks at each end."""
     ends: tuple[str, str] = ("optimal", "pessimal")
-    """What the ends `top` and `bottom` are called."""
+    """Names of the ends `top` and `bottom`."""
 
 
 def tabs_of(

@@ -14,7 +14,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -27,14 +26,14 @@ from matplotlib.figure import Figure
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines, Plot, Scatter, TokenTable, Violin, tabs_of
 from pessimal.plots.forest import forest
-from pessimal.plots.heatmap import heatmap, strip_colours, token_table
+from pessimal.plots.heatmap import heatmap, token_table
 from pessimal.plots.lines import lines
 from pessimal.plots.scatter import scatter, violin
 from pessimal.plots.style import FONTS, INK, MODEL_COLUMNS, PAPER, SIZE, VARIABLES, needed, styled
 
 log = logging.getLogger(__name__)
 
-PRIMITIVES: dict[type[Plot], Callable[[Any, pd.DataFrame, Mapping[object, str]], Figure]] = {
+PRIMITIVES: dict[type[Plot], Callable[[Any, pd.DataFrame], Figure]] = {
     Forest: forest,
     Heatmap: heatmap,
     Scatter: scatter,
@@ -60,7 +59,6 @@ def draw(
     plot: Plot,
     table: pd.DataFrame,
     labels: Mapping[str, str] | None = None,
-    palette: Mapping[object, str] | None = None,
 ) -> dict[str, Figure]:
     """The figures of a declaration, by tab.
 
@@ -68,8 +66,6 @@ def draw(
         plot: what to draw; its own `data` comes before the table.
         table: of the result.
         labels: names of models as people see them, by model.
-        palette: colours of categories that other figures show as well; used where it has all of a
-            figure's.
 
     Returns:
         A figure for each combination of values of the tab columns, in order of first appearance;
@@ -82,7 +78,7 @@ def draw(
     plot, pieces = _pieces(plot, table, dict(labels or {}))
     primitive = PRIMITIVES[type(plot)]
     with styled():
-        return {tab: primitive(plot, rows, palette or {}) for tab, rows in pieces.items()}
+        return {tab: primitive(plot, rows) for tab, rows in pieces.items()}
 
 
 def save_figures(
@@ -109,7 +105,6 @@ def save_figures(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    palette: Mapping[object, str] = shared_colours(results)
     jobs: list[_Job] = []
     for result in results:
         if result.plot is None:
@@ -124,7 +119,7 @@ def save_figures(
     saved: dict[str, dict[str, str]] = {}
     progress = begin(len(jobs)) if begin and len(jobs) > FEW else nullcontext(lambda stem: None)
     with progress as step, _processes(len(jobs)) as in_order:
-        errors = in_order(partial(_written, folder=folder, palette=palette), jobs)
+        errors = in_order(partial(_written, folder=folder), jobs)
         for (name, tab, stem, *_), wrong in zip(jobs, errors, strict=True):
             if wrong is None:
                 saved.setdefault(name, {})[tab] = stem
@@ -146,12 +141,12 @@ def _processes(figures: int) -> Iterator[Callable[..., Iterable[str | None]]]:
         yield pool.map
 
 
-def _written(job: _Job, folder: Path, palette: Mapping[object, str]) -> str | None:
+def _written(job: _Job, folder: Path) -> str | None:
     """Draw and write one figure; what is wrong where it cannot be drawn."""
     _, _, stem, plot, rows, raster = job
     try:
         with styled():
-            save(PRIMITIVES[type(plot)](plot, rows, palette), folder, stem, raster=raster)
+            save(PRIMITIVES[type(plot)](plot, rows), folder, stem, raster=raster)
     except OSError:
         raise
     except Exception as error:
@@ -180,15 +175,6 @@ def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> Non
         figure.savefig(folder / f"{stem}.png", facecolor=PAPER, metadata={"Software": None})
 
 
-def shared_colours(results: Sequence[Any]) -> dict[object, str]:
-    """Colours by name of what the strips of the heat maps show: a developer has one colour in all
-    figures."""
-    frames = [r.plot.groups for r in results if isinstance(r.plot, Heatmap)]
-    largest = max((f for f in frames if f is not None), key=len, default=pd.DataFrame())
-    pairs = [(value, colour) for (_, value), colour in strip_colours(largest).items()]
-    return dict(reversed(pairs))
-
-
 def _pieces(
     plot: Plot, table: pd.DataFrame, labels: dict[str, str]
 ) -> tuple[Plot, dict[str, pd.DataFrame]]:
@@ -201,10 +187,8 @@ def _pieces(
     roles: list[Any] = [*MODEL_COLUMNS, *(getattr(plot, name, None) for name in NAMED)]
     for column in {*roles} & {*table.columns} if labels else ():
         if table[column].dtype.kind not in "biufc":
-            names = [labels.get(value, value) for value in table[column]]
+            names = [labels.get(value, value) for value in table[column].tolist()]
             table = table.assign(**{column: names})
-    if isinstance(plot, Heatmap) and plot.groups is not None:
-        plot = replace(plot, groups=plot.groups.rename(index=labels))
     fields = [getattr(plot, name, None) for name in ("estimate", "value", "y")]
     return plot, dict(tabs_of(plot.tabs, table, next(filter(None, fields), None)))
 

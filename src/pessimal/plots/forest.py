@@ -1,6 +1,5 @@
 """Rows of points with intervals: one number a model, an attribute, a factor, side by side."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,13 +29,13 @@ MIN_PITCH, MAX_HEIGHT = 0.19, 8.4
 """Inches: between two rows, and of rows with several marks each, which then stand closer."""
 
 
-def forest(plot: Forest, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+def forest(plot: Forest, table: pd.DataFrame) -> Figure:
     """A panel for each value of `panel`, a row for each of `row`, a mark for each of `group`."""
     needed(table, plot.row, plot.estimate, plot.p)
     table = table[table[plot.estimate].notna()]
     rows, panels = distinct(table, plot.row), distinct(table, plot.panel)
     names = shown_names(rows, plot.row, limit=34 if len(panels) < 3 else 28)
-    looks = style.looks(distinct(table, plot.group), palette)
+    looks = style.looks(distinct(table, plot.group))
     handles: list[Artist] = [*style.key(looks, ms=3.8, lw=1.2)]
     if plot.p is not None and (table[plot.p] > LEVEL).any():
         hollow: dict[str, Any] = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}

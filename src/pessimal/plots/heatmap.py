@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
@@ -28,16 +28,10 @@ NUMBERS = 24
 """Up to so many columns, cells carry their numbers; beyond, a colour bar does."""
 LARGEST, WIDEST, TALLEST = 0.42, 4.0, 7.0
 """Inches: a cell's side, and the whole."""
-STRIP, GAP = 0.13, 0.045
-"""Inches: a strip's width, and the space before it."""
-
-LEGEND: dict[str, Any] = {"loc": "upper left", "alignment": "left", "borderpad": 0}
-LEGEND |= {"handlelength": 1, "handleheight": 1, "labelspacing": 0.35}
-
 Names = Mapping[object, str]
 
 
-def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+def heatmap(plot: Heatmap, table: pd.DataFrame) -> Figure:
     """A matrix for each value of `panel`, all on one colour scale, in the order of the first."""
     needed(table, plot.row, plot.column, plot.value)
     panels = distinct(table, plot.panel)
@@ -57,8 +51,6 @@ def heatmap(plot: Heatmap, table: pd.DataFrame, palette: Mapping[object, str]) -
     colours, scale = _scale(plot, matrices)
     for axes, matrix in zip(places, matrices, strict=True):
         _cells(axes, plot, matrix, names, ScalarMappable(scale, colours))
-    if plot.groups is not None and plot.symmetric and len(panels) == 1:
-        _strips(figure, places[0], plot.groups, names[0])
     if len(columns) > NUMBERS:
         box, width = places[-1].get_position(), figure.get_figwidth()
         bar = figure.add_axes((box.x1 + 0.1 / width, box.y0, 0.09 / width, box.height / 2))
@@ -76,10 +68,6 @@ def _frame(
     first = style.inches(list(columns.values())[:1])
     left = max(style.inches(rows.values()) + 0.12, first * np.cos(slope) + 0.1)
     right = 0.6 if len(columns) > NUMBERS else 0.12
-    if plot.groups is not None and plot.symmetric and len(headings) == 1:
-        shown = [str(value) for column in plot.groups for value in (column, *plot.groups[column])]
-        strips = len(plot.groups.columns) * (STRIP + GAP) + 0.3 + style.inches(shown)
-        right = max(right, 0.12 + strips)
     room = min(WIDEST if across == 1 else style.PAGE_WIDTH, style.PAGE_WIDTH - left - right) - gaps
     # Where rows and columns are different things, wide cells are read more easily than square ones.
     wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / across / len(columns))
@@ -190,42 +178,6 @@ def _short(value: float) -> str:
     return text.replace("0.", ".") if abs(value) < 1 else text
 
 
-def strip_colours(groups: pd.DataFrame) -> dict[tuple[str, object], str]:
-    """A colour for each value of each column, none twice; developers come first, so that they keep
-    theirs in figures without the other strips."""
-    columns = sorted(groups.columns, key=lambda column: column != "developer")
-    pairs = [(column, value) for column in columns for value in groups[column]]
-    return dict(zip(dict.fromkeys(pairs), style.colours(pairs).values(), strict=True))
-
-
-def _strips(figure: Figure, axes: Axes, groups: pd.DataFrame, names: Names) -> None:
-    """A thin coloured column for each grouping, right of the matrix, and what its colours stand
-    for."""
-    groups, shades = groups.reindex(list(names)), strip_colours(groups)
-    box, (width, height) = axes.get_position(), figure.get_size_inches()
-    low = len(names) - 0.5 + 0.06 * len(names) / (box.height * height)
-    head: dict[str, Any] = SLOPED | {"rotation": 90, "va": "center"}
-    head |= {"fontsize": 6, "color": style.GREY}
-    left, top = box.x1 + (STRIP + 0.08 + len(groups.columns) * (STRIP + GAP)) / width, box.y1
-    for place, column in enumerate(groups.columns):
-        start = box.x1 + (GAP + place * (STRIP + GAP)) / width
-        strip = figure.add_axes((start, box.y0, STRIP / width, box.height), sharey=axes)
-        strip.set_axis_off()
-        strip.set_xlim(0, 1)
-        for row, (name, value) in enumerate(zip(names.values(), groups[column], strict=True)):
-            colour = shades.get((column, value), style.FAINT)
-            patch = Rectangle((0, row - 0.5), 1, 1, color=colour, lw=0, antialiased=False)
-            strip.add_artist(patch)
-            style.tip(patch, f"{name}: {column} {literal(str(value), limit=40)}")
-        strip.text(0.5, low, literal(str(column)), **head)
-        values = [value for value in dict.fromkeys(groups[column]) if (column, value) in shades]
-        handles = [Patch(color=shades[column, v], lw=0, label=literal(str(v))) for v in values]
-        look: dict[str, Any] = LEGEND | {"title": literal(str(column)), "handles": handles}
-        legend = figure.legend(bbox_to_anchor=(left, top), **look)
-        legend.get_title().set_color(style.GREY)
-        top -= (len(values) + 1.6) * 0.135 / height
-
-
 ACROSS = 5
 """Columns beside one another at most."""
 ENDS = {"top": style.BLUE, "bottom": style.VERMILION}
@@ -236,7 +188,7 @@ LONGEST = 28
 """Characters of a token that are shown."""
 
 
-def token_table(plot: TokenTable, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+def token_table(plot: TokenTable, table: pd.DataFrame) -> Figure:
     """A block for each value of `column`: its best tokens from the top, its worst to the bottom."""
     needed(table, plot.column, plot.end, plot.rank, plot.text, plot.value)
     table = table[table[plot.rank] <= plot.shown]

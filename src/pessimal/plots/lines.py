@@ -26,28 +26,25 @@ from pessimal.plots.style import (
 from pessimal.texts import literal, signed
 
 THIN = "#9a9a9a"
-"""Of single lines under a mean: read on white and on black."""
+"""Colour of single lines under a mean: read on white and on black."""
 
 
-def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+def lines(plot: Lines, table: pd.DataFrame) -> Figure:
     """A panel for each value of `panel`; x may be numbers, or names in their order."""
-    needed(table, plot.x, plot.y, plot.low, plot.high, plot.thin)
-    needed(table, plot.behind, plot.beside)
+    needed(table, plot.x, plot.y, plot.low, plot.high, plot.thin, plot.beside)
     table, panels = table[table[plot.y].notna()], distinct(table, plot.panel)
     steps = None
     if not pd.api.types.is_numeric_dtype(table[plot.x]):
         places_of_x, values = pd.factorize(table[plot.x])
         steps = _steps(plot, table, list(values))
         table = table.assign(**{plot.x: places_of_x})
-    every = table
-    table = table if plot.behind is None else table[~table[plot.behind].to_numpy(dtype=bool)]
     groups = distinct(table, plot.group)
-    looks = style.looks(groups, palette)
+    looks = style.looks(groups)
     apart_by = plot.panel if plot.ends and plot.group else None
     if apart_by and table.groupby(plot.group)[apart_by].nunique().max() == 1:
         # Each panel begins with the first colour again.
         for _, rows in table.groupby(apart_by, sort=False):
-            looks |= style.looks(distinct(rows, plot.group), palette)
+            looks |= style.looks(distinct(rows, plot.group))
     names = shown_names([group for group in groups if group is not None], plot.group, limit=28)
     height, below = 2.3 if len(panels) == 1 else 1.75, 0.42
     if steps is not None:
@@ -67,11 +64,6 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
     for axes, panel in zip(places, panels, strict=True):
         shown = rows_with(table, plot.panel, panel)
         _scales(axes, plot, steps)
-        if plot.behind is not None:
-            faint: dict[str, Any] = {"color": style.FAINT, "lw": 0.5, "alpha": 0.3, "zorder": 1.5}
-            rows = rows_with(every[every[plot.behind]], plot.panel, panel)
-            for _, line in rows.groupby(plot.group, sort=False):
-                axes.plot(line[plot.x], line[plot.y], **faint)
         for group, look in looks.items():
             _line(axes, plot, rows_with(shown, plot.group, group), names.get(group, ""), *look)
     if plot.falling:
@@ -83,7 +75,7 @@ def lines(plot: Lines, table: pd.DataFrame, palette: Mapping[object, str]) -> Fi
 
 
 def _steps(plot: Lines, table: pd.DataFrame, values: Sequence[object]) -> dict[object, str]:
-    """What stands below each x: its name, and its number where the declaration has one."""
+    """Label of each x: its name, and its number where the declaration has one."""
     names = shown_names(values, plot.x, limit=26)
     if plot.beside is None:
         return names

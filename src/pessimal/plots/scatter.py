@@ -1,7 +1,6 @@
 """Points, some of them with their names; thousands of points become a density with the named ones
 on top."""
 
-from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -27,12 +26,12 @@ REACHES = (0, 5, 12, 22, 36, 54)
 NEAR, ROUNDS = 5, 3
 
 
-def scatter(plot: Scatter, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+def scatter(plot: Scatter, table: pd.DataFrame) -> Figure:
     """A panel for each value of `panel`, a colour and a mark for each of `group`."""
     needed(table, plot.x, plot.y, plot.name, plot.named)
     table = table[np.isfinite(table[[plot.x, plot.y]].to_numpy(dtype=float)).all(axis=1)]
     panels = distinct(table, plot.panel)
-    looks = style.looks(distinct(table, plot.group), palette)
+    looks = style.looks(distinct(table, plot.group))
     many = plot.dense or max(len(rows_with(table, plot.panel, panel)) for panel in panels) > MANY
     across = style.side_by_side(len(panels), plot.across)
     left = 0.55 if plot.axes else 0.25 if plot.ylabel else 0.08
@@ -116,7 +115,7 @@ def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: s
 
 
 def _named(plot: Scatter, table: pd.DataFrame) -> np.ndarray:
-    """Which points have a name."""
+    """Whether each point has a name."""
     if plot.name is None or plot.named is None:
         return np.full(len(table), plot.name is not None)
     return table[plot.named].to_numpy(dtype=bool)
@@ -194,7 +193,7 @@ def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarr
     return centres
 
 
-def violin(plot: Violin, table: pd.DataFrame, palette: Mapping[object, str]) -> Figure:
+def violin(plot: Violin, table: pd.DataFrame) -> Figure:
     """A violin a row: the bar is the middle half, the dot the median, both read from the
     density."""
     needed(table, plot.row, plot.x, plot.density)

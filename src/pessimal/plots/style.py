@@ -140,12 +140,12 @@ def inches_of(axes: Axes) -> tuple[float, float]:
 
 
 def side_by_side(panels: int, columns: int = 3) -> int:
-    """How many panels stand in a row: four in two rows of two."""
+    """Number of panels in a row: four in two rows of two."""
     return panels if panels <= columns else 2 if panels == 4 else columns
 
 
 def _legend_lines(handles: Sequence[Artist], width: float) -> tuple[int, int]:
-    """How many lines a legend takes in so many inches, and how many entries stand on one."""
+    """Number of lines of a legend in so many inches, and how many entries stand on one."""
     widths = [inches([str(handle.get_label())]) + 0.46 for handle in handles]
     for lines in range(1, len(handles) + 1):  # entries run down the columns
         across = -(-len(handles) // lines)
@@ -169,18 +169,10 @@ def _width(text: str, size: float, weight: str) -> float:
 _RULER = RendererAgg(1, 1, 72)
 
 
-def colours(
-    categories: Iterable[object], known: Mapping[object, str] | None = None
-) -> dict[object, str]:
-    """A colour for each category: the known ones where all of them are known, else in order of
-    first appearance.
-
-    No two are the same: from the ninth on, hues around the circle, light and dark by turns.
-    """
-    distinct = list(dict.fromkeys(categories))
-    if known and set(distinct) <= set(known):
-        return {category: known[category] for category in distinct}
-    return {category: _colour(place) for place, category in enumerate(distinct)}
+def colours(categories: Iterable[object]) -> dict[object, str]:
+    """A colour for each category, in order of first appearance; no two are the same: from the ninth
+    on, hues around the circle, light and dark by turns."""
+    return {category: _colour(place) for place, category in enumerate(dict.fromkeys(categories))}
 
 
 def _colour(place: int) -> str:
@@ -192,13 +184,10 @@ def _colour(place: int) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
 
 
-def looks(groups: Iterable[object], palette: Mapping[object, str]) -> dict[object, tuple[str, str]]:
+def looks(groups: Iterable[object]) -> dict[object, tuple[str, str]]:
     """Colour and mark of each group; marks repeat from the eleventh on."""
-    colour_of = colours(groups, palette)
-    return {
-        g: (colour, mark)
-        for (g, colour), mark in zip(colour_of.items(), cycle(MARKERS), strict=False)
-    }
+    pairs = zip(colours(groups).items(), cycle(MARKERS), strict=False)
+    return {group: (colour, mark) for (group, colour), mark in pairs}
 
 
 def key(looks: Mapping[object, tuple[str, str]], **line: Any) -> list[Line2D]:
@@ -233,7 +222,7 @@ def needed(table: pd.DataFrame, *columns: str | None) -> None:
 def shown_names(
     values: Sequence[object], column: str | None = None, *, limit: int = 30
 ) -> dict[object, str]:
-    """What stands for each value: models without their organisation, everything literal, as short
+    """Name of each value: models without their organisation, everything literal, as short
     as `limit` where no two look alike by it."""
     texts = {value: str(value) for value in values}
     for longer in range(limit, limit + 60, 5):
@@ -271,7 +260,7 @@ def log_ticks(axis: Axis) -> None:
 
 
 def tip(artist: Artist, text: str) -> None:
-    """What the SVG says when the pointer rests on this mark; the artist stands in its figure
+    """Text that the SVG shows when the pointer rests on this mark; the artist stands in its figure
     already."""
     tips = artist.get_figure(root=True).__dict__.setdefault("tips", {})
     artist.set_gid(f"tip{len(tips)}")

@@ -36,8 +36,8 @@ ACROSS = "_across_checkpoints_"
 REWARDS = "_rewards_"
 """Between word list and model in the name of a file of rewards under many wordings."""
 MASS = 0.01
-"""How far the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit precision
-leaves."""
+"""Distance by which the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit
+precision leaves."""
 MANY = 100
 """Of fewer candidates it says nothing that their exponentials add up to 1."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
@@ -47,14 +47,14 @@ _STEP = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known beside the file, and what the user says about it."""
+    """Facts beside the file, and what the user says about it."""
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Wordings by key."""
     models: Mapping[str, ModelDescription] = field(default_factory=dict)
     """Descriptions by repository."""
     score: str | None = None
-    """What the numbers are, `reward` or `log_probability`; None where nobody said, which is a
+    """Kind of the numbers, `reward` or `log_probability`; None where nobody said, which is a
     reward."""
     tokens: frozenset[str] | None = None
     """Texts of the tokens that are kept; None for all of them."""

@@ -21,7 +21,8 @@ RESULTS = "results.json"
 POWER = 0.8
 """Chance at which an effect of the size `detectable` is found."""
 UNTESTED, TESTED, HOLDS = 0, 1, 2
-"""Of a number: nothing tests it; a test does not say that it holds; it holds after correction."""
+"""Standing of a number: nothing tests it; a test does not say that it holds; it holds after
+correction."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Estimate:
     """The number behind a headline."""
 
     label: str
-    """What it is, with its unit: `τ`, `reward (SD) per Zipf unit`."""
+    """Name with its unit: `τ`, `reward (SD) per Zipf unit`."""
     value: float
     n: int
-    """How many things it rests on, and `of` what: words, tokens, models."""
+    """Number of things it rests on, and `of` what: words, tokens, models."""
     of: str = "tokens"
     low: float | None = None
     high: float | None = None
@@ -40,7 +41,8 @@ class Estimate:
     p: float | None = None
     """Corrected for the tests of its family, where there is one."""
     null: float | None = None
-    """What a reader compares it with: 0, ½, what a random head gives; None where nothing is."""
+    """Value that a reader compares it with: 0, ½, what a random head gives; None where nothing
+    is."""
     heads: float | None = None
     """Share of random heads that show as much, where it is known."""
     detectable: float | None = None
@@ -57,7 +59,8 @@ class Estimate:
 
     @property
     def miss(self) -> str:
-        """What would have been found, in words, where a test found nothing; else empty."""
+        """The effect that would have been found, in words, where a test found nothing; else
+        empty."""
         if self.detectable is None or self.standing != TESTED:
             return ""
         return f"{f'{self.null:g} ' if self.null else ''}±{self.detectable:.2g} would be found"
@@ -75,29 +78,29 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a result found, as columns of its table. Cards, figures, the order of the page, W&B and
-    `results.json` read this; nothing guesses what a column means by its name."""
+    """The finding of a result, as columns of its table. Cards, figures, the order of the page, W&B
+    and `results.json` read this; nothing guesses what a column means by its name."""
 
     column: str
     """The effect itself."""
     label: str
-    """What it is, with its unit; the label of its `Estimate`."""
+    """Name with its unit; the label of its `Estimate`."""
     low: str | None = None
     high: str | None = None
     """Ends of its interval."""
     p: str | None = None
     """The corrected p (see `correct`)."""
     null: float | str | None = None
-    """What a reader compares it with: a number, or the column that has it for each row (a random
-    head's, say); None where there is nothing to compare it with."""
+    """Value that a reader compares it with: a number, or the column that has it for each row (a
+    random head's, say); None where there is nothing to compare it with."""
     n: str = "n"
-    """How many things a row rests on."""
+    """Number of things a row rests on."""
     of: str = "tokens"
-    """What things."""
+    """Name of these things."""
     symbol: str = ""
-    """What stands before the number where there is little room: `spearman`."""
+    """Text before the number where there is little room: `spearman`."""
     unit: str = ""
-    """What stands behind it: `SD`."""
+    """Text behind it: `SD`."""
     band: str | None = None
     """Half-width about the null in which 95 % of random heads lie."""
     family: tuple[str, ...] = ()
@@ -163,16 +166,16 @@ class Result:
     itself, Markdown of several lines of which the first is the heading. Results of one method share
     a section of the page."""
     weight: float = 0.0
-    """How much it deserves the top of the page; see `weight_of`. No more than the standing of the
-    estimate allows, so that an untested number never comes before a tested one."""
+    """Degree to which it deserves the top of the page; see `weight_of`. No more than the standing
+    of the estimate allows, so that an untested number never comes before a tested one."""
     estimate: Estimate | None = None
     """The number behind the headline, mostly `effect.at(row)`."""
     notes: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """Things that were left out, and why."""
     summary: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers by which runs are compared at W&B."""
     effect: Effect | None = None
-    """Which columns of the table are what it found."""
+    """Columns of the table that are its finding."""
 
     def __post_init__(self) -> None:
         standing = self.estimate.standing if self.estimate else UNTESTED
@@ -248,7 +251,7 @@ class Results(list[Result]):
     ):
         super().__init__(results)
         self.skipped = dict(skipped or {})
-        """What could not be done, by name: why."""
+        """Reasons for what could not be done, by name."""
         self.folder = folder
         """Where they are published; None without a store."""
 
@@ -274,8 +277,9 @@ class Results(list[Result]):
 
 
 def weight_of(size: float, p: float | None = None, *, share: float = 1.0) -> float:
-    """How much a result deserves the top of the page: what holds after correction before what was
-    tested and does not hold, and that before what was not tested; in each of them by its size.
+    """Degree to which a result deserves the top of the page: what holds after correction before
+    what was tested and does not hold, and that before what was not tested; in each of them by its
+    size.
 
     Args:
         size: of the effect, on a scale where 1 is large (a correlation, a standardised slope);

@@ -30,7 +30,7 @@ from pessimal.texts import literal, significant
 KINDS = ("normal", "special", "byte", "unused", "item")
 REWARD, LOG_PROBABILITY = "reward", "log_probability"
 PLAIN_TEXT = "plain text"
-"""In place of a template's digest where a language model has no template."""
+"""Stands for a template's digest where a language model has no template."""
 PLAIN_TEXT_ALL_THE_SAME = "plain text, though there is a chat template"
 """The same where it has one, and was asked without it."""
 _UNUSED = re.compile(
@@ -66,7 +66,7 @@ def token_kind(token: str, text: str, *, special: bool = False) -> str:
 
 
 def drawn_from(policy: str) -> str:
-    """What the list of answers that a policy wrote is called."""
+    """Name of the list of answers that a policy wrote."""
     return f"answers-of-{policy}"
 
 
@@ -92,7 +92,7 @@ class ModelProvenance:
     """Precision of the network, of the first pass where there are two: float32, bfloat16 or
     float16."""
     output: int | None = None
-    """Which of the model's outputs is the reward; None where it has one."""
+    """Number of the output that is the reward; None where it has one."""
     software: dict[str, str] = field(default_factory=dict)
     """Versions of what computes the rewards."""
 
@@ -107,8 +107,8 @@ class ModelProvenance:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreProvenance(ModelProvenance):
-    """What a score depends on: two tables with one key hold the same rewards, but for the last bits
-    that another device or batch size may change."""
+    """Everything that a score depends on: two tables with one key hold the same rewards, but for
+    the last bits that another device or batch size may change."""
 
     prompt: str
     """Key of the prompt, as in `prompts=KEY`."""
@@ -129,7 +129,7 @@ class ScoreProvenance(ModelProvenance):
     kind: str = "head"
     """Kind of reward (`pessimal.rewards.spec.Kind`)."""
     score: str = REWARD
-    """What the rewards are: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a
+    """Kind of the rewards: `reward`, or `log_probability`, log p(candidate | prompt) in nats, of a
     language model."""
     step: int | None = None
     """Steps of training after which the model was taken, of a checkpoint; None for a finished
@@ -137,10 +137,10 @@ class ScoreProvenance(ModelProvenance):
     turns: list[dict[str, str]] | None = None
     """The messages before the response, where there are more than a user's; of a context all."""
     slot: dict[str, Any] | None = None
-    """Of a context: `where` the candidates stand (after, before, inside), in which `turn`, `at`
-    which character, and the `rejected` answer."""
+    """Slot of a context: `where` the candidates stand (after, before, inside), in which `turn`,
+    `at` which character, and the `rejected` answer."""
     prefixed: dict[str, Any] | None = None
-    """Of a prompt behind a persona or its control: the keys `prompt` and `prefix`, and whether it
+    """Persona of a prompt behind one or its control: the keys `prompt` and `prefix`, and whether it
     is the `control`."""
     attention: str | None = None
     """Path that computed them, `shared-prefix`, `full-forward` or `own-forward`. The trust check
@@ -149,7 +149,7 @@ class ScoreProvenance(ModelProvenance):
 
     @property
     def asked(self) -> Asked:
-        """What the responses answer, or stand in."""
+        """The prompt or context that the responses answer or stand in."""
         if self.slot is not None:
             turns = tuple(Turn(**turn) for turn in self.turns or ())
             return Context(turns, self.slot["turn"], self.slot["at"], self.slot["rejected"])
@@ -161,7 +161,7 @@ class ScoreProvenance(ModelProvenance):
 
     @property
     def label(self) -> str:
-        """What it is of, for messages."""
+        """Model and prompt, for messages."""
         return f"{self.model} · {self.prompt}"
 
     @property
@@ -206,7 +206,7 @@ class ScoreProvenance(ModelProvenance):
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """What is known about a model besides its scores; the factors of a representational similarity
+    """Facts about a model besides its scores; the factors of a representational similarity
     analysis."""
 
     base: str | None = None
@@ -224,7 +224,7 @@ class ModelDescription:
 
 
 STATES_SUFFIX = ".states.safetensors"
-"""Of the file beside a score table, in place of `.parquet`."""
+"""Suffix of the file beside a score table, in place of `.parquet`."""
 BASE, ITSELF, TRAINED, MEANING = "base", "itself", "trained", "meaning"
 """Whose states: of the model that reward training began from; of a language model that is asked as
 it is; of the trained reward model, which is too cautious a bound; or the vectors of MiniLM, where
@@ -233,15 +233,16 @@ there are no states."""
 
 @dataclass(frozen=True)
 class States:
-    """What a word or item is to a network: the normalised last hidden state at the position that is
-    read, and the mean input embedding of what follows the prompt, scaled to the states' spread."""
+    """Vectors of words or items in a network: the normalised last hidden state at the position that
+    is read, and the mean input embedding of what follows the prompt, scaled to the states'
+    spread."""
 
     of: str
     """BASE, ITSELF or TRAINED."""
     model: str
-    """Whose they are."""
+    """Model whose states they are."""
     width: int
-    """Of the network, before the projection."""
+    """Width of the network, before the projection."""
     spaces: int
     """Into which the columns are cut alike: that of the last states, that of the embeddings."""
     held: pd.DataFrame | None = None
@@ -267,7 +268,7 @@ class States:
 
     @property
     def about(self) -> dict[str, str | int]:
-        """What a score table says of them."""
+        """Fields that a score table says of them."""
         words, dimensions = self.rows.shape
         about = {name: getattr(self, name) for name in ("of", "model", "width", "spaces")}
         return about | {"words": words, "dimensions": dimensions}
@@ -322,7 +323,7 @@ class ScoreTable:
     rows: pd.DataFrame
     description: ModelDescription = field(default_factory=ModelDescription)
     measured: dict = field(default_factory=dict)
-    """What the run measured of its own accuracy (trust check, certification); no times, no host."""
+    """Measurements of the run's own accuracy (trust check, certification); no times, no host."""
     code: dict = field(default_factory=dict)
     """Git `commit` of the code that computed the rewards, and whether it was `dirty`. No part of
     the provenance: the same table from another commit has the same key."""

@@ -32,13 +32,13 @@ SAME = (
     *("weights_digest", "config_digest", "tokenizer_digest", "template_digest"),
     *("output", "prompt_text", "candidates_digest"),
 )
-"""What the scans of one model may not differ in, if it is the mode or the computing that makes
-their rewards differ."""
+"""Fields in which the scans of one model may not differ, if it is the mode or the computing that
+makes their rewards differ."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How tables are put side by side, and what people say about their prompts."""
+    """The way tables are put side by side, and what people say about their prompts."""
 
     paper: bool = False
     """As published: texts that are one input count as often as they occur."""
@@ -101,7 +101,7 @@ class TableSet:
 
     @property
     def things(self) -> str:
-        """What is counted, for people."""
+        """Name of what is counted, for people."""
         return "tokens" if self.candidates == "vocabulary" else "items"
 
     @cached_property
@@ -141,7 +141,7 @@ class TableSet:
 
     @cached_property
     def descriptors(self) -> pd.DataFrame:
-        """What is known of each reward model: index = model; base, developer, parameters, rank."""
+        """Facts about each reward model: index = model; base, developer, parameters, rank."""
         firsts = {t.model: t for tables in self.by_prompt.values() for t in tables[::-1]}
         columns = ["base", "developer", "parameters", "rank"]
         rows = [
@@ -185,7 +185,7 @@ class TableSet:
 
     @cached_property
     def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:
-        """What several analyses need and one has computed, by what it is and its prompt or
+        """Values that several analyses need and one has computed, by what it is and its prompt or
         model."""
         return {}
 
@@ -198,8 +198,8 @@ class TableSet:
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
-        """What analyses over words look at: each prompt, or where there are many those of the
-        chosen pairs, else the mean of those of one polarity."""
+        """Columns that analyses over words look at: each prompt, or where there are many those of
+        the chosen pairs, else the mean of those of one polarity."""
         each = {prompt: [prompt] for prompt in self.prompts}
         if len(each) <= MANY_PROMPTS:
             return each
@@ -264,7 +264,7 @@ class TableSet:
         return [pair for pair in self.opposite_pairs() if {*pair} <= {*columns}]
 
     def without_columns(self) -> list[str]:
-        """Which models lack which columns, and why; for notes."""
+        """Notes on models that lack columns, and why."""
         notes = [
             f"prompt {p}: polarity not known, and the other prompts are averaged"
             for p in self.prompts
@@ -347,7 +347,7 @@ def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: b
 
 
 def _rows_by_text(tables: Sequence[ScoreTable], *, stripped: bool) -> list[pd.Series]:
-    """Of each table the row of each text, index = text, without texts that it holds twice; one
+    """Row of each text in each table, index = text, without texts that it holds twice; one
     series for all tables of one vocabulary, as sorting 30,000 texts takes longer than everything
     that is then done with them."""
     cache: list[tuple[pd.Series, pd.Series]] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 LEAST_SPACED = 0.1
-"""Of the texts that spell words, the share that must begin with a space for the space to be what
+"""Share of the texts that spell words that must begin with a space for the space to be what
 starts a word. In byte-level vocabularies it is about a half; in one of pieces marked otherwise
 (##ing) it is 0, but for a few tokens that somebody added."""
 
@@ -254,7 +254,7 @@ class Frequencies:
     """Word frequencies of English."""
 
     source: str
-    """What to cite."""
+    """Source to cite."""
     rows: pd.DataFrame | None = None
     """A list's own rows, word and per_million; a word may have several (one a part of speech). None
     for wordfreq."""
@@ -385,7 +385,7 @@ def _wordfreq_zipf(word: str) -> float:
 
 
 TERM_COLUMNS = ("name", "token_decoded", "word")
-"""Of a list of terms, the first of these that is there."""
+"""Columns of a list of terms: the first of these that is there."""
 
 
 def read_terms(path: Path) -> pd.Series:
