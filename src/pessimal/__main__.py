@@ -81,7 +81,7 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             sys.exit(0)
-        from pessimal.config.messages import composition_message, disk_full_message
+        from pessimal.config.compose import composition_message, disk_full_message
 
         full, mistake = disk_full_message(error), composition_message(error)
         message = full or mistake
@@ -110,7 +110,7 @@ def _run(arguments: list[str]) -> None:
 
         print_models()
         return
-    from pessimal.cli.arguments import split, with_task
+    from pessimal.cli.run import split, with_task
 
     sys.argv[1:] = typed = with_task(arguments)
     overrides, options = split(typed)

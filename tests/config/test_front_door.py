@@ -16,8 +16,8 @@ import quick_hydra
 from pessimal.__main__ import HELP, main
 from pessimal.catalogue import CONF
 from pessimal.cli import run
-from pessimal.cli.arguments import split, with_task
 from pessimal.cli.help import completed, print_help, print_models
+from pessimal.cli.run import split, with_task
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS
 from pessimal.errors import ConfigError, IncompleteError, VerdictError, WorkError, get_exit_code

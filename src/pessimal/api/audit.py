@@ -24,9 +24,8 @@ from pessimal.analyses.nulls import random_head_share
 from pessimal.analyses.preferences import preference_results
 from pessimal.api.check import census, check_model, check_server, check_trainer
 from pessimal.api.compare import join_tables
-from pessimal.api.forecast import forecast
 from pessimal.api.load import check_options, device_of, to_reward, trainer_for
-from pessimal.api.scan import scan_tables
+from pessimal.api.scan import forecast, scan_tables
 from pessimal.api.search import scanned_rewards
 from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
 from pessimal.auditing import changes, exports

@@ -29,7 +29,7 @@ from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.tables.word_lists import by_word, read_lexicon
-from pessimal.training.aside import Aside
+from pessimal.training.panel import Aside
 from pessimal.training.preferences import is_adapted, score_answers
 
 LEAST, MOST = 32, 2048

@@ -1,4 +1,4 @@
-"""Options of the verbs that make or score with one model: scan, check and train."""
+"""Options of the verbs that ask or make one model: scan, search, check, audit, serve, train."""
 
 import copy
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
@@ -16,17 +16,20 @@ from pessimal.catalogue import ANSWERS, answers
 from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
-from pessimal.errors import ConfigError
-from pessimal.options import Count, Options, existing_file
+from pessimal.errors import ConfigError, did_you_mean
+from pessimal.options import Count, Options, existing_file, listed, parse_duration
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
+from pessimal.searching.spec import SearchSpec, TuningSpec
+from pessimal.searching.spec import Slot as SearchSlot
 from pessimal.training.spec import PreferenceRecipe
 
 if TYPE_CHECKING:
     from pessimal.scoring.candidates import Candidates
+
 
 CENSUS = "census"
 """candidates of a grader: every token, number and format."""
@@ -352,3 +355,158 @@ class TrainConfig(TaskConfig):
                 raise ConfigError(f"train needs {option}: type for example {option}={value}")
         existing_file("data", self.data or "")
         self.trainer.check_alone("a training runs on one device")
+
+
+@dataclass
+class SearchConfig(PromptedConfig):
+    """`pessimal search`: the best or the worst response of a given length, with a certificate."""
+
+    model: ModelSpec = MISSING
+    prompt: Any = "greatest"
+    """Key of the prompt; a list of keys maximises the mean reward over them."""
+    contexts: str | None = None
+    """JSONL file of real answers, as `scan contexts=` reads them: the mean reward over half of them
+    is searched, in `search.slot` of each or where they have the mark {slot}; the others are held
+    out."""
+    n_contexts: Count | None = 20
+    """Of contexts: how many, drawn at random by `seed`; null takes all."""
+    held_out: list[str] = field(default_factory=list)
+    """Keys of prompts that what is found is scored on besides."""
+    policy: str | None = None
+    """A language model, as typed for a model, of search.fluency."""
+    search: SearchSpec = field(default_factory=SearchSpec)
+    tuning: TuningSpec = field(default_factory=TuningSpec)
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    mode: Mode = Mode.ids
+    """Which responses count: ids (any token ids), text (only those that a text gives: ids → text →
+    template → ids)."""
+    batch_size: Count | None = None
+    """Candidates per batch; null finds it from the memory there is."""
+
+    def check(self) -> None:
+        """The prompts are there, and the search can be run as asked, on this kind of model and
+        trainer."""
+        for key in (*self.prompt_keys, *self.held_out, *self.tuning.prompts, *self.tuning.held_out):
+            if key not in self.prompts:
+                raise ConfigError(
+                    f"there is no prompt {key!r} here.{did_you_mean(key, self.prompts)} There are: "
+                    f"{', '.join(self.prompts)}; +prompts.{key}='the user turn' adds one"
+                )
+        if self.contexts is not None:
+            existing_file("contexts", self.contexts)
+            if (
+                self.search.answer is not None
+                or self.search.slot is SearchSlot.edit
+                or self.held_out
+            ):
+                raise ConfigError("contexts= goes without search.answer, slot=edit and held_out")
+        elif self.search.slot is not None and self.search.answer is None:
+            raise ConfigError("search.slot needs search.answer=TEXT or contexts=FILE")
+        if self.tuning.prompts and self.contexts:
+            raise ConfigError("a study tunes on prompts: leave out contexts")
+        if (self.policy is None) == bool(self.search.fluency):
+            raise ConfigError("search.fluency=β and policy=NAME go together")
+        if self.mode is Mode.paper:
+            raise ConfigError("mode=paper is of published scans; type mode=ids or mode=text")
+        if self.trainer.strategy is Strategy.sharded:
+            raise ConfigError("trainer=sharded has no gradients of a whole network: trainer=gpu")
+        if self.trainer.devices * self.trainer.num_nodes > 1:
+            raise ConfigError(f"trainer.devices={self.trainer.devices}: a search takes one device")
+        self.model.require("search", "ids", "gradient")
+        if self.mode is Mode.text:
+            self.model.check_text_search()
+
+    @cached_property
+    def policy_spec(self) -> CheckpointSpec:
+        """The policy as a model. ConfigError where there is none of this name."""
+        return language_model_of(self.policy or "")
+
+    @property
+    def prompt_keys(self) -> list[str]:
+        """The prompts whose mean reward is searched."""
+        example = "a key, such as prompt=greatest, or several: prompt=[greatest,best]"
+        return list(dict.fromkeys(listed("prompt", self.prompt, example=example, least=1)))
+
+
+@dataclass
+class AuditConfig(PromptedConfig):
+    """`pessimal audit`: one command before a training, a verdict per check. Exit code 1 where a
+    check fails, 3 where a core check could not be measured."""
+
+    model: ModelSpec = MISSING
+    name: str | None = None
+    """Name of the artifact; the model's own where not given."""
+    budget: str = "10m"
+    """Time that it may take, as estimated before it begins: 90s, 10m, 2h. What does not fit is left
+    out, and the command that would do it is printed."""
+    pairs: str | None = None
+    """File of labelled pairs of answers (.jsonl, .jsonl.gz, .json, .parquet) on which accuracy is
+    measured: rows of HelpSteer2, HH-RLHF, RewardBench, RM-Bench or JudgeBench, or with prompt,
+    chosen and rejected. null takes the 210 pairs that come with pessimal."""
+    tasks: str | None = None
+    """Of a grader: JSONL file of tasks with their true answers, which it is asked in place of
+    pairs."""
+    strict: bool = True
+    """Exit with 3 where a core check could not be measured; false exits with 0."""
+    url: str | None = None
+    """Address of a server that should give this model's rewards."""
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
+    """How this server is asked; its address is `url`."""
+    loop: TrainerLoop | None = None
+    """A trainer whose loop should have the model read what its template says; with `policy`."""
+    policy: str | None = None
+    """A language model: optimising the reward is forecast for it, and its tokenizer is the loop's,
+    and that of a grader's census."""
+    baseline: str | None = None
+    """An earlier audit of the registry, audit/NAME or audit/NAME:vN: what changed since by more
+    than another seed of one training changes it."""
+    n_contexts: Annotated[int, Ge(6)] = 8
+    """Real answers that tokens are added to."""
+    evaluations: Count = 10_000
+    """Most evaluations of the search."""
+    length: Count = 3
+    """Tokens of the response that is searched for."""
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    page: bool = True
+    """Write the page, too: a `report` of the same name."""
+
+    @property
+    def seconds(self) -> float:
+        """The budget."""
+        return parse_duration(self.budget)
+
+    def resolve(self) -> Self:
+        """The same with the prompts of its tasks, which its function is given."""
+        if self.tasks is None:
+            return self
+        from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+
+        resolved = copy.copy(self)
+        resolved.prompts = prompts_of(read_tasks(self.tasks))
+        resolved.model = self.model.with_tasks(self.tasks)
+        return resolved
+
+    def check(self) -> None:
+        _ = self.seconds
+        kind, can = self.model.kind, self.model.can
+        if self.tasks is not None and not self.model.grades_tasks:
+            raise ConfigError(f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind}")
+        if self.pairs is not None:
+            existing_file("pairs", self.pairs)
+        if not self.model.is_reward:
+            raise ConfigError("log-probabilities are no reward: type model.kind=judge, =implicit")
+        if "gradient" not in can:
+            takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind}"
+            names = ("pairs",) if self.tasks is not None else ("policy",)
+            for name in ("url", "loop", "baseline", *names):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
+        if not self.resolve().prompts:
+            raise ConfigError("no prompts given; type for example prompts=core")
+        if "gradient" not in can:
+            return
+        if self.loop is not None and self.policy is None:
+            raise ConfigError("loop goes with policy. Type for example loop=trl policy=org/name")
+        if self.trainer.strategy is Strategy.sharded:
+            raise ConfigError("trainer=sharded: an audit searches by gradients; type trainer=gpu")
+        self.trainer.check_alone("audit runs on one device of one machine")
