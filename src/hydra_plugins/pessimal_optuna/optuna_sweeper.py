@@ -128,7 +128,8 @@ def _values(override: Override) -> Any:
         return int(value)
 
     def allowed(value: Any) -> int:
-        SearchSpec(**{name.removeprefix("search."): whole(value)})  # which may refuse it
+        options: dict[str, Any] = {name.removeprefix("search."): whole(value)}
+        SearchSpec(**options)  # which may refuse it
         return whole(value)
 
     sweep: Any = override.value()

@@ -13,7 +13,7 @@ from pessimal.analyses import Options, all_analyses
 from pessimal.analyses import compare as every_analysis
 from pessimal.analyses.analysis import Analysis
 from pessimal.api.store import Artifact, Store, publish
-from pessimal.catalogue import names_of, published_models
+from pessimal.catalogue import CONF, names_of, published_models
 from pessimal.config.compose import configuration, make_analysis
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import ConfigError, InputError, TableError
@@ -174,9 +174,10 @@ class Choice:
         """A field of a provenance or summary, the values chosen of it, and the option of a scan
         that makes one more."""
         items = "candidates=items mode=text candidates.path=FILE candidates.name="
+        known = all((CONF / "prompts" / f"{prompt}.yaml").is_file() for prompt in self.prompts)
         return [
             ("model", self.models, "model="),
-            ("prompt", self.prompts, "prompts="),
+            ("prompt", self.prompts, "prompts=" if known else "MODEL +prompts.KEY=TEXT, of KEY "),
             ("candidates", self.sets, items),
         ]
 

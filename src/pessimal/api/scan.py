@@ -97,6 +97,8 @@ def scan(
         output is scanned (output="all"), a list of them.
     """
     quiet_libraries()
+    if "items" in options:
+        raise ConfigError("there is no option items: type candidates=[…]")
     if tasks is not None and prompts is not None:
         raise ConfigError("tasks has prompts of its own: leave out prompts, or tasks")
     check_contexts(contexts, slot, prompts, tasks, prefixes)

@@ -344,7 +344,7 @@ def transfer(table: pd.DataFrame) -> Result:
     rows = table[is_held_out | ~has_some]
     transferred = rows[~rows["own"]]
     carried, n = int((transferred["above"] >= BEYOND).sum()), len(transferred)
-    controls = int(table["n"].max())
+    controls, label = int(table["n"].max()), "share of cases beyond 95% of ordinary answers"
     return Result(
         "transfer",
         table,
@@ -359,7 +359,7 @@ def transfer(table: pd.DataFrame) -> Result:
             diverging=True,
             label=f"SD of {controls} ordinary answers in its place, towards the search's goal",
         ),
-        estimate=Estimate("cases beyond 95% of ordinary answers", carried, n, "cases"),
+        estimate=Estimate(label, carried / n if n else np.nan, n, "cases"),
         weight=2.0,
     )
 

@@ -1,6 +1,7 @@
 """From a command line to a verb: bare words become overrides, Hydra composes and runs one job or a
 sweep of them, and each job's verb is called with its checked configuration."""
 
+import ast
 import importlib
 import logging
 import os
@@ -26,6 +27,7 @@ from pessimal.errors import (
     BoundedError,
     ConfigError,
     IncompleteError,
+    InputError,
     UserError,
     VerdictError,
     WorkError,
@@ -33,6 +35,7 @@ from pessimal.errors import (
     get_exit_code,
     require,
 )
+from pessimal.options import existing_file
 from pessimal.progress import working
 from pessimal.rewards.named import FUNCTION, language_model_of, options_of
 
@@ -317,10 +320,35 @@ def check_inputs(config: TaskConfig) -> None:
 
         read_preferences(Path(config.data or "").expanduser())
         model = language_model_of(config.base or "")
+    target = (getattr(model, "callable", None) or {}).get("_target_")
+    if function := FUNCTION.fullmatch(str(target)):
+        check_function(**function.groupdict())
     if model is not None:
         from pessimal.rewards.obtain import check_files
 
         check_files(model, cache=config.paths.cache)
+
+
+def check_function(file: str, name: str) -> None:
+    """InputError where a file, which is read and not run, defines no such function."""
+    path = existing_file("FILE.py:FUNCTION", file)
+    try:
+        tree = ast.parse(path.read_bytes(), filename=file)
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{file} is no Python that can be read: {error}") from error
+    nodes = [*ast.walk(tree)]
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    others = {
+        alias.asname or alias.name
+        for node in nodes
+        for alias in getattr(node, "names", ())
+        if isinstance(alias, ast.alias)
+    }
+    others |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    first = name.partition(".")[0]
+    if first not in names | others and "*" not in others:
+        listing = ", ".join(sorted(names)) or "none"
+        raise InputError(f"{file} has no {name!r}.{did_you_mean(first, names)} It has: {listing}")
 
 
 def _quiet_console() -> None:

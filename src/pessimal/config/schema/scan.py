@@ -238,7 +238,8 @@ class ScanConfig(PromptedConfig):
         ids = vocabulary and "ids" in self.model.can
         self.mode = self.mode or (Mode.ids if ids else Mode.text)
         if self.mode is Mode.ids and not vocabulary:
-            raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
+            other = " (or candidates=vocabulary)" * self.model.has_vocabulary
+            raise ConfigError(f"items are texts: type mode=text{other}")
         self.model.check_scan(self.mode, of_vocabulary=vocabulary)
         kind = self.model.kind
         if "ids" not in self.model.can:
