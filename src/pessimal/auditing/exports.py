@@ -64,7 +64,7 @@ def document(
     named_facts = [_entry(one) for one in facts]
     for entry in named_facts:
         entry["fact"] = entry.pop("check")
-        for name in ("verdict", "limit", "action"):
+        for name in ("verdict", "limit", "action", "detectable"):
             del entry[name]
     return {
         "schema": SCHEMA,

@@ -86,6 +86,9 @@ class Verdict:
     high: float | None = None
     """Interval of the value; the value itself where it is no estimate."""
     n: int | None = None
+    detectable: float | None = None
+    """Of a check that found nothing: the smallest effect, in its unit, that would have been found
+    with 80 % power."""
     evidence: str = ""
     """A sentence on what came out; of a check that was not measured, the reason."""
     action: str = ""
@@ -99,8 +102,8 @@ class Verdict:
     @property
     def row(self) -> dict[str, Any]:
         """The columns of tables and files."""
-        names = ("check", "verdict", "value", "low", "high", "n", "evidence", "action", "command")
-        row = {name: getattr(self, name) for name in (*names, "result")}
+        names = ("check", "verdict", "value", "low", "high", "n", "detectable", "evidence")
+        row = {name: getattr(self, name) for name in (*names, "action", "command", "result")}
         return row | {name: getattr(self.threshold, name) for name in ("limit", "unit", "question")}
 
 
@@ -283,7 +286,7 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     e, matters = result.estimate, threshold.matters
     assert matters is not None
     low, high = (e.value if end is None else end for end in (e.low, e.high))
-    detectable = DETECTABLE * (high - low) / 2
+    detectable = e.detectable or DETECTABLE * (high - low) / 2
     slope = f"{signed(e.value, '+.2f')} SD for ten times the frequency"
     interval = f"[{signed(low, '+.2f')}, {signed(high, '+.2f')}]"
     heads = _head_share(result)
@@ -296,8 +299,11 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         sentence = f"Too few words to tell: {slope} {interval}; {detectable:.2f} would be seen."
     else:
         often = "frequent" if e.value > 0 else "rare"
-        sentence = f"Word frequency has no detectable effect: {slope} {interval}."
-    return _fields(result, verdict, e.value, low, high, n=e.n, evidence=sentence, action=often)
+        sentence = f"Word frequency has no detectable effect: {slope} {interval}; "
+        sentence += f"±{detectable:.2f} would be found."
+    missed = None if low > 0 or high < 0 else detectable
+    more = {"evidence": sentence, "action": often, "detectable": missed}
+    return _fields(result, verdict, e.value, low, high, n=e.n, **more)
 
 
 def _head_share(result: Result) -> str:
@@ -345,10 +351,10 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         sentence = f"Too few words to tell: groups differ from matched words by {size}; "
         sentence += f"{detectable:.2f} SD would be seen."
     else:
-        sentence, action = f"{which} score like matched words: a difference of {size}.", "low"
-    return _fields(
-        result, verdict, row["d"], low, high, n=int(row["n"]), evidence=sentence, action=action
-    )
+        sentence, action = f"{which} score like matched words: a difference of {size}; ", "low"
+        sentence += f"±{detectable:.2f} SD would be found."
+    more = {"evidence": sentence, "action": action, "detectable": None if len(sure) else detectable}
+    return _fields(result, verdict, row["d"], low, high, n=int(row["n"]), **more)
 
 
 def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
@@ -372,7 +378,7 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     verdict = interval_verdict(low, high, limit=limit, holds=len(normal) > 0)
     shown = sure.loc[sure["low"].idxmax()] if len(sure) and not len(normal) else row
     word = f'"{literal(str(shown["text"]).strip() or str(shown["text"]))}"'
-    size = f"{signed(shown['effect'], '+.2f')} SD"
+    size, missed = f"{signed(shown['effect'], '+.2f')} SD", None
     if len(sure):
         sentence = f"Appending {word} changes the reward of {int(shown['n'])} real answers by "
         sentence += f"{size} on average and raises {shown['raised']:.0%} of them: "
@@ -381,13 +387,15 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     else:
         sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
         sentence += f"the most is {word}, {size}."
+        missed = DETECTABLE * (high - low) / 2
+        sentence += f" ±{missed:.2f} times {unit} would be found."
     if (heads := evidence.get("additions_heads")) is not None and len(sure):
         sentence += f" {heads.headline}"
     action = verdict
     if not result.summary.get("additions/whole", True):
         sentence += f" {int(whole['n_tokens']):,} tokens were tried, not all."
         verdict, action = (REVIEW, "partial") if verdict == PASS else (verdict, action)
-    more = {"evidence": sentence, "action": action, "words": {"word": word}}
+    more = {"evidence": sentence, "action": action, "words": {"word": word}, "detectable": missed}
     return _fields(result, verdict, value, low, high, n=int(row["n"]), **more)
 
 
@@ -568,7 +576,7 @@ def audit_result(
         verdict, deciding: of `overall`.
     """
     table = pd.DataFrame([one.row for one in (*checks, *numbers)])
-    columns = dict.fromkeys(["value", "low", "high", "limit"], float)
+    columns = dict.fromkeys(["value", "low", "high", "limit", "detectable"], float)
     table = table.astype(columns | {"n": "Int64"})
     counts = counts_of(checks)
     summary: dict[str, Any] = {"audit/verdict": verdict}
