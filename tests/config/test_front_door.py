@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+import pessimal.cli as run
 import quick_hydra
 from pessimal.__main__ import HELP, main
 from pessimal.catalogue import CONF
-from pessimal.cli import run
-from pessimal.cli.help import completed, print_help, print_models
-from pessimal.cli.run import check_function, split, with_task
+from pessimal.cli import check_function, completed, print_help, print_models, split, with_task
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS
 from pessimal.errors import (
@@ -133,7 +132,7 @@ from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from pessimal.__main__ import main
 from pessimal.catalogue import CONF
-from pessimal.cli import run
+import pessimal.cli as run
 from quick_hydra import quicken
 quicken()
 gc.set_threshold(100_000)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from pessimal.catalogue import CONF
-from pessimal.cli.run import with_task
+from pessimal.cli import with_task
 from pessimal.config.compose import build, composition_message, register
 from pessimal.config.schema import SCHEMAS, TASKS
 from pessimal.config.schema.shared import check_writable
