@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
@@ -31,7 +30,6 @@ from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
 from pessimal.auditing import changes, exports
 from pessimal.auditing.evidence import (
     NEEDS,
-    PAGE_SECONDS,
     Evidence,
     Scope,
     Work,
@@ -601,27 +599,13 @@ class Auditor:
         )
 
     def _announce(self, scope: Scope) -> None:
-        """Print the parts that will be done, and how long they take."""
-        size = scope.sizes["scan"] and scope.sizes["scan"][0]
-        added, whole = scope.sizes["additions"], self.vocabulary_size
-        words = {
-            "check": f"{scope.sizes.get('check')} tokens, and longer responses",
-            "pairs": f"{scope.sizes['pairs'] or 'all'} labelled pairs",
-            "scan": f"{size or whole:,} tokens on {len(self.prompts)} prompts",
-            "additions": f"{added or whole:,} tokens behind {self.n_contexts} real answers",
-            "push": f"a search of {scope.sizes.get('push', 0):,} evaluations",
-            "forecast": f"what optimising it does to {self.policy}",
-        }
-        done = [scope.seconds[part] for part, size in scope.sizes.items() if size != 0]
-        total, budget = duration(sum(done, self.reserve)), duration(self.budget)
-        title = Text(f"The audit takes about {total}, of a budget of {budget}:")
-        table = Table(box=None, title=title, title_justify="left", show_header=False)
-        for part, size in scope.sizes.items():
-            text = words[part] if size != 0 else "left out: it does not fit"
-            table.add_row(part, Text(text), f"about {duration(scope.seconds[part])}")
-        if self.reserve:
-            table.add_row("page", Text("figures and the page"), f"about {duration(PAGE_SECONDS)}")
-        console().print(table)
+        """Say how long the audit takes, part by part, and what is left out."""
+        fits = {part: scope.sizes[part] != 0 for part in scope.sizes}
+        total = duration(sum((scope.seconds[part] for part in fits if fits[part]), self.reserve))
+        parts = [f"{part} {duration(scope.seconds[part])}" for part in fits if fits[part]]
+        parts += [f"without {part}, which does not fit" for part in fits if not fits[part]]
+        message = f"The audit takes about {total} of {duration(self.budget)}: {', '.join(parts)}"
+        console().print(Text(message))
 
 
 def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
