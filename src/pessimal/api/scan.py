@@ -464,10 +464,8 @@ def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Ma
         comparable = manifest.name in names or same_kind
         digests = ("weights_digest", "config_digest", "kind")
         if comparable and any(getattr(other, d) != getattr(mine, d) for d in digests):
-            raise ConfigError(
-                f"{mine.model!r} stands for other weights, or another configuration, in {folder}. "
-                f"Type model.name={run_of(mine.model)}-2; or force=true for a new version of it"
-            )
+            again = f"type model.name={run_of(mine.model)}-2, or force=true for a new version"
+            raise ConfigError(f"{mine.model!r} stands for other weights in {folder}: {again}")
 
 
 def _figures(table: ScoreTable) -> dict:

@@ -228,10 +228,8 @@ def _name(member: RewardFunction | Reward) -> str:
     if isinstance(member, Reward):
         return member.spec.name
     if isinstance(member, str | torch.nn.Module) or not callable(member):
-        raise ConfigError(
-            f"a panel's reward is a function or a reward, and this is {type(member).__name__}: "
-            "give pessimal.load(PATH) or pessimal.reward(network, tokenizer)"
-        )
+        kind = type(member).__name__
+        raise ConfigError(f"{kind} is no reward: give pessimal.load(PATH) or a function")
     return getattr(member, "__name__", type(member).__name__)
 
 

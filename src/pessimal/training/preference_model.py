@@ -450,10 +450,7 @@ def padding(tokenizer: PreTrainedTokenizerBase, question: str, name: str | None)
     for pad in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if pad is not None and pad != closing:
             return pad
-    raise ModelError(
-        f"the chat template of {name!r} ends a conversation with the token {closing}, which "
-        "would also fill up batches: give the tokenizer a pad_token of its own"
-    )
+    raise ModelError(f"{name!r} has no token to fill up batches: give its tokenizer a pad_token")
 
 
 def _words(path: str | None) -> frozenset[str]:

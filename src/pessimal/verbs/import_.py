@@ -146,10 +146,8 @@ def _distinct(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
             table.provenance,
         )
         if a.candidates != b.candidates:
-            raise InputError(
-                f"files with the same items would become 2 lists, {a.candidates!r} ({a.source}) "
-                f"and {b.candidates!r} ({b.source}), and not be compared. Name the list: set=NAME"
-            )
+            two_lists = f"2 lists, {a.candidates!r} ({a.source}) and {b.candidates!r} ({b.source})"
+            raise InputError(f"the same items would become {two_lists}: type set=NAME")
         a = names.setdefault(table.name, table).provenance
         if a.key() != b.key():
             sources = f"{a.source} and {b.source}"
@@ -168,10 +166,8 @@ def _check_supersedes(registry: Registry, new: Sequence[ScoreTable]) -> None:
         before = read_provenance(folder)
         if before.candidates_digest != table.provenance.candidates_digest:
             another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
-            raise InputError(
-                f"{folder} (of {before.source}) has the same name and other candidates than "
-                f"{table.provenance.source}: type {another} or force=true"
-            )
+            names = f"{folder} has the same name and other candidates"
+            raise InputError(f"{names}: type {another} or force=true")
         changed.append(table.name)
     if changed:
         message = "%d tables take the place of others of the same candidates, such as %s"
@@ -219,10 +215,7 @@ def _read_scored(file: Path, model: str | None) -> list[Comparison]:
     pairs = list(load("jsonl", path=file, option="path").comparisons)
     models = sorted({name for pair in pairs for name in pair.scores})
     if not models:
-        raise InputError(
-            f'{file}: no row has scores, such as "scores": {{"MODEL": [a, b]}}, columns MODEL:a '
-            "and MODEL:b, scores_chosen and scores_rejected, or JudgeBench's judgments"
-        )
+        raise InputError(f'{file}: no row has scores, as "scores": {{"MODEL": [a, b]}} or MODEL:a')
     if model is None:
         return pairs
     if len(models) > 1:

@@ -151,10 +151,9 @@ def table_file(folder: Path, manifest: Manifest, *, name: str | None) -> Path:
     if name in files:
         return files[name]
     listing, guess = ", ".join(sorted(files)) or "none", did_you_mean(name or "", list(files))
-    raise InputError(
-        f"{manifest.reference} has {len(files)} tables: {listing}.{guess} Type for example: "
-        f"pessimal runs show {manifest.reference} format=csv table={min(files, default='NAME')}"
-    )
+    message = f"{manifest.reference} has {len(files)} tables: {listing}.{guess} Type for example:"
+    typed = f"{manifest.reference} format=csv table={min(files, default='NAME')}"
+    raise InputError(f"{message} pessimal runs show {typed}")
 
 
 def _show(config: RunsConfig, registry: Registry, folder: Path, manifest: Manifest) -> None:
@@ -290,10 +289,8 @@ def select(
         return selected.loc[selected.convert_dtypes().query(where, engine="python").index]
     except Exception as error:  # pandas' own errors of parsing and of types are of many classes
         listing = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
-        raise ConfigError(
-            f"where={where!r} is no condition on fields and figures. Type one such as "
-            f"where='n > 1000 and mean < 0', with and, or, not. Figures: {listing}"
-        ) from error
+        message = f"where={where!r} is no condition such as where='n > 1000 and mean < 0'"
+        raise ConfigError(f"{message}. Figures: {listing}") from error
 
 
 def sort_artifacts(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:

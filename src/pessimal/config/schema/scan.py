@@ -389,10 +389,9 @@ class SearchConfig(PromptedConfig):
         trainer."""
         for key in (*self.prompt_keys, *self.held_out, *self.tuning.prompts, *self.tuning.held_out):
             if key not in self.prompts:
-                raise ConfigError(
-                    f"there is no prompt {key!r} here.{did_you_mean(key, self.prompts)} There are: "
-                    f"{', '.join(self.prompts)}; +prompts.{key}='the user turn' adds one"
-                )
+                guess, names = did_you_mean(key, self.prompts), ", ".join(self.prompts)
+                message = f"there is no prompt {key!r} here.{guess} There are: {names}"
+                raise ConfigError(f"{message}. To add it: +prompts.{key}='the user turn'")
         if self.contexts is not None:
             existing_file("contexts", self.contexts)
             if (
