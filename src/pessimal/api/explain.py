@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pessimal.analyses.preferences import ALL
-from pessimal.api.load import device_of, to_reward
+from pessimal.api.load import check_options, device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, registered_spec, reward_inputs, store_at
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
@@ -109,17 +109,6 @@ def explain(
     perturber: str | Perturber = "rules",
     judge: Judge | None = None,
     fluency: Reward | None = None,
-    seeds: int = 1,
-    both_ways: bool = True,
-    placebos: int = 4,
-    overall: int = 0,
-    tie: float | None = None,
-    shrink: bool = True,
-    exact_hunks: int = 8,
-    replicates: int = 2000,
-    permutations: int = 10_000,
-    confidence: float = 0.95,
-    examples: int = 6,
     name: str = "comparisons",
     left_out: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -128,6 +117,7 @@ def explain(
     store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
+    **options: Any,
 ) -> Explanation:
     """Why a model prefers one response to the other: edits along named attributes, and the smallest
     that flip it; with a store published as an `explanation` artifact.
@@ -142,16 +132,6 @@ def explain(
             `llm`.
         judge: says whether an edit did what was asked; by default pessimal's detectors.
         fluency: a language model whose perplexity of each edit is measured.
-        seeds: edits of each kind.
-        both_ways: change responses to the better and to the worse on both sides.
-        placebos: edits that keep the meaning, for each response.
-        overall: edits that make a response better or worse in whatever way, for each response.
-        tie: margins no larger than this are ties, in units of reward; by default what the rewards'
-            numerical error allows.
-        shrink: look for the smallest part of each flip that still flips.
-        exact_hunks: up to so many separate changes every subset is tried.
-        replicates, permutations, confidence: of intervals and tests.
-        examples: comparisons that are kept word by word.
         name: of the set of comparisons.
         left_out: comparisons that were left out, by why.
         seed: of resampling.
@@ -160,32 +140,31 @@ def explain(
         store: where it is published; rewards are then kept in `cache`, and not asked again.
         cache: folder for what can be made again.
         progress: draw a bar where there is a terminal.
+        options: `OPTIONS` of `pessimal explain`, such as seeds=2, tie=0.1 or placebos=0.
 
     Raises:
-        ConfigError: neither a pair nor comparisons are given.
+        ConfigError: neither a pair nor comparisons are given, or there is no such option.
         InputError: no comparison is short enough for the model, or all are ties.
     """
     quiet_libraries()
+    check_options("explain", options, *OPTIONS)
+    defaults = {each.name: each.default for each in fields(ExplainConfig)}
+    options = {name: options.get(name, defaults[name]) for name in OPTIONS}
     is_pair = comparisons is None
     if comparisons is None:
         if prompt is None or chosen is None or rejected is None:
             raise ConfigError("give prompt, chosen and rejected of one pair, or comparisons")
         comparisons, name = [pair(prompt, chosen, rejected)], PAIR
-        placebos = overall = 0
+        options |= {"placebos": 0, "overall": 0}
     along, perturber = _read(attributes, perturber, Path(cache) / "answers")
     model = to_reward(model)
-    options: dict[str, Any] = {
-        **{"both_ways": both_ways, "seeds": seeds, "placebos": placebos, "overall": overall},
-        **{"tie": tie, "shrink": shrink, "exact_hunks": exact_hunks, "replicates": replicates},
-        **{"permutations": permutations, "confidence": confidence, "examples": examples},
-    }
     judged_by = {}
     if not is_pair:
         judge = judge or RuleJudge()
         judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
     if fluency is not None:
         judged_by["fluency"] = of_model(fluency)
-    null = perturber.placebo() if placebos else None
+    null = perturber.placebo() if options["placebos"] else None
     described = [asdict(each) for each in along]
     provenance = ExplanationProvenance(
         model=model.name,
@@ -233,8 +212,9 @@ def explain(
                 judge=judge,
                 perplexities=ratios,
                 measured=not is_pair,
-                tie=2 * texts.noise if tie is None else tie,  # a margin is a difference of rewards
-                smallest=shrink,
+                # A margin is a difference of rewards.
+                tie=2 * texts.noise if options["tie"] is None else options["tie"],
+                smallest=options["shrink"],
                 begin=begin,
                 **{name: options[name] for name in names},
             )
@@ -245,7 +225,8 @@ def explain(
             row = _model_row(model, texts, fluency)
             explained = replace(explained, left_out=left_out or {}, provenance=row)
             counter.begin("intervals and tests")
-            resampling = Resampling(replicates, permutations, confidence, seed)
+            numbers = ("replicates", "permutations", "confidence")
+            resampling = Resampling(**{name: options[name] for name in numbers}, seed=seed)
             results = Explanation(
                 pair_results(explained) if is_pair else explained_results(explained, resampling)
             )
@@ -260,7 +241,7 @@ def explain(
         artifact = Artifact(
             *("explanation", provenance.name, provenance.key(), inputs, summary),
             labels={model.name: model.description.label or model.name},
-            files=_files(explained, results, is_pair=is_pair, n_examples=examples),
+            files=_files(explained, results, is_pair=is_pair, n_examples=options["examples"]),
         )
         results.folder = publish(artifact, results).folder
     return results
