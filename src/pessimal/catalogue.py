@@ -1,5 +1,5 @@
-"""What `conf/` says, read without Hydra: which models are known by which names, and the wordings of
-prompts that are known by keys. Composes nothing and checks no options.
+"""The entries of `conf/`, read without Hydra: which models are known by which names, and the
+wordings of prompts that are known by keys. Composes nothing and checks no options.
 """
 
 import re
@@ -46,7 +46,7 @@ def is_named(name: str) -> bool:
 
 
 def model_entry(name: str) -> dict[str, Any]:
-    """What the file `conf/model/NAME.yaml` says, with the files that its defaults name.
+    """The entry of the file `conf/model/NAME.yaml`, with the files that its defaults name.
 
     Raises:
         ConfigError: there is none.
@@ -160,8 +160,8 @@ def known_model(name: str) -> dict | None:
 
 
 def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
-    """What is known of a model: base, developer, parameters (a count), rank. What is `given` comes
-    first, then what `conf/model` says of a model of this name."""
+    """The description of a model: base, developer, parameters (a count), rank. What is `given`
+    comes first, then what `conf/model` says of a model of this name."""
     row = known_model(model) or {}
     size = row.get("size")
     known = {**row, "parameters": size * 1e9 if size else None}

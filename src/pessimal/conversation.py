@@ -54,7 +54,7 @@ class Context:
 
     @property
     def prompt(self) -> "Prompt":
-        """What the last turn answers."""
+        """The turns that the last one answers."""
         *before, _ = self.turns
         alone = [turn.role for turn in before] == ["user"]
         return before[0].content if alone else tuple(before)
@@ -67,7 +67,7 @@ class Context:
 
 
 Asked = Prompt | Context
-"""What a candidate is put into: the whole answer to a prompt, or the slot of a context."""
+"""The place of a candidate: the whole answer to a prompt, or the slot of a context."""
 
 
 def filled(asked: Asked, text: str) -> Conversation:
@@ -83,7 +83,7 @@ ROLES = ("system", "user", "assistant", "tool")
 UNREAD = ("tools", "chat_template_kwargs")
 """Fields beside the messages of data sets and requests that change what a template writes."""
 FILES = (".jsonl", ".yaml", ".yml")
-"""How the names of files of prompts end."""
+"""Endings of the names of files of prompts."""
 
 
 def read_messages(

@@ -172,11 +172,11 @@ def audit(
     key = ""
     if store is not None:  # which a request is looked up in
         key = auditor.key([name, "" if baseline is None else baseline.reference])
-        known = store.find(AUDIT, key) if auditor.is_pinned else None
-        if known is not None:
+        published = store.find(AUDIT, key) if auditor.is_pinned else None
+        if published is not None:
             log.info("%s was audited already (force=true audits again)", model.name)
-            document = json.loads((known[0] / exports.FILES[0]).read_text("utf-8"))
-            return Audit([], document, key, known[0], known[1].reference)
+            document = json.loads((published[0] / exports.FILES[0]).read_text("utf-8"))
+            return Audit([], document, key, published[0], published[1].reference)
         track = functools.partial(store.track, group=f"audit {name} {key[:8]}")
         store = auditor.store = replace(store, track=track)
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
@@ -203,7 +203,7 @@ def audit(
         results.append(changes.changes_result(since, baseline.reference))
     if store is None:
         return Audit([*results, *evidence.results], document, key)
-    results += [_prefixed(one, model.name) for one in draw_limits(evidence.results, checks)]
+    results += [_prefixed(result, model.name) for result in draw_limits(evidence.results, checks)]
     inputs, source = reward_inputs(store.registry, model)
     inputs = [*inputs, *evidence.inputs]
     with store.track(name=f"audit {name}", inputs=inputs) as mirror:
@@ -512,9 +512,9 @@ class Auditor:
             results, skipped = compare_sets(sets, read, step, analyses)
         self._add(results)
         evidence.skipped |= skipped
-        for analysis, why in skipped.items():
+        for analysis, reason in skipped.items():
             part = "identity" if "identity" in analysis else analysis.partition(",")[0]
-            evidence.left_out.setdefault(part, (why, ""))
+            evidence.left_out.setdefault(part, (reason, ""))
 
     def _add(self, results: Sequence[Result]) -> None:
         """Keep the results that there are none of these names of yet."""
@@ -650,7 +650,11 @@ class Baseline:
         keys = [registry.find("score-table", key) for key in audit["inputs"]]
         if None in keys:
             log.warning("some score tables of %s are gone: order is not compared", wanted)
-        return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
+        return cls(
+            manifest.reference,
+            audit,
+            [read_score_table(artifact[0]) for artifact in keys if artifact],
+        )
 
     @property
     def tokens(self) -> int | None:
@@ -665,6 +669,6 @@ class Baseline:
         if not tables or not self.tables:
             now, tables = {}, []
         before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}
-        earlier = {one["check"]: one["verdict"] for one in self.audit["verdicts"]}
+        earlier = {row["check"]: row["verdict"] for row in self.audit["verdicts"]}
         alike = changes.resemblance(tables, self.tables)
         return changes.changes(now, before, alike, verdicts=checks, earlier=earlier)

@@ -502,7 +502,7 @@ def forecast(
     progress: bool = True,
     **options,
 ) -> Results:
-    """What optimising a reward will do to a policy's one-token answers, exactly, by the KL spent;
+    """The effect of optimising a reward on a policy's one-token answers, exactly, by the KL spent;
     or to longer ones, from answers that it writes, as far as these reach.
 
     Args:

@@ -39,7 +39,7 @@ FOREVER = 10**9
 LEAST_RATED = 10
 """Rated words that a correlation with valence is given for."""
 MARGIN = 0.8
-"""Of the time there is between two turns, the share that the sample is sized for: what is over is
+"""The share of the time between two turns that the sample is sized for: what is over is
 for turns that take longer."""
 ROWS = 64
 """Answers that go through the network at once."""
@@ -48,12 +48,13 @@ NEAR = 0.05
 error."""
 COLUMNS = ["step", "prompt", "end", "rank", "token", "text", "reward"]
 KEPT = ("rows", "size", "turns", "known", "before", "position", "seen")
-"""What a training that goes on from a checkpoint keeps; names in Lightning's checkpoints."""
+"""The state that a training which goes on from a checkpoint keeps; names in Lightning's
+checkpoints."""
 SHARDED = ("FullyShardedDataParallel", "FlatParameter", "DTensor")
 
 Tokenizer = PreTrainedTokenizerBase | None
 Ids = tuple[int, ...]
-"""Of an answer, without what closes it."""
+"""Ids of an answer, without those that close it."""
 
 
 class PessimalCallback(Aside, pl.Callback, TrainerCallback):

@@ -28,7 +28,7 @@ seconds."""
 
 
 class Aside:
-    """What runs beside a training.
+    """Work that runs beside a training.
 
     Args:
         share: of the training's time; by default a tenth up to a minute, then a hundredth.
@@ -55,7 +55,7 @@ class Aside:
 
     @property
     def share_taken(self) -> float:
-        """What it took of the time since training began."""
+        """Its share of the time since training began."""
         return self.spent / max(self.elapsed, 1e-9)
 
     def allowed(self, seconds: float) -> float:
@@ -78,8 +78,8 @@ class Aside:
         return seconds <= spare
 
     def attempt(self, part: str, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """What `work` gives. None where a part failed, now or before: it is said once, the part is
-        left out from then on, and the training goes on."""
+        """The result of `work`. None where a part failed, now or before: it is said once, the part
+        is left out from then on, and the training goes on."""
         if part in self.failed:
             return None
         began = None if self._busy else self.clock()
@@ -170,7 +170,7 @@ class RewardPanel(Aside):
     def __call__(
         self, prompts: Sequence[Messages], completions: Sequence[Messages], **columns: Any
     ) -> list[float | None]:
-        """What the first reward gives."""
+        """Rewards of the first member."""
         if self.started is None:
             self.started = self.clock()
         given = {"prompts": prompts, "completions": completions, **columns}

@@ -250,7 +250,7 @@ LOOK_EVERY = 15
 """Steps between two turns of what is watched. Fewer would leave a turn less time than the smallest
 sample takes."""
 SPLIT_SEED = 0
-"""Which items are held out does not depend on the training's seed."""
+"""The held-out items do not depend on the training's seed."""
 CARD = """---
 base_model: {base}
 pipeline_tag: text-classification
@@ -277,7 +277,7 @@ class Trained:
     network: PeftModel
     tokenizer: PreTrainedTokenizerBase
     report: dict[str, Any]
-    """What `training.json` says: recipe, losses, held-out figures, time."""
+    """The content of `training.json`: recipe, losses, held-out figures, time."""
     card: str
     """Text of the model card."""
     steps: Path

@@ -157,7 +157,7 @@ def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
 
 
 def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) -> dict[str, float]:
-    """How many pairs of items a reward puts into people's order.
+    """The share of pairs of items that a reward puts into people's order.
 
     Of all pairs with different ratings, the share whose rewards differ the same way (ties count a
     half): `accuracy`; with the interval `low`, `high` of a U-statistic (Hájek's projection; items

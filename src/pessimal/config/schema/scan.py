@@ -50,7 +50,7 @@ class Slot(Enum):
 
 @dataclass
 class CandidatesSpec(Options):
-    """What is scored as the answer."""
+    """The answers that are scored."""
 
     _prefix: ClassVar[str] = "candidates"
 
@@ -65,7 +65,7 @@ class CandidatesSpec(Options):
     special ones besides; 0 for all. null takes all, but in real answers on a CPU 5,000, and before
     real answers on one device the 1,000 that the gradient says to add most."""
     ids: list[int] = field(default_factory=list)
-    """Of a vocabulary with `most`: ids of tokens that are scored besides."""
+    """Ids of tokens of a vocabulary with `most` that are scored besides."""
 
     def check(self) -> None:
         if self.ids and not self.most:
@@ -118,23 +118,23 @@ class ScanConfig(PromptedConfig):
     census of a grader takes its tokenizer alone: tokens, and whether its prompts end in
     `<think>`."""
     answers: Count | None = None
-    """Of policy: how many answers it writes that are scored in place of its tokens, drawn by
-    `seed`."""
+    """The number of answers that the policy writes and that are scored in place of its tokens,
+    drawn by `seed`."""
     answer_tokens: Count = 8
-    """Of policy: most tokens of such an answer."""
+    """The most tokens of an answer of the policy."""
     slot: Slot | None = None
     """Put candidates after or before real answers, in place of answering prompts."""
     contexts: str | None = None
-    """Of slot: JSONL file of real answers: messages, or prompt and answer (and rejected), or
+    """JSONL file of real answers, for slot: messages, or prompt and answer (and rejected), or
     comparisons. Without slot, its messages have {slot} once, where candidates stand."""
     comparisons: ComparisonsSpec = field(default_factory=ComparisonsSpec)
-    """Of slot: where real answers come from without `contexts`; of each the preferred one."""
+    """The source of real answers for slot, without `contexts`; of each the preferred one."""
     n_contexts: Count | None = 20
     """Real answers, drawn at random by `seed`; null takes all."""
     candidates: CandidatesSpec = field(default_factory=CandidatesSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
     mode: Mode | None = None
-    """What stands in the response slot: ids (exactly the token), text (as typed), paper (as
+    """The content of the response slot: ids (exactly the token), text (as typed), paper (as
     published); null takes ids for a vocabulary, text for items and for what takes texts alone."""
     batch_size: Count | None = None
     """Candidates per batch; null finds it from the memory there is."""
@@ -279,9 +279,9 @@ class CheckConfig(PromptedConfig):
     """Address of a server that should give this model's rewards, such as http://localhost:8000: its
     answers are checked, and its faults named."""
     endpoint: ServerOptions = field(default_factory=ServerOptions)
-    """How this server is asked; its address is `url`."""
+    """Options of this server; its address is `url`."""
     forms: list[str] = field(default_factory=list)
-    """What it is sent: ids, messages (which it puts through its chat template), text, pairs (a
+    """Forms of the inputs: ids, messages (which it puts through its chat template), text, pairs (a
     prompt and a response); [] for all that its API takes, but text where it takes messages."""
     raw: bool = False
     """Ask a vLLM server for logits and no added special tokens, as `model.kind=endpoint` does;
@@ -292,7 +292,8 @@ class CheckConfig(PromptedConfig):
     """A trainer whose loop should have the model read what its template says: trl, verl or
     openrlhf."""
     policy: str | None = None
-    """Of loop: the policy's tokenizer: a name of conf/model, a Hub repository or a local folder."""
+    """The policy's tokenizer, for loop: a name of conf/model, a Hub repository or a local
+    folder."""
 
     def check(self) -> None:
         self.model.require("check", "ids")
@@ -342,7 +343,7 @@ class TrainConfig(TaskConfig):
     """`pessimal train`: make a reward model of people's ratings from a language model."""
 
     recipe: PreferenceRecipe = field(default_factory=PreferenceRecipe)
-    """How it is trained, from conf/recipe."""
+    """The recipe of the training, from conf/recipe."""
     base: str | None = None
     """The language model that training begins from: a name of conf/model, such as smollm2, a Hub
     repository or a local folder."""
@@ -370,7 +371,7 @@ class SearchConfig(PromptedConfig):
     is searched, in `search.slot` of each or where they have the mark {slot}; the others are held
     out."""
     n_contexts: Count | None = 20
-    """Of contexts: how many, drawn at random by `seed`; null takes all."""
+    """The number of contexts, drawn at random by `seed`; null takes all."""
     held_out: list[str] = field(default_factory=list)
     """Keys of prompts that what is found is scored on besides."""
     policy: str | None = None
@@ -379,8 +380,8 @@ class SearchConfig(PromptedConfig):
     tuning: TuningSpec = field(default_factory=TuningSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
     mode: Mode = Mode.ids
-    """Which responses count: ids (any token ids), text (only those that a text gives: ids → text →
-    template → ids)."""
+    """The responses that count: ids (any token ids), text (only those that a text gives: ids → text
+    → template → ids)."""
     batch_size: Count | None = None
     """Candidates per batch; null finds it from the memory there is."""
 
@@ -444,14 +445,14 @@ class AuditConfig(PromptedConfig):
     measured: rows of HelpSteer2, HH-RLHF, RewardBench, RM-Bench or JudgeBench, or with prompt,
     chosen and rejected. null takes the 210 pairs that come with pessimal."""
     tasks: str | None = None
-    """Of a grader: JSONL file of tasks with their true answers, which it is asked in place of
+    """JSONL file of a grader's tasks with their true answers, which it is asked in place of
     pairs."""
     strict: bool = True
     """Exit with 3 where a core check could not be measured; false exits with 0."""
     url: str | None = None
     """Address of a server that should give this model's rewards."""
     endpoint: ServerOptions = field(default_factory=ServerOptions)
-    """How this server is asked; its address is `url`."""
+    """Options of this server; its address is `url`."""
     loop: TrainerLoop | None = None
     """A trainer whose loop should have the model read what its template says; with `policy`."""
     policy: str | None = None

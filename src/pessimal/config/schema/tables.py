@@ -46,7 +46,7 @@ USELESS = {
 
 
 class Score(Enum):
-    """What imported numbers are."""
+    """Kinds of imported numbers."""
 
     reward = "reward"
     log_probability = "log_probability"
@@ -72,7 +72,7 @@ class ImportConfig(TaskConfig):
     """Name of the list of items, or of the pairs; by default eloeverything, what begins the name of
     a factorial54 file, or the name of the first file of pairs."""
     score: Score | None = None
-    """What the numbers are: reward, or log_probability of a language model. Rewards where not
+    """The kind of the numbers: reward, or log_probability of a language model. Rewards where not
     given, but what looks like log-probabilities is then refused."""
     tokens: str | None = None
     """A list of terms (a CSV file with the column token_decoded): only the tokens with these texts,
@@ -110,7 +110,7 @@ class IdentityAxis(Options):
     """Terms that name groups of people along one axis."""
 
     about: str = ""
-    """What the terms have in common, in neutral words; shown on the page."""
+    """A description of the terms, in neutral words; shown on the page."""
     source: str = ""
     """Where the list comes from."""
     terms: list[str] = field(default_factory=list)
@@ -191,8 +191,8 @@ class CompareConfig(TaskConfig):
     rbo_depth: Count = 132
     """Depth of rank-biased overlap, in ranks."""
     join: Join = Join.auto
-    """Which tokens of different models are the same: exact texts, or texts without outer white
-    space; auto takes these where vocabularies differ."""
+    """The rule by which tokens of different models are the same: exact texts, or texts without
+    outer white space; auto takes these where vocabularies differ."""
     lexicons: dict[str, str] = field(default_factory=dict)
     """Sentiment lexicons by name: afinn, textblob, or a CSV file with the columns word and
     valence."""
@@ -297,20 +297,20 @@ class ReportConfig(TaskConfig):
 
 
 class RunsAction(Enum):
-    """What is done with the registry; typed as a word after `runs`."""
+    """Actions on the registry; typed as a word after `runs`."""
 
     list = "list"
     """One line an artifact."""
     show = "show"
     """One artifact: manifest, files, what it was made from, what was made from it."""
     diff = "diff"
-    """How two artifacts differ."""
+    """The differences of two artifacts."""
     verify = "verify"
     """Is every byte as it was published? Exit code 1 where one is not."""
 
 
 class RunsFormat(Enum):
-    """How it is printed."""
+    """Formats of the output."""
 
     table = "table"
     """For people; cut to the width of the terminal."""
@@ -360,7 +360,7 @@ class RunsConfig(TaskConfig):
     format: RunsFormat = RunsFormat.table
     """table, json or csv."""
     table: str | None = None
-    """Of show with format=csv: which table of the artifact, such as agreement; null where it has
+    """With show and format=csv: the table of the artifact, such as agreement; null where it has
     only one."""
 
     def check(self) -> None:
