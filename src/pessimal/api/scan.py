@@ -528,12 +528,8 @@ def forecast(
         policy = load(str(policy), kind="log_probability", cache=cache)
     texts = named_prompts(prompt)
     states = any(one.startswith("null_space") for one in mitigations)
-    how: dict[str, Any] = {
-        "trainer": trainer,
-        "store": store_at(store),
-        "cache": cache,
-        "progress": progress,
-    }
+    how: dict[str, Any] = {"trainer": trainer, "store": store_at(store)}
+    how |= {"cache": cache, "progress": progress}
     if answers is not None and (isinstance(model, ScoreTable) or isinstance(policy, ScoreTable)):
         raise ConfigError("answers=N: give a reward and a language model that writes, no table")
     if isinstance(policy, ScoreTable):
