@@ -17,7 +17,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
-from pessimal.cli.help import MANY, SHARED, composed, options_of
+from pessimal.cli import MANY, SHARED, composed, list_options
 from pessimal.config.schema import TASKS
 
 
@@ -34,7 +34,7 @@ class Options(SphinxDirective):
         self.env.note_dependency(inspect.getfile(TASKS[verb]))
         only, without = (set(self.options.get(name, "").split(",")) for name in ("only", "without"))
         rows = []
-        for key, kind, default, said in options_of(
+        for key, kind, default, said in list_options(
             TASKS[verb], composed([f"task={verb}", *overrides])
         ):
             first = key.split(".")[0]

@@ -15,7 +15,7 @@ import optuna
 import pandas as pd
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import TrialState
 from scipy import stats
 
@@ -25,10 +25,7 @@ from pessimal.api import tune as module
 from pessimal.api.tune import held_out_result, tune
 from pessimal.errors import ConfigError
 
-SPACE = {
-    "momentum": FloatDistribution(0, 0.95),
-    "search_width": IntDistribution(32, 512, log=True),
-}
+SPACE = {"top_k": IntDistribution(1, 300), "search_width": IntDistribution(32, 512, log=True)}
 TUNED, HELD_OUT = {"dawn": "What is dawn?", "dusk": "What is dusk?"}, {"noon": "Noon?", "day": "?"}
 
 
@@ -37,9 +34,9 @@ def model(tiny_checkpoint):
     return pessimal.load(str(tiny_checkpoint))
 
 
-def toy_value(prompt, seed, *, momentum=0.9, search_width=64, **_):
+def toy_value(prompt, seed, *, top_k=256, search_width=64, **_):
     """Prompts are whole units apart, options a few tenths, starts hundredths."""
-    return len(prompt) - abs(momentum - 0.25) + search_width / 10_000 + seed / 100
+    return len(prompt) - abs(top_k - 80) / 300 + search_width / 10_000 + seed / 100
 
 
 class Toy:
@@ -91,14 +88,14 @@ def test_every_trial_searches_each_prompt_once_with_its_options_and_the_defaults
     for trial, calls in zip(table.itertuples(), np.split(np.arange(8), 4), strict=True):
         searches = [toy.calls[i] for i in calls]
         assert [(key, seed) for key, seed, _ in searches] == [("dawn", 0), ("dusk", 1)]
-        tried = {"momentum": trial.momentum, "search_width": trial.search_width}
+        tried = {"top_k": trial.top_k, "search_width": trial.search_width}
         assert all(
             options == {"method": "gcg", "length": 3, "evaluations": 100} | tried
             for *_, options in searches
         )
         values = [toy_value(key, seed, **tried) for key, seed, _ in searches]
         assert trial.value == pytest.approx(np.mean(values))
-    assert (table["momentum"][0], table["search_width"][0]) == (0.9, 64)
+    assert (table["top_k"][0], table["search_width"][0]) == (256, 64)
     assert table["defaults"].tolist() == [True, False, False, False]
     assert table["value"][table["best"]].tolist() == [table["value"].max()]
     assert trials.summary["best_value"] == table["value"].max()
@@ -107,7 +104,7 @@ def test_every_trial_searches_each_prompt_once_with_its_options_and_the_defaults
 
 def test_trials_that_are_drawn_at_random_have_options_of_their_own(study):
     table = study(trials=5)[0]["trials"].table
-    assert table["momentum"].nunique() == table["search_width"].nunique() == 5
+    assert table["top_k"].nunique() == table["search_width"].nunique() == 5
 
 
 def test_a_trial_is_what_the_search_runs_with_these_options(model, tmp_path):
@@ -160,7 +157,7 @@ def test_a_total_is_a_total_over_all_starts_of_the_command(study, tmp_path):
         ({"evaluations": 200}, "search.evaluations"),
         ({"prompts": {"dawn": TUNED["dawn"]}}, "prompts.dusk"),
         ({"prompts": TUNED | {"dusk": "Why?"}}, "prompts.dusk"),
-        ({"space": {"momentum": SPACE["momentum"]}}, "space.search_width"),
+        ({"space": {"top_k": SPACE["top_k"]}}, "space.search_width"),
         ({"seed": 1}, "seed"),
     ],
 )
@@ -191,11 +188,11 @@ def test_other_weights_are_another_study(study, monkeypatch):
 
 
 def test_defaults_outside_of_the_space_are_no_trial_but_what_is_compared_with(study):
-    results, _ = study(space={"momentum": FloatDistribution(0, 0.5)}, trials=3)
+    results, _ = study(space={"top_k": IntDistribution(1, 150)}, trials=3)
     assert not results["trials"].table["defaults"].any()
     assert "defaults_value" not in results["trials"].summary
-    best = results["trials"].table.set_index("best").loc[True, "momentum"]
-    gain = 0.65 - abs(best - 0.25)
+    best = results["trials"].table.set_index("best").loc[True, "top_k"]
+    gain = (176 - abs(best - 80)) / 300
     assert results["held_out"].table["difference"].to_numpy() == pytest.approx(gain)
 
 
@@ -275,15 +272,11 @@ def parsed(*overrides: str):
         ("search.top_k=64,256", CategoricalDistribution([64, 256])),
         ("search.top_k=interval(16,512)", IntDistribution(16, 512)),
         ("search.top_k=tag(log,int(interval(16,512)))", IntDistribution(16, 512, log=True)),
-        ("search.momentum=interval(0,0.95)", FloatDistribution(0, 0.95)),
-        ("search.momentum=range(0.5,0.9,0.1)", FloatDistribution(0.5, 0.8, step=0.1)),
-        ("search.momentum=choice(0,0.9)", CategoricalDistribution([0.0, 0.9])),
-        ("search.momentum=tag(log,interval(0.01,0.9))", FloatDistribution(0.01, 0.9, log=True)),
     ],
 )
 def test_hydras_sweeps_are_optunas_distributions(typed, values):
     # The later override of an option counts, and a single value takes it out.
-    earlier = ["search.top_k=1,2", "search.momentum=0,0.5", "search.momentum=0.9", "search.top_k=7"]
+    earlier = ["search.top_k=1,2", "search.step_size=1,2", "search.step_size=2", "search.top_k=7"]
     space, fixed = parsed(*earlier, typed, "task=search")
     assert space == {typed.split("=")[0].removeprefix("search."): values}
     assert "task=search" in fixed
@@ -299,14 +292,14 @@ def test_hydras_sweeps_are_optunas_distributions(typed, values):
         ("search.top_k=range(1,9,0.5)", "whole numbers, not 0.5"),
         ("search.top_k=interval(1,inf)", "interval(1,inf)"),
         ("search.top_k=choice(64,true)", "whole numbers, not True"),
-        ("search.momentum=choice(0,high)", "numbers, not 'high'"),
+        ("search.top_k=choice(1,high)", "numbers, not 'high'"),
+        ("search.momentum=choice(0,0.9)", "search.momentum cannot be tuned"),
         ("search.top_k=range(4,4)", "range"),
         ("search.top_k=range(9,4,-1)", "range"),
         ("search.top_k=interval(9,4)", "interval"),
-        ("search.momentum=tag(log,interval(0,0.9))", "log"),
         ("search.top_k=glob(*)", "give range"),
         ("search.top_k=64", "nothing to tune"),
-        ("search.momentum=interval(0,1.5)", "search.momentum=1.5"),
+        ("search.step_size=interval(0,3)", "search.step_size=0"),
         ("search.search_width=choice(64,0,128)", "search.search_width=0"),
     ],
 )
@@ -339,11 +332,10 @@ def test_the_command_publishes_a_study_of_the_searches_that_it_would_run(
     assert folder == tmp_path / "runs/registry/study/few/v0"
     trials = pd.read_parquet(folder / "tables/trials.parquet")
     assert set(trials["top_k"]) <= {8, 64}
-    assert "momentum" not in trials
     row = trials.iloc[-1]
     options = {name: row[name].item() for name in ("search_width", "top_k", "step_size")}
-    options |= {"step_size_until": row["step_size_until"], "momentum": 0.5, "baselines": 0}
-    options |= {"evaluations": 60, "method": "gcg", "certificate": "none"}
+    options |= {"momentum": 0.5, "baselines": 0, "evaluations": 60}
+    options |= {"method": "gcg", "certificate": "none"}
     values = [
         pessimal.search(model, key, length=2, seed=n, **options).reward
         for n, key in enumerate(("greatest", "worst"))

@@ -254,8 +254,8 @@ FAULTS = [
     ),
     Fault(
         "verbs/runs.py",
-        "changes = (y.astype(float) - x.astype(float)).where(differs)",
-        "changes = (x.astype(float) - y.astype(float)).where(differs)",
+        'gaps = both["b"].astype(float) - both["a"].astype(float)',
+        'gaps = both["a"].astype(float) - both["b"].astype(float)',
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(

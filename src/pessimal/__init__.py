@@ -24,16 +24,13 @@ from typing import TYPE_CHECKING
 from pessimal.version import __version__
 
 if TYPE_CHECKING:
-    from pessimal.api.accuracy import accuracy
     from pessimal.api.audit import audit
     from pessimal.api.check import census, check
     from pessimal.api.compare import compare
-    from pessimal.api.explain import explain
-    from pessimal.api.forecast import forecast
-    from pessimal.api.load import load, read, reward, save
-    from pessimal.api.scan import scan
+    from pessimal.api.explain import accuracy, explain
+    from pessimal.api.load import load, read, reward, save, train
+    from pessimal.api.scan import forecast, scan
     from pessimal.api.search import ceiling, search
-    from pessimal.api.train import train
     from pessimal.training.callback import PessimalCallback
     from pessimal.training.panel import RewardPanel
 
@@ -62,11 +59,11 @@ __all__ = [
 HOMES = {
     "PessimalCallback": "training.callback",
     "RewardPanel": "training.panel",
+    "accuracy": "api.explain",
     "ceiling": "api.search",
     "census": "api.check",
-    "read": "api.load",
-    "reward": "api.load",
-    "save": "api.load",
+    "forecast": "api.scan",
+    **dict.fromkeys(("read", "reward", "save", "train"), "api.load"),
 }
 """Modules of the names that no module of `pessimal.api` is called after."""
 

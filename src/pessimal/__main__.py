@@ -81,7 +81,7 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             sys.exit(0)
-        from pessimal.config.messages import composition_message, disk_full_message
+        from pessimal.config.compose import composition_message, disk_full_message
 
         full, mistake = disk_full_message(error), composition_message(error)
         message = full or mistake
@@ -106,18 +106,18 @@ def _run(arguments: list[str]) -> None:
         print(__version__ if arguments == ["--version"] else HELP)
         return
     if arguments == ["models"]:
-        from pessimal.cli.help import print_models
+        from pessimal.cli import print_models
 
         print_models()
         return
-    from pessimal.cli.arguments import split, with_task
+    from pessimal.cli import split, with_task
 
     sys.argv[1:] = typed = with_task(arguments)
     overrides, options = split(typed)
     if {"-sc", "--shell-completion"} & set(options) and any(
         o.startswith("query=") for o in overrides
     ):
-        from pessimal.cli.help import completed
+        from pessimal.cli import completed
 
         if (words := completed(os.environ["COMP_LINE"])) is not None:
             print(" ".join(words))
@@ -126,19 +126,19 @@ def _run(arguments: list[str]) -> None:
     if group and not overrides:
         raise UserError(f"--help={group} takes a verb: type pessimal scan --help={group}")
     if group is not None and overrides:
-        from pessimal.cli.help import print_help
+        from pessimal.cli import print_help
 
         print_help(overrides, options, group)
         return
     if options.get("--cfg") == "job" and {"-m", "--multirun"} & set(options):
-        from pessimal.cli.help import print_jobs
+        from pessimal.cli import print_jobs
 
         print_jobs(overrides)
         return
     if "--hydra-help" in options:
         # Hydra composes its own configuration for it, which knows no verbs.
         sys.argv[1:] = ["--hydra-help"]
-    from pessimal.cli.run import run_hydra
+    from pessimal.cli import run_hydra
 
     # On a full disk the log file fails too: the message reports it, once.
     logging.raiseExceptions = False

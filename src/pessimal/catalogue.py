@@ -1,5 +1,5 @@
-"""What `conf/` says, read without Hydra: which models are known by which names, and the wordings of
-prompts that are known by keys. Composes nothing and checks no options.
+"""The entries of `conf/`, read without Hydra: which models are known by which names, and the
+wordings of prompts that are known by keys. Composes nothing and checks no options.
 """
 
 import re
@@ -46,7 +46,7 @@ def is_named(name: str) -> bool:
 
 
 def model_entry(name: str) -> dict[str, Any]:
-    """What the file `conf/model/NAME.yaml` says, with the files that its defaults name.
+    """The entry of the file `conf/model/NAME.yaml`, with the files that its defaults name.
 
     Raises:
         ConfigError: there is none.
@@ -54,10 +54,8 @@ def model_entry(name: str) -> dict[str, Any]:
     if not (CONF / "model" / f"{name}.yaml").is_file():
         names = [path.stem for path in (CONF / "model").glob("*.yaml")]
         guess = did_you_mean(name, names)
-        raise ConfigError(
-            f"{name!r} is no model: give a name of conf/model, a folder on this machine, ORG/NAME "
-            f"of the Hub, FILE.py:FUNCTION or http://….{guess}".removesuffix(".")
-        )
+        kinds = "conf/model, a folder, ORG/NAME of the Hub, FILE.py:FUNCTION or http://…"
+        raise ConfigError(f"{name!r} is no model: give a name of {kinds}.{guess}".removesuffix("."))
     entry = OmegaConf.to_container(_with_defaults(f"model/{name}"), resolve=True)
     assert isinstance(entry, dict)
     return {str(key): value for key, value in entry.items()}
@@ -162,8 +160,8 @@ def known_model(name: str) -> dict | None:
 
 
 def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
-    """What is known of a model: base, developer, parameters (a count), rank. What is `given` comes
-    first, then what `conf/model` says of a model of this name."""
+    """The description of a model: base, developer, parameters (a count), rank. What is `given`
+    comes first, then what `conf/model` says of a model of this name."""
     row = known_model(model) or {}
     size = row.get("size")
     known = {**row, "parameters": size * 1e9 if size else None}
@@ -216,9 +214,8 @@ def named_prompts(
             else:
                 found = {_key_of(prompt) or f"prompt-{number}": prompt}
             if set(found) & set(by_key):
-                raise InputError(
-                    f"two prompts are called {next(iter(found))!r:.300}: give a mapping by key"
-                )
+                name = next(iter(found))
+                raise InputError(f"two prompts are called {name!r:.300}: give a mapping by key")
             by_key |= found
     if wrong := [value for value in by_key.values() if not isinstance(value, Sequence)]:
         raise InputError(f"prompts: {wrong[0]!r:.300} is neither a text nor a list of messages")
@@ -227,9 +224,7 @@ def named_prompts(
     except ConfigError as error:
         raise InputError(str(error)) from error
     if not named:
-        raise InputError(
-            f"prompts={prompts!r:.300}: give user turns, or a mapping of key to prompt"
-        )
+        raise InputError(f"prompts={prompts!r:.300}: give user turns, or prompts by key")
     return named
 
 
@@ -250,7 +245,6 @@ def _wordings(text: str) -> dict[str, str]:
         return {str(key): wording for key, wording in wordings.items()}
     guess = did_you_mean(text, files)
     if re.fullmatch(r"\w+", text) and (guess or "_" in text):
-        raise InputError(
-            f"prompts={text!r} is no known key.{guess} To ask it: prompts={{'mine': {text!r}}}"
-        )
+        typed = f"prompts={{'mine': {text!r}}}"
+        raise InputError(f"prompts={text!r} is no known key.{guess} To ask it: {typed}")
     return {text: text}

@@ -54,7 +54,7 @@ class Context:
 
     @property
     def prompt(self) -> "Prompt":
-        """What the last turn answers."""
+        """The turns that the last one answers."""
         *before, _ = self.turns
         alone = [turn.role for turn in before] == ["user"]
         return before[0].content if alone else tuple(before)
@@ -67,7 +67,7 @@ class Context:
 
 
 Asked = Prompt | Context
-"""What a candidate is put into: the whole answer to a prompt, or the slot of a context."""
+"""The place of a candidate: the whole answer to a prompt, or the slot of a context."""
 
 
 def filled(asked: Asked, text: str) -> Conversation:
@@ -83,7 +83,7 @@ ROLES = ("system", "user", "assistant", "tool")
 UNREAD = ("tools", "chat_template_kwargs")
 """Fields beside the messages of data sets and requests that change what a template writes."""
 FILES = (".jsonl", ".yaml", ".yml")
-"""How the names of files of prompts end."""
+"""Endings of the names of files of prompts."""
 
 
 def read_messages(
@@ -107,20 +107,14 @@ def read_messages(
         fields = vars(message) if isinstance(message, Turn) else message
         place = f"{where}, message {number}"
         if not isinstance(fields, Mapping) or fields.get("role") not in ROLES:
-            raise error(
-                f"{place}: {message!r:.80} is no message such as {example}, with one of the roles "
-                f"{', '.join(ROLES)}"
-            )
+            raise error(f"{place}: {message!r:.80} is no message such as {example}, role: {ROLES}")
         check_unread(fields, (fields.keys() - {"role", "content"}), where=place, error=error)
         content: Any = fields.get("content")
         match content:
             case [{"type": "text", "text": str(text), **more}] if not more:
                 content = text
         if not isinstance(content, str):
-            raise error(
-                f'{place}: its "content" is {content!r:.80}; a text is read, or a list of one part '
-                "that is a text"
-            )
+            raise error(f'{place}: its "content" is {content!r:.80}, and no text or list of one')
         turns.append(Turn(fields["role"], content))
     return tuple(turns)
 
@@ -136,11 +130,8 @@ def check_unread(
     dropped, and the reward be another conversation's."""
     for name in sorted(map(str, unread)):
         if fields.get(name) not in (None, False, "", [], {}):
-            raise error(
-                f'{where} has the field "{name}", which pessimal does not show to a model, and the '
-                "reward without it is another conversation's. Write what it says into the content, "
-                "as the chat template writes it, or leave the field out"
-            )
+            words = f'{where} has the field "{name}", which no model is shown'
+            raise error(f"{words}: write what it says into the content, or leave the field out")
 
 
 def prompt_of(given: object, *, name: str = "prompt") -> Prompt:
@@ -159,9 +150,7 @@ def prompt_of(given: object, *, name: str = "prompt") -> Prompt:
     if not all(turn.content.strip() for turn in turns):
         raise ConfigError(f"{name}: a message has a text that is not empty; given: {given!r:.200}")
     if turns[-1].role != "user":
-        raise ConfigError(
-            f"{name}: the last message is the {turns[-1].role}'s, and a response answers the user's"
-        )
+        raise ConfigError(f"{name}: the user's message comes last, not the {turns[-1].role}'s")
     return turns[0].content if len(turns) == 1 else turns
 
 

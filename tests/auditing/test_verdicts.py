@@ -221,6 +221,10 @@ def test_frequency_passes_only_where_a_slope_that_matters_would_have_been_seen(
     [one] = [one for one in verdicts(evidence) if one.check == "frequency"]
     assert one.verdict == verdict
     assert words in one.evidence.lower() + one.action
+    estimate = evidence["frequency"].estimate
+    reach = (estimate.high - estimate.low) / 2
+    found = abs(estimate.value) > reach  # else half the interval and .8416 / 1.96 of it
+    assert one.row["detectable"] == (None if found else pytest.approx(1.4294 * reach, rel=1e-4))
 
 
 def identity(d, low, high, *, p=0.001, heads=0.01):

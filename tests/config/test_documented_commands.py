@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from pessimal.catalogue import CONF
-from pessimal.cli.arguments import with_task
+from pessimal.cli import with_task
 from pessimal.config import compose as schemas
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,15 +12,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+import pessimal.cli as run
 import quick_hydra
 from pessimal.__main__ import HELP, main
 from pessimal.catalogue import CONF
-from pessimal.cli import run
-from pessimal.cli.arguments import split, with_task
-from pessimal.cli.help import completed, print_help, print_models
+from pessimal.cli import check_function, completed, print_help, print_models, split, with_task
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS
-from pessimal.errors import ConfigError, IncompleteError, VerdictError, WorkError, get_exit_code
+from pessimal.errors import (
+    ConfigError,
+    IncompleteError,
+    InputError,
+    VerdictError,
+    WorkError,
+    get_exit_code,
+)
 
 ANSWERED = {
     "help": (["--help"], "pessimal VERB [KEY=VALUE …]"),
@@ -126,7 +132,7 @@ from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 from pessimal.__main__ import main
 from pessimal.catalogue import CONF
-from pessimal.cli import run
+import pessimal.cli as run
 from quick_hydra import quicken
 quicken()
 gc.set_threshold(100_000)
@@ -445,3 +451,21 @@ def test_each_end_has_a_code_of_its_own(command, monkeypatch, failure, code):
 
     monkeypatch.setattr(run, "dispatch", fail)
     assert command("scan", "plain-bpe-0")[0] == code
+
+
+@pytest.mark.parametrize("name", ["f", "Rewards", "Rewards.score", "loads", "alias", "later"])
+def test_a_function_of_a_file_is_looked_for_before_torch_is_loaded(tmp_path, name):
+    file = tmp_path / "mine.py"
+    text = "from json import loads\ndef f(prompt, response):\n    raise RuntimeError\n"
+    file.write_text(
+        text + "class Rewards:\n    def score(self): ...\nalias = f\nif f:\n    later = f\n"
+    )
+    check_function(str(file), name)
+    file.write_text("from json import *\n")
+    check_function(str(file), name)  # may be there
+    file.write_text("def other(): ...\n")
+    with pytest.raises(InputError, match="It has: other"):
+        check_function(str(file), name)
+    file.write_text("def (")
+    with pytest.raises(InputError, match="Python"):
+        check_function(str(file), name)

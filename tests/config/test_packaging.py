@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 import pessimal
 from pessimal.catalogue import CONF
-from pessimal.config.messages import missing_extra_message
+from pessimal.config.compose import missing_extra_message
 from pessimal.errors import EXTRAS, MissingExtraError, require
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from pessimal.catalogue import CONF
-from pessimal.cli.arguments import with_task
-from pessimal.config.compose import build, register
-from pessimal.config.messages import composition_message
+from pessimal.cli import with_task
+from pessimal.config.compose import build, composition_message, register
 from pessimal.config.schema import SCHEMAS, TASKS
-from pessimal.config.schema.runs import FILTERS, runs_overrides
 from pessimal.config.schema.shared import check_writable
+from pessimal.config.schema.tables import FILTERS, runs_overrides
 from pessimal.errors import ConfigError, UserError
 from pessimal.options import existing_file, matching
 from pessimal.rewards.head import HeadSpec

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import pessimal
 from pessimal.catalogue import named_prompts
-from pessimal.cli.arguments import with_task
+from pessimal.cli import with_task
 from pessimal.config.compose import configuration
 from pessimal.conversation import Turn, plain_text, prompt_of, read_prompts
 from pessimal.errors import ConfigError, FrameError, InputError

@@ -506,7 +506,7 @@ def test_what_cannot_be_watched_is_said_and_trained(words, caplog, monkeypatch):
 
 
 def warned(caplog):
-    return [one for one in caplog.records if one.name == "pessimal.training.aside"]
+    return [one for one in caplog.records if one.name == "pessimal.training.panel"]
 
 
 def test_options_that_make_no_sense():

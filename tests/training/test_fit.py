@@ -8,8 +8,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from pessimal.errors import InputError
 from pessimal.rewards.adapters import read_adapter
 from pessimal.rewards.log_probability import LogProbabilitySpec
-from pessimal.training.fit import fit, new_network
-from pessimal.training.preference_model import train_preferences
+from pessimal.training.preference_model import fit, new_network, train_preferences
 from pessimal.training.preferences import Answers, Items, score_answers, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer

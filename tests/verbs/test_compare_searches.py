@@ -141,5 +141,5 @@ def test_a_search_without_held_out_contexts_stands_beside_one_with_them():
     assert ["alone", "searched", "other"] in shown
     assert ["many", HELD_OUT, "other"] in shown
     assert ["many", "searched", "other"] not in shown
-    assert (result.estimate.value, result.estimate.n) == (1, 2)
+    assert (result.estimate.value, result.estimate.n) == (0.5, 2)
     assert len(result.table) == 6

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.cli.arguments import with_task
+from pessimal.cli import with_task
 from pessimal.config.compose import asked, config_hash
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError

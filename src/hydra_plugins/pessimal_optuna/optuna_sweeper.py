@@ -5,11 +5,10 @@ Translates what was typed into a configuration and the values that options may t
 imported when a sweep begins.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -87,9 +86,9 @@ def parse_space(overrides: Sequence[Override]) -> tuple[dict[str, Any], list[str
     counts.
 
     range(a,b[,step]) is Python's, without b; choice(x,y) and x,y are unordered; interval(a,b) is
-    everything from a to b, whole numbers for an option that takes these; tag(log,interval(a,b)) is
-    that by its logarithm. Raises ConfigError for an option that cannot be tuned, values that it
-    does not take, or nothing to tune.
+    every whole number from a to b; tag(log,interval(a,b)) is that by its logarithm. Raises
+    ConfigError for an option that cannot be tuned, values that it does not take, or nothing to
+    tune.
     """
     from pessimal.errors import ConfigError
 
@@ -108,8 +107,8 @@ def parse_space(overrides: Sequence[Override]) -> tuple[dict[str, Any], list[str
 
 
 def _values(override: Override) -> Any:
-    """Optuna's distribution of a sweep, for an option that is an int or a float."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+    """Optuna's distribution of a sweep of whole numbers."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
 
     from pessimal.api.tune import TUNABLE
     from pessimal.errors import ConfigError, did_you_mean
@@ -121,34 +120,29 @@ def _values(override: Override) -> Any:
             f"{name} cannot be tuned.{did_you_mean(name, tunable)} What can be tuned: "
             f"{', '.join(tunable)}. One study tunes for one model, goal, length and budget"
         )
-    option = name.removeprefix("search.")
-    kind = get_type_hints(SearchSpec)[option]
-    numeric = IntDistribution if kind is int else FloatDistribution
 
-    def number(value: Any) -> Any:
-        if isinstance(value, bool | str | QuotedString) or kind(value) != value:
+    def whole(value: Any) -> int:
+        if isinstance(value, bool | str | QuotedString) or int(value) != value:
             text = value.text if isinstance(value, QuotedString) else value
-            whole = "whole " if kind is int else ""
-            raise ValueError(f"this option takes {whole}numbers, not {text!r}")
-        SearchSpec(**{option: kind(value)})  # ConfigError where the option refuses it
-        return kind(value)
+            raise ValueError(f"this option takes whole numbers, not {text!r}")
+        return int(value)
+
+    def allowed(value: Any) -> int:
+        options: dict[str, Any] = {name.removeprefix("search."): whole(value)}
+        SearchSpec(**options)  # which may refuse it
+        return whole(value)
 
     sweep: Any = override.value()
     try:
         match sweep:
             case ChoiceSweep(list=choices):
-                return CategoricalDistribution([number(choice) for choice in choices])
+                return CategoricalDistribution([allowed(choice) for choice in choices])
             case RangeSweep():
-                # Counted here: Hydra's own range of floats, summed up in binary fractions, may
-                # reach its end.
-                start, stop, step = (kind(end) for end in (sweep.start, sweep.stop, sweep.step))
-                if step != sweep.step:
-                    raise ValueError(f"this option takes whole numbers, not {sweep.step}")
-                high = start + (math.ceil((stop - start) / step - 1e-9) - 1) * step
-                return numeric(number(start), number(round(high, 12)), step=step)
+                values = range(*map(whole, (sweep.start, sweep.stop, sweep.step)))
+                return IntDistribution(allowed(values[0]), values[-1], step=values.step)
             case IntervalSweep(start=low, end=high, tags=tags):
-                return numeric(number(low), number(high), log="log" in tags)
-    except (ValueError, ArithmeticError) as error:
+                return IntDistribution(allowed(low), allowed(high), log="log" in tags)
+    except (ValueError, ArithmeticError, IndexError) as error:
         raise ConfigError(f"{override.input_line or name}: {error}") from error
     raise ConfigError(
         f"{override.input_line or name}: give range(a,b), choice(x,y), interval(a,b) or "

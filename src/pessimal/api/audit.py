@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
@@ -24,15 +23,13 @@ from pessimal.analyses.nulls import random_head_share
 from pessimal.analyses.preferences import preference_results
 from pessimal.api.check import census, check_model, check_server, check_trainer
 from pessimal.api.compare import join_tables
-from pessimal.api.forecast import forecast
 from pessimal.api.load import check_options, device_of, to_reward, trainer_for
-from pessimal.api.scan import scan_tables
+from pessimal.api.scan import forecast, scan_tables
 from pessimal.api.search import scanned_rewards
 from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
 from pessimal.auditing import changes, exports
 from pessimal.auditing.evidence import (
     NEEDS,
-    PAGE_SECONDS,
     Evidence,
     Scope,
     Work,
@@ -175,11 +172,11 @@ def audit(
     key = ""
     if store is not None:  # which a request is looked up in
         key = auditor.key([name, "" if baseline is None else baseline.reference])
-        known = store.find(AUDIT, key) if auditor.is_pinned else None
-        if known is not None:
+        published = store.find(AUDIT, key) if auditor.is_pinned else None
+        if published is not None:
             log.info("%s was audited already (force=true audits again)", model.name)
-            document = json.loads((known[0] / exports.FILES[0]).read_text("utf-8"))
-            return Audit([], document, key, known[0], known[1].reference)
+            document = json.loads((published[0] / exports.FILES[0]).read_text("utf-8"))
+            return Audit([], document, key, published[0], published[1].reference)
         track = functools.partial(store.track, group=f"audit {name} {key[:8]}")
         store = auditor.store = replace(store, track=track)
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
@@ -206,7 +203,7 @@ def audit(
         results.append(changes.changes_result(since, baseline.reference))
     if store is None:
         return Audit([*results, *evidence.results], document, key)
-    results += [_prefixed(one, model.name) for one in draw_limits(evidence.results, checks)]
+    results += [_prefixed(result, model.name) for result in draw_limits(evidence.results, checks)]
     inputs, source = reward_inputs(store.registry, model)
     inputs = [*inputs, *evidence.inputs]
     with store.track(name=f"audit {name}", inputs=inputs) as mirror:
@@ -515,9 +512,9 @@ class Auditor:
             results, skipped = compare_sets(sets, read, step, analyses)
         self._add(results)
         evidence.skipped |= skipped
-        for analysis, why in skipped.items():
+        for analysis, reason in skipped.items():
             part = "identity" if "identity" in analysis else analysis.partition(",")[0]
-            evidence.left_out.setdefault(part, (why, ""))
+            evidence.left_out.setdefault(part, (reason, ""))
 
     def _add(self, results: Sequence[Result]) -> None:
         """Keep the results that there are none of these names of yet."""
@@ -602,27 +599,13 @@ class Auditor:
         )
 
     def _announce(self, scope: Scope) -> None:
-        """Print the parts that will be done, and how long they take."""
-        size = scope.sizes["scan"] and scope.sizes["scan"][0]
-        added, whole = scope.sizes["additions"], self.vocabulary_size
-        words = {
-            "check": f"{scope.sizes.get('check')} tokens, and longer responses",
-            "pairs": f"{scope.sizes['pairs'] or 'all'} labelled pairs",
-            "scan": f"{size or whole:,} tokens on {len(self.prompts)} prompts",
-            "additions": f"{added or whole:,} tokens behind {self.n_contexts} real answers",
-            "push": f"a search of {scope.sizes.get('push', 0):,} evaluations",
-            "forecast": f"what optimising it does to {self.policy}",
-        }
-        done = [scope.seconds[part] for part, size in scope.sizes.items() if size != 0]
-        total, budget = duration(sum(done, self.reserve)), duration(self.budget)
-        title = Text(f"The audit takes about {total}, of a budget of {budget}:")
-        table = Table(box=None, title=title, title_justify="left", show_header=False)
-        for part, size in scope.sizes.items():
-            text = words[part] if size != 0 else "left out: it does not fit"
-            table.add_row(part, Text(text), f"about {duration(scope.seconds[part])}")
-        if self.reserve:
-            table.add_row("page", Text("figures and the page"), f"about {duration(PAGE_SECONDS)}")
-        console().print(table)
+        """Say how long the audit takes, part by part, and what is left out."""
+        fits = {part: scope.sizes[part] != 0 for part in scope.sizes}
+        total = duration(sum((scope.seconds[part] for part in fits if fits[part]), self.reserve))
+        parts = [f"{part} {duration(scope.seconds[part])}" for part in fits if fits[part]]
+        parts += [f"without {part}, which does not fit" for part in fits if not fits[part]]
+        message = f"The audit takes about {total} of {duration(self.budget)}: {', '.join(parts)}"
+        console().print(Text(message))
 
 
 def _seconds(rewards: Callable[[Tensor], Any], rows: Tensor) -> float:
@@ -667,7 +650,11 @@ class Baseline:
         keys = [registry.find("score-table", key) for key in audit["inputs"]]
         if None in keys:
             log.warning("some score tables of %s are gone: order is not compared", wanted)
-        return cls(manifest.reference, audit, [read_score_table(one[0]) for one in keys if one])
+        return cls(
+            manifest.reference,
+            audit,
+            [read_score_table(artifact[0]) for artifact in keys if artifact],
+        )
 
     @property
     def tokens(self) -> int | None:
@@ -682,6 +669,6 @@ class Baseline:
         if not tables or not self.tables:
             now, tables = {}, []
         before = {n: float("nan") if v is None else v for n, v in self.audit["metrics"].items()}
-        earlier = {one["check"]: one["verdict"] for one in self.audit["verdicts"]}
+        earlier = {row["check"]: row["verdict"] for row in self.audit["verdicts"]}
         alike = changes.resemblance(tables, self.tables)
         return changes.changes(now, before, alike, verdicts=checks, earlier=earlier)

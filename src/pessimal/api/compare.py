@@ -13,7 +13,7 @@ from pessimal.analyses import Options, all_analyses
 from pessimal.analyses import compare as every_analysis
 from pessimal.analyses.analysis import Analysis
 from pessimal.api.store import Artifact, Store, publish
-from pessimal.catalogue import names_of, published_models
+from pessimal.catalogue import CONF, names_of, published_models
 from pessimal.config.compose import configuration, make_analysis
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import ConfigError, InputError, TableError
@@ -174,9 +174,10 @@ class Choice:
         """A field of a provenance or summary, the values chosen of it, and the option of a scan
         that makes one more."""
         items = "candidates=items mode=text candidates.path=FILE candidates.name="
+        known = all((CONF / "prompts" / f"{prompt}.yaml").is_file() for prompt in self.prompts)
         return [
             ("model", self.models, "model="),
-            ("prompt", self.prompts, "prompts="),
+            ("prompt", self.prompts, "prompts=" if known else "MODEL +prompts.KEY=TEXT, of KEY "),
             ("candidates", self.sets, items),
         ]
 
@@ -240,10 +241,8 @@ def choose_tables(
     for field, names, _ in choice.fields:
         left = {getattr(table.provenance, field) for table, _ in tables}
         if lost := [name for name in names if name not in left]:
-            raise TableError(
-                f"{field} {', '.join(map(repr, lost))} has score tables in {where}, but none that "
-                f"all choices leave ({choice}). Leave one of them out, or scan what is missing"
-            )
+            message = f"{field} {lost[0]!r} has score tables, but none that all choices leave"
+            raise TableError(f"{message} ({choice})")
     return tables if beside is None else add_published(registry, tables)
 
 
@@ -284,22 +283,17 @@ def add_published(registry: Registry, chosen: Chosen) -> Chosen:
     ]
     keys = dict.fromkeys(key for key, *_ in published)
     if not published:
-        raise TableError(
-            f"reference=published: {registry.root} has no scores of the ten published models. Type "
-            "pessimal import format=eloeverything path=greatest_one_word.csv prompt=greatest, of "
-            "github.com/brchristian/reward_model_optimal_pessimal_tokens"
-        )
+        how = "pessimal import format=eloeverything path=greatest_one_word.csv prompt=greatest"
+        raise TableError(f"reference=published: the ten published models are not imported: {how}")
     mine = [pair for pair in chosen if pair[0].provenance.model not in ten]
     tables = [pair for pair in mine if _items(pair[0].provenance) in keys]
     if not tables:
         models = ", ".join(sorted({table.provenance.model for table, _ in mine}))
         items, prompt = next(iter(keys))
-        raise TableError(
-            f"reference=published: {models or 'no model but these ten'} has no scores on the items "
-            f"of the published models: {'; '.join(f'{a} on {b}' for a, b in [*keys][:4])}. "
-            f"Type: pessimal scan model=NAME prompts={prompt} mode=text candidates=items "
-            f"candidates.path=FILE candidates.name={items}"
-        )
+        lists = "; ".join(f"{a} on {b}" for a, b in [*keys][:4])
+        message = f"{models or 'no model'} has no scores on the published {lists}: pessimal scan"
+        typed = f"MODEL prompts={prompt} mode=text candidates=items candidates.name={items}"
+        raise TableError(f"{message} {typed} candidates.path=FILE")
     shared, same = SharedColumns(), {_items(table.provenance) for table, _ in tables}
     for key, folder, manifest in published:
         if key in same:
@@ -398,10 +392,8 @@ def choose_explanations(
     sets = {manifest.summary["comparisons_digest"]: manifest for manifest in manifests}
     if len(sets) > 1:
         a, b, *_ = sets.values()
-        raise TableError(
-            f"{a.reference} and {b.reference} explain different comparisons ({a.summary['n']} and "
-            f"{b.summary['n']}): explanations=[{a.name},…]"
-        )
+        names = f"{a.reference} and {b.reference}"
+        raise TableError(f"{names} explain different comparisons: explanations=[{a.name},…]")
     makers: dict[str, Manifest] = {}
     pairs: set[tuple[str, str]] = set()
     for manifest in manifests:

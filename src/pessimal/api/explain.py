@@ -1,20 +1,23 @@
-"""`pessimal.explain`: why a model prefers one response to another."""
+"""`pessimal.explain`: why a model prefers one response to another; and `pessimal.accuracy`: how
+often it prefers the better one."""
 
 import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pessimal.api.load import device_of, to_reward
-from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
+from pessimal.analyses.preferences import ALL
+from pessimal.api.load import check_options, device_of, to_reward
+from pessimal.api.store import Artifact, Store, publishing, registered_spec, reward_inputs, store_at
 from pessimal.config.compose import configuration, plain
 from pessimal.config.schema import ExplainConfig
+from pessimal.config.schema.tables import SCORED_PAIRS
 from pessimal.errors import ConfigError
 from pessimal.explaining.agreement import examples as choose_examples
 from pessimal.explaining.attribute import Attribute, read_attributes
@@ -23,16 +26,27 @@ from pessimal.explaining.explain import CONTROLS, METHOD_VERSION, Explained, pai
 from pessimal.explaining.explain import explain as explain_comparisons
 from pessimal.explaining.judges import Judge, LikelihoodJudge
 from pessimal.explaining.outcomes import as_lines, preference_pairs
+from pessimal.explaining.pairs import (
+    PARQUET,
+    accuracy_results,
+    labelled_pairs,
+    pair_frame,
+    pairs_digest,
+    published_rewards,
+    score_pairs,
+)
 from pessimal.explaining.perturbers import Perturber, make_perturber
 from pessimal.explaining.results import Resampling, explained_results, pair_results, smallest_edits
 from pessimal.explaining.views import to_json, views
 from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.texts import Scorers
 from pessimal.tables.comparisons import Comparison, digest
 from pessimal.tables.result import Result, Results
 from pessimal.tables.score_table import ModelProvenance
+from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -95,17 +109,6 @@ def explain(
     perturber: str | Perturber = "rules",
     judge: Judge | None = None,
     fluency: Reward | None = None,
-    seeds: int = 1,
-    both_ways: bool = True,
-    placebos: int = 4,
-    overall: int = 0,
-    tie: float | None = None,
-    shrink: bool = True,
-    exact_hunks: int = 8,
-    replicates: int = 2000,
-    permutations: int = 10_000,
-    confidence: float = 0.95,
-    examples: int = 6,
     name: str = "comparisons",
     left_out: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -114,6 +117,7 @@ def explain(
     store: Store | str | Path | None = None,
     cache: str = "runs/cache",
     progress: bool = True,
+    **options: Any,
 ) -> Explanation:
     """Why a model prefers one response to the other: edits along named attributes, and the smallest
     that flip it; with a store published as an `explanation` artifact.
@@ -128,16 +132,6 @@ def explain(
             `llm`.
         judge: says whether an edit did what was asked; by default pessimal's detectors.
         fluency: a language model whose perplexity of each edit is measured.
-        seeds: edits of each kind.
-        both_ways: change responses to the better and to the worse on both sides.
-        placebos: edits that keep the meaning, for each response.
-        overall: edits that make a response better or worse in whatever way, for each response.
-        tie: margins no larger than this are ties, in units of reward; by default what the rewards'
-            numerical error allows.
-        shrink: look for the smallest part of each flip that still flips.
-        exact_hunks: up to so many separate changes every subset is tried.
-        replicates, permutations, confidence: of intervals and tests.
-        examples: comparisons that are kept word by word.
         name: of the set of comparisons.
         left_out: comparisons that were left out, by why.
         seed: of resampling.
@@ -146,32 +140,31 @@ def explain(
         store: where it is published; rewards are then kept in `cache`, and not asked again.
         cache: folder for what can be made again.
         progress: draw a bar where there is a terminal.
+        options: `OPTIONS` of `pessimal explain`, such as seeds=2, tie=0.1 or placebos=0.
 
     Raises:
-        ConfigError: neither a pair nor comparisons are given.
+        ConfigError: neither a pair nor comparisons are given, or there is no such option.
         InputError: no comparison is short enough for the model, or all are ties.
     """
     quiet_libraries()
+    check_options("explain", options, *OPTIONS)
+    defaults = {each.name: each.default for each in fields(ExplainConfig)}
+    options = {name: options.get(name, defaults[name]) for name in OPTIONS}
     is_pair = comparisons is None
     if comparisons is None:
         if prompt is None or chosen is None or rejected is None:
             raise ConfigError("give prompt, chosen and rejected of one pair, or comparisons")
         comparisons, name = [pair(prompt, chosen, rejected)], PAIR
-        placebos = overall = 0
+        options |= {"placebos": 0, "overall": 0}
     along, perturber = _read(attributes, perturber, Path(cache) / "answers")
     model = to_reward(model)
-    options: dict[str, Any] = {
-        **{"both_ways": both_ways, "seeds": seeds, "placebos": placebos, "overall": overall},
-        **{"tie": tie, "shrink": shrink, "exact_hunks": exact_hunks, "replicates": replicates},
-        **{"permutations": permutations, "confidence": confidence, "examples": examples},
-    }
     judged_by = {}
     if not is_pair:
         judge = judge or RuleJudge()
         judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
     if fluency is not None:
         judged_by["fluency"] = of_model(fluency)
-    null = perturber.placebo() if placebos else None
+    null = perturber.placebo() if options["placebos"] else None
     described = [asdict(each) for each in along]
     provenance = ExplanationProvenance(
         model=model.name,
@@ -219,8 +212,9 @@ def explain(
                 judge=judge,
                 perplexities=ratios,
                 measured=not is_pair,
-                tie=2 * texts.noise if tie is None else tie,  # a margin is a difference of rewards
-                smallest=shrink,
+                # A margin is a difference of rewards.
+                tie=2 * texts.noise if options["tie"] is None else options["tie"],
+                smallest=options["shrink"],
                 begin=begin,
                 **{name: options[name] for name in names},
             )
@@ -231,7 +225,8 @@ def explain(
             row = _model_row(model, texts, fluency)
             explained = replace(explained, left_out=left_out or {}, provenance=row)
             counter.begin("intervals and tests")
-            resampling = Resampling(replicates, permutations, confidence, seed)
+            numbers = ("replicates", "permutations", "confidence")
+            resampling = Resampling(**{name: options[name] for name in numbers}, seed=seed)
             results = Explanation(
                 pair_results(explained) if is_pair else explained_results(explained, resampling)
             )
@@ -246,7 +241,7 @@ def explain(
         artifact = Artifact(
             *("explanation", provenance.name, provenance.key(), inputs, summary),
             labels={model.name: model.description.label or model.name},
-            files=_files(explained, results, is_pair=is_pair, n_examples=examples),
+            files=_files(explained, results, is_pair=is_pair, n_examples=options["examples"]),
         )
         results.folder = publish(artifact, results).folder
     return results
@@ -304,3 +299,108 @@ def _files(
     if len(rows):
         files["views/representatives.json"] = to_json(views(rows, comparisons))
     return files
+
+
+def accuracy(
+    models: Reward | str | Path | Sequence[Any] | Any = (),
+    pairs: str | Path | Sequence[Comparison] | None = None,
+    *,
+    batch_size: int | None = None,
+    device: "torch.device | None" = None,
+    keep: str | Path | None = None,
+    confidence: float = 0.95,
+    source: str = "",
+    name: str = "comparison",
+    store: Store | str | Path | None = None,
+    cache: str = "runs/cache",
+    progress: bool = True,
+    **options,
+) -> Results:
+    """Accuracy of each model: how often the better of two answers has the higher reward.
+
+    Args:
+        models: one, or a list of several, of `load` or `reward`, or what these take.
+        pairs: a file of labelled pairs (.jsonl, .jsonl.gz, .json, .parquet), such as RewardBench's;
+            by default the 210 pairs that come with pessimal. Models whose rewards stand in its
+            rows take part too.
+        batch_size: conversations a batch; found from the memory there is where None.
+        device: where the models run; by default where one in memory is, else the CPU.
+        keep: folder in which rewards are kept as they come, so that a second call does not ask for
+            them again.
+        confidence: level of the intervals.
+        source: what the pairs are, for the notes; by default the file.
+        name: of the artifact.
+        store: registry in which a `comparison` is published; pairs may then be `scored-pairs/NAME`
+            of it, and models those that were trained under their names.
+        cache: folder for models that are fetched.
+        options: of `load` or `reward`.
+
+    Returns:
+        Results `preferences` (accuracy by model and category), `preference_differences` and
+        `margin_agreement` of several models, `margin_length`, and two tables: `preference_pairs`,
+        ranked against their labels, and `scored_pairs`, every reward; none but the folder where
+        the store has them already.
+
+    Raises:
+        ConfigError: no model is given, or two have one name.
+        InputError: the file cannot be read, or none of its pairs has a label.
+    """
+    quiet_libraries()
+    several = models if isinstance(models, list | tuple) else [models]
+    inputs: list[str] = []
+    store = store_at(store)
+    if isinstance(pairs, str) and pairs.startswith(SCORED_PAIRS) and store is not None:
+        [(folder, manifest)] = store.registry.choose("scored-pairs", [pairs])
+        inputs, source, pairs = [manifest.reference], manifest.name, folder / PARQUET
+    if pairs is None or isinstance(pairs, str | Path):
+        source = source or ("those of pessimal" if pairs is None else Path(pairs).name)
+        pairs = labelled_pairs(None if pairs is None else str(pairs), n=None)
+    published = published_rewards(pairs)
+    asked = [model for model in several if not (isinstance(model, str) and model in published)]
+    rewards = [_open(model, store, cache, options) for model in asked]
+    names = [*published, *(model.name for model in rewards)]
+    if not names:
+        raise ConfigError("no model is given, and no pair has scores: type models=[NAME]")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"two models are called {twice[0]!r}: leave one out, or rename it")
+    key = None
+    if store is not None:
+        scores = {model: values.tolist() for model, values in published.items()}
+        versions = [[reward.name, of_model(reward)] for reward in rewards]
+        decisive = [name, __version__, pairs_digest(pairs), scores, versions, confidence]
+        key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        if finished := store.find("comparison", key):
+            log.info("this is compared already: %s (force=true compares again)", finished[0])
+            return Results(folder=finished[0])
+        every = [reward_inputs(store.registry, model)[0] for model in rewards]
+        inputs += [reference for references in every for reference in references]
+    tables = [pair_frame(scores, pairs, model=model) for model, scores in published.items()]
+    texts = [pair.conversation(text) for pair in pairs[:8] for text in pair.responses]
+    with (
+        publishing(store, name=f"compare {name}", inputs=inputs, progress=progress) as publish,
+        counted("labelled pairs", unit="responses", bar=progress) as counter,
+    ):
+        for model in rewards:
+            counter.begin(model.name, total=2 * len(pairs))
+            place, kept = device or device_of(model), Path(keep) if keep else None
+            scorers = Scorers(texts, place, batch_size, kept, counter)
+            # No name holds a scorer: the next model is loaded once this one is freed.
+            tables.append(
+                score_pairs(scorers.make_scorer(model, sample=16)[1], pairs, model=model.name)
+            )
+        results = accuracy_results(tables, pairs, source=source, confidence=confidence)
+        summary = {
+            figure: n for figure, n in results[0].summary.items() if figure.endswith(f"/{ALL}")
+        }
+        counts = {"models": len(names), "pairs": len(pairs), "source": source}
+        labels = {model.name: model.description.label or model.name for model in rewards}
+        return publish(
+            Artifact("comparison", name, key, inputs, {**counts, **summary}, labels), results
+        )
+
+
+def _open(model: Any, store: Store | None, cache: str, options: Mapping[str, Any]) -> Reward:
+    """A reward of what is typed for it, which a store may know."""
+    if store is not None and isinstance(model, str) and not options:
+        return open_reward(registered_spec(store.registry, model), cache=cache)
+    return to_reward(model, **options)

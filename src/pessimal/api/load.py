@@ -1,18 +1,23 @@
-"""`pessimal.load` and `pessimal.reward`: a reward of a name, a folder, a network, a function."""
+"""Rewards of a name, a folder, a network or a function: `pessimal.load` and `pessimal.reward`; of
+people's preferences: `pessimal.train`; and results on disk."""
 
+import json
+import logging
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
 
-from pessimal.errors import ConfigError, InputError, did_you_mean
+from pessimal.api.store import Store
+from pessimal.errors import ConfigError, InputError, did_you_mean, require
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
-from pessimal.rewards.named import spec_of
+from pessimal.rewards.named import language_model_of, spec_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Dtype
 from pessimal.rewards.sum import sum_of
@@ -20,6 +25,12 @@ from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.result import Result
 from pessimal.tables.score_table import write_score_table
+from pessimal.training.spec import PreferenceRecipe
+
+if TYPE_CHECKING:
+    from pessimal.training.preference_model import PreferenceTraining
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Enum)
 
@@ -184,3 +195,74 @@ def save(results: Sequence[Result] | ScoreTable, folder: str | Path) -> Path:
     else:
         write_results(results, folder, skipped=getattr(results, "skipped", {}))
     return folder
+
+
+def train(
+    base: str,
+    data: str | Path,
+    folder: str | Path,
+    *,
+    seed: int = 0,
+    cache: str = "runs/cache",
+    accelerator: str = "cpu",
+    progress: bool = True,
+    **recipe,
+) -> Reward:
+    """Train a reward model of people's preferences between items, from a language model.
+
+    Args:
+        base: the language model: a local folder, `org/name`, or a name of conf/model.
+        data: CSV file with the columns name, elo_score and elo_matches.
+        folder: where its checkpoint is written, which is new; transformers and `load` read it.
+        seed: of the head's first weights and of the order of the items.
+        recipe: options of the training (`pessimal.training.spec.PreferenceRecipe`), such as
+            steps=150, layers=12, question="…".
+
+    Raises:
+        ConfigError, InputError, ModelError: an option, the data, or the base cannot be taken.
+    """
+    require("peft", why="training on people's preferences")
+    from pessimal.training.preference_model import train_preferences  # which loads peft
+
+    check_options("a training", recipe, *(field.name for field in fields(PreferenceRecipe)))
+    folder = Path(folder).expanduser()
+    train_preferences(
+        language_model_of(base),
+        Path(data).expanduser(),
+        PreferenceRecipe(**recipe),
+        folder=folder,
+        cache=cache,
+        seed=seed,
+        accelerator=accelerator,
+        progress=progress,
+    )
+    return load(str(folder), cache=cache)
+
+
+REWARD_MODEL = "reward-model"
+
+
+def train_published(
+    training: "PreferenceTraining", *, store: Store, accelerator: str, progress: bool = True
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of a training's `reward-model` in the registry and what its report says; one that
+    is trained already is read, and one that was cut off goes on."""
+    from pessimal.training.preference_model import REPORT
+
+    if published := store.find(REWARD_MODEL, training.key):
+        folder, _ = published
+        log.info("%s is trained already: %s (force=true trains it again)", training.name, folder)
+        return folder, json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    training.load()
+    if store.force:
+        shutil.rmtree(training.work, ignore_errors=True)
+    with store.track(name=f"train {training.name}") as mirror:
+        trained = training.run(accelerator=accelerator, progress=progress, report=mirror.metrics)
+        mirror.summary(trained.summary)
+        folder, _ = mirror.publish(
+            *(store.registry, REWARD_MODEL, training.name, trained.write),
+            key=training.key,
+            summary=trained.summary,
+        )
+    shutil.rmtree(training.work, ignore_errors=True)
+    return folder, trained.report

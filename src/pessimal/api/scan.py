@@ -1,4 +1,5 @@
-"""`pessimal.scan`: score every token of the vocabulary, or some texts, as the answer to prompts."""
+"""`pessimal.scan`: score every token of the vocabulary, or some texts, as the answer to prompts;
+and `pessimal.forecast`: what optimising such a reward does to a policy's answers."""
 
 import contextlib
 import functools
@@ -10,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from pessimal.api.load import parse_choice, to_reward, trainer_for
+from pessimal.analyses.forecast import analyse
+from pessimal.api.compare import join_tables
+from pessimal.api.load import load, parse_choice, to_reward, trainer_for
 from pessimal.api.store import Store, publish_table, reward_inputs, store_at
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
@@ -32,6 +35,7 @@ from pessimal.scoring.scan_texts import Scanner, ScanPlan
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.trainer import is_first_process, make_trainer
 from pessimal.tables import ScoreProvenance, ScoreTable, read_score_table
+from pessimal.tables.result import Results
 from pessimal.tables.score_table import LOG_PROBABILITY, extremes, read_provenance
 from pessimal.texts import duration, safe_name, speed
 from pessimal.tracking.mirror import Mirror
@@ -94,6 +98,8 @@ def scan(
         output is scanned (output="all"), a list of them.
     """
     quiet_libraries()
+    if "items" in options:
+        raise ConfigError("there is no option items: type candidates=[…]")
     if tasks is not None and prompts is not None:
         raise ConfigError("tasks has prompts of its own: leave out prompts, or tasks")
     check_contexts(contexts, slot, prompts, tasks, prefixes)
@@ -459,10 +465,8 @@ def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Ma
         comparable = manifest.name in names or same_kind
         digests = ("weights_digest", "config_digest", "kind")
         if comparable and any(getattr(other, d) != getattr(mine, d) for d in digests):
-            raise ConfigError(
-                f"{mine.model!r} stands for other weights, or another configuration, in {folder}. "
-                f"Type model.name={run_of(mine.model)}-2; or force=true for a new version of it"
-            )
+            again = f"type model.name={run_of(mine.model)}-2, or force=true for a new version"
+            raise ConfigError(f"{mine.model!r} stands for other weights in {folder}: {again}")
 
 
 def _figures(table: ScoreTable) -> dict:
@@ -482,3 +486,68 @@ def _figures(table: ScoreTable) -> dict:
     }
     is_reward = provenance.score != LOG_PROBABILITY
     return figures if is_reward else figures | {"score": LOG_PROBABILITY}
+
+
+def forecast(
+    model: Reward | ScoreTable | str | Path | Any,
+    policy: Reward | ScoreTable | str | Path,
+    prompt: str | Mapping[str, Any] = "greatest",
+    *,
+    mitigations: Sequence[str] = (),
+    answers: int | None = None,
+    answer_tokens: int = 8,
+    seed: int = 0,
+    trainer: TrainerSpec | None = None,
+    store: Store | str | Path | None = None,
+    cache: str = "runs/cache",
+    progress: bool = True,
+    **options,
+) -> Results:
+    """The effect of optimising a reward on a policy's one-token answers, exactly, by the KL spent;
+    or to longer ones, from answers that it writes, as far as these reach.
+
+    Args:
+        model: of `load` or `reward`, or what these take; or its score table.
+        policy: a language model, likewise; or its log-probabilities, of `scan`.
+        prompt: as for `scan`.
+        mitigations: other rewards to forecast beside it: without:FEATURE, null_space:AXIS or
+            mix:MODEL.
+        answers: how many answers the policy writes, in place of all of one token.
+        answer_tokens: most tokens of such an answer.
+        seed: of what it writes.
+        trainer, store, cache, progress: as for `scan`.
+        options: as of `pessimal compare`, such as `lexicons={"mine": "valence.csv"}`.
+
+    Returns:
+        Results: `forecast`, `forecast_drift`, `forecast_tokens`, and `forecast_mitigations`.
+
+    Raises:
+        ConfigError, ModelError, TableError: one of them cannot be scanned, or nothing can be
+            forecast from both; says why.
+    """
+    if isinstance(policy, str | Path):
+        policy = load(str(policy), kind="log_probability", cache=cache)
+    texts = named_prompts(prompt)
+    states = any(one.startswith("null_space") for one in mitigations)
+    how: dict[str, Any] = {"trainer": trainer, "store": store_at(store)}
+    how |= {"cache": cache, "progress": progress}
+    if answers is not None and (isinstance(model, ScoreTable) or isinstance(policy, ScoreTable)):
+        raise ConfigError("answers=N: give a reward and a language model that writes, no table")
+    if isinstance(policy, ScoreTable):
+        name, tables = policy.provenance.model, [policy]
+        if not isinstance(model, ScoreTable):
+            reward = to_reward(model)
+            words = tokens_for(reward, Candidates("vocabulary", policy.rows), name=f"{name}-tokens")
+            tables += scan_tables(reward, texts, words, states=states, **how)
+    elif isinstance(model, ScoreTable):
+        name, tables = policy.name, scan_tables(policy, texts, states=False, **how)
+    else:
+        name, asked = policy.name, {"answer_tokens": answer_tokens, "seed": seed, "states": states}
+        tables = scan_tables(
+            to_reward(model), texts, policy=policy, answers=answers, **asked, **how
+        )
+    if isinstance(model, ScoreTable):
+        tables.append(model)
+    given = {"policy": name, "mitigations": list(mitigations), **options}
+    sets, read, _ = join_tables(tables, given)
+    return Results(analyse(next(one for one in sets if one.models), read))

@@ -197,7 +197,7 @@ def run_search(
         identity = SEARCH_RESULT, provenance.name, provenance.key()
         artifact = Artifact(*identity, inputs, summary | about)
         folder, _ = publish(store.registry, mirror, artifact, result.results, progress=progress)
-        live.end(result.evaluations, best)
+        live.best(result.evaluations, best, final=True)
         mirror.summary({name: about[name] for name in ("best_value", "mode", "model", "prompts")})
     shutil.rmtree(work, ignore_errors=True)
     return Search(result, best, folder, earlier)
@@ -239,23 +239,16 @@ class _Live:
 
     def begin(self, name: str) -> None:
         self.now = name
-        self._label()
+        self.counter.begin(self.now + self.value)
 
-    def best(self, evaluations: int, value: float) -> None:
+    def best(self, evaluations: int, value: float, *, final: bool = False) -> None:
+        """The `final` number of evaluations is sent whenever it comes, as the manifest has it."""
         self.value = f", best {self.sign * value:.4g}"
-        if time.monotonic() - self.sent >= 1:
+        if final or time.monotonic() - self.sent >= 1:
             best = {"search/evaluations": evaluations, "search/best": self.sign * value}
             self.mirror.metrics(best)
             self.sent = time.monotonic()
-        self._label()
-
-    def end(self, evaluations: int, value: float) -> None:
-        """The same number of evaluations as the manifest has."""
-        self.sent = 0.0  # so that this is sent, whatever was before
-        self.best(evaluations, value)
-
-    def _label(self) -> None:
-        self.counter.begin(self.now + self.value)
+        self.begin(self.now)
 
 
 SEARCH = {"model": str, "goal": str, "best_text": str}
@@ -347,7 +340,7 @@ def transfer(table: pd.DataFrame) -> Result:
     rows = table[is_held_out | ~has_some]
     transferred = rows[~rows["own"]]
     carried, n = int((transferred["above"] >= BEYOND).sum()), len(transferred)
-    controls = int(table["n"].max())
+    controls, label = int(table["n"].max()), "share of cases beyond 95% of ordinary answers"
     return Result(
         "transfer",
         table,
@@ -362,7 +355,7 @@ def transfer(table: pd.DataFrame) -> Result:
             diverging=True,
             label=f"SD of {controls} ordinary answers in its place, towards the search's goal",
         ),
-        estimate=Estimate("cases beyond 95% of ordinary answers", carried, n, "cases"),
+        estimate=Estimate(label, carried / n if n else np.nan, n, "cases"),
         weight=2.0,
     )
 

@@ -9,7 +9,6 @@ what a killed one left is tried again. Knows no configuration; the command line'
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,12 +18,7 @@ import numpy as np
 import optuna
 import pandas as pd
 from filelock import FileLock
-from optuna.distributions import (
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-    distribution_to_json,
-)
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy import stats
@@ -49,17 +43,14 @@ from pessimal.version import __version__
 
 log = logging.getLogger(__name__)
 
-TUNABLE = ("search_width", "top_k", "step_size", "step_size_until", "momentum")
-"""Options of how `search.method=gcg` goes about it. Searches for something else, or with another
-budget, cannot be compared."""
+TUNABLE = ("step_size", "top_k", "search_width")
+"""Options of how `search.method=gcg` goes about it, whole numbers all. Searches for something else,
+or with another budget, cannot be compared."""
 SPEC = "spec"
 """The study's attribute that says what it was begun for."""
 SPEED = ("device", "batch_size")
 """Options that change how fast a search is and not what it finds."""
 PERMUTATIONS = 2**14
-SQLITE = b"SQLite format 3\0"
-"""The first bytes of every SQLite file."""
-Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
 Options = dict[str, Any]
 Track = Callable[[int, Options], AbstractContextManager[Mirror]]
 """Opens the W&B run of a trial, by its number and options."""
@@ -69,7 +60,7 @@ def tune(
     model: Reward | str | Path | Any,
     prompts: str | Sequence[str] | Mapping[str, Any],
     *,
-    space: Mapping[str, Distribution],
+    space: Mapping[str, BaseDistribution],
     storage: str | Path,
     name: str = "study",
     trials: int = 30,
@@ -105,6 +96,8 @@ def tune(
     _check_prompts(tuned_on, unseen)
     defaults = {option: options.get(option, getattr(SearchSpec(), option)) for option in space}
     numbers = {key: seed + n for n, key in enumerate([*tuned_on, *unseen])}
+    if options.get("policy"):
+        options["policy"] = open_policy(options["policy"])
 
     def rewards(keys: Mapping[str, Any], tried: Options) -> dict[str, float]:
         """Values of a search of each prompt; more is better."""
@@ -114,24 +107,11 @@ def tune(
         }
         return {key: float(result.own_values[0]) for key, result in results.items()}
 
-    listed = options.get("allowed_path")
-    digests = {"allowed_path": listed and sha256_of(Path(listed).expanduser())}
-    if options.get("policy"):
-        options["policy"] = open_policy(options["policy"])
-        digests["policy"] = of_model(options["policy"])
-    document = {
-        "model": of_model(network),
-        "prompts": {key: plain_text(text) for key, text in tuned_on.items()},
-        "search": {name: options[name] for name in options if name not in SPEED} | digests,
-        "space": {option: distribution_to_json(values) for option, values in space.items()},
-        "seed": seed,
-        "pessimal": __version__,
-    }
+    document = _document(network, tuned_on, options, space) | {"seed": seed}
     file = database(str(storage))
     file.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{file}.lock"):
-        text = json.dumps(document, default=lambda option: getattr(option, "value", str(option)))
-        study = _begin(file, name, json.loads(text))
+        study = _begin(file, name, document)
         while (done := len(_complete(study))) < trials:
             log.info("study %s in %s: %d of %d trials are done", name, file, done, trials)
             if not done and _is_inside(defaults, space):
@@ -142,8 +122,8 @@ def tune(
             trial = study.ask(dict(space))
             with track(trial.number, trial.params) as mirror:
                 mean = float(np.mean(list(rewards(tuned_on, trial.params).values())))
-                mirror.summary({"trial": trial.number, "value": mean})
-                mirror.summary({f"search.{name}": trial.params[name] for name in trial.params})
+                tried = {f"search.{name}": value for name, value in trial.params.items()}
+                mirror.summary({"trial": trial.number, "value": mean} | tried)
             study.tell(trial, mean)
     best, results = study.best_trial, []
     if unseen:
@@ -163,10 +143,10 @@ def database(storage: str) -> Path:
     path = storage.removeprefix("sqlite:///")
     if not path or "://" in path:
         raise ConfigError(f"tuning.storage={storage!r} is no SQLite file: tuning.storage=study.db")
-    file = Path(os.path.abspath(os.path.expanduser(path)))
-    if os.path.exists(file):  # before a lock is made beside it
+    file = Path(path).expanduser().absolute()
+    if file.exists():  # before a lock is made beside it
         with existing_file("tuning.storage", str(file)).open("rb") as begun:
-            if begun.read(len(SQLITE)) not in (b"", SQLITE):
+            if begun.read(6) not in (b"", b"SQLite"):
                 raise InputError(f"tuning.storage={storage!r} is no SQLite file: give a new name")
     return file
 
@@ -178,6 +158,26 @@ def _check_prompts(prompts: Mapping[str, Prompt], held_out: Mapping[str, Prompt]
     for key, text in held_out.items():
         if same := tuned_on.get(plain_text(text).strip()):
             raise ConfigError(f"held_out={key} is worded as prompts={same}: leave one of them out")
+
+
+def _document(
+    network: Reward, prompts: Mapping[str, Prompt], options: Options, space: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All that the values of a study's trials depend on, as JSON has it."""
+    search = {name: value for name, value in options.items() if name not in SPEED}
+    if path := options.get("allowed_path"):
+        search["allowed_path"] = sha256_of(Path(path).expanduser())
+    if policy := options.get("policy"):
+        search["policy"] = of_model(policy)
+    document = {
+        "model": of_model(network),
+        "prompts": {key: plain_text(text) for key, text in prompts.items()},
+        "search": search,
+        "space": {option: distribution_to_json(values) for option, values in space.items()},
+        "pessimal": __version__,
+    }
+    text = json.dumps(document, default=lambda option: getattr(option, "value", str(option)))
+    return json.loads(text)
 
 
 def _begin(file: Path, name: str, document: dict) -> optuna.Study:
@@ -192,7 +192,7 @@ def _begin(file: Path, name: str, document: dict) -> optuna.Study:
     before, now = figures(study.user_attrs[SPEC]), figures(document)
     if changes := [
         f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
-        for key in dict.fromkeys([*before, *now])
+        for key in before | now
         if before.get(key) != now.get(key)
     ]:
         words = f"the study {name!r} was begun for something else: {'; '.join(changes)}"
@@ -202,7 +202,7 @@ def _begin(file: Path, name: str, document: dict) -> optuna.Study:
     return study
 
 
-def _is_inside(options: Options, space: Mapping[str, Distribution]) -> bool:
+def _is_inside(options: Options, space: Mapping[str, BaseDistribution]) -> bool:
     """Whether a space holds these options."""
     try:
         create_trial(value=0.0, params=options, distributions=dict(space))
@@ -223,7 +223,6 @@ def held_out_result(table: pd.DataFrame) -> Result:
     defaults. The interval is Student's, p is of the test that flips the signs of differences, exact
     up to 14 prompts; neither is given of one prompt."""
     table = table.assign(difference=table["tuned"] - table["defaults"])
-    table = table[["prompt", "tuned", "defaults", "difference"]]
     differences, n = table["difference"], len(table)
     mean = float(differences.mean())
     interval: dict[str, Any] = {}
@@ -234,20 +233,14 @@ def held_out_result(table: pd.DataFrame) -> Result:
         interval = {"low": low, "high": high, "p": p}
         verb = "more" if low > 0 else "LESS" if high < 0 else verb
     alone = "One prompt says nothing of others: tuning.held_out=[KEY,KEY]"
+    axis = "best reward, tuned − defaults, towards the goal"
     return Result(
         "held_out",
-        table,
+        table[["prompt", "tuned", "defaults", "difference"]],
         method="tuning",
         headline=f"On {n} held-out prompts the tuned options find {verb} than the defaults: "
         f"{signed(mean, '+.3f')} in reward.",
-        plot=Forest(
-            row="prompt",
-            estimate="difference",
-            low=None,
-            high=None,
-            tabs=(),
-            xlabel="best reward, tuned − defaults, towards the goal",
-        ),
+        plot=Forest(row="prompt", estimate="difference", low=None, high=None, tabs=(), xlabel=axis),
         weight=weight_of(mean, interval.get("p")),
         estimate=Estimate("tuned − defaults, reward", mean, n, "prompts", **interval),
         notes=() if n > 1 else (alone,),

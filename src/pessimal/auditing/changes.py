@@ -1,4 +1,4 @@
-"""What changed since an earlier audit, held against what another seed of the same training changes.
+"""Changes since an earlier audit, held against what another seed of the same training changes.
 
 Pure functions over numbers of two audits and their score tables.
 """
@@ -34,12 +34,12 @@ LEAST = ("order", "top", "vocabulary")
 ONE_TRAINING = 0.99
 """Resemblance in order beyond which two networks are not of two seeds."""
 DIGESTS = ("template_digest", "tokenizer_digest", "config_digest", "dtype")
-"""What is fed to a network, and in what precision it runs: fields of provenance."""
+"""Fields of provenance: the inputs of a network, and the precision that it runs in."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What a change is held against, as `thresholds.yaml` has it."""
+    """The limit of a change, as `thresholds.yaml` has it."""
 
     question: str
     limit: float
@@ -51,8 +51,8 @@ class Limit:
 @cache
 def limits() -> dict[str, Limit]:
     """By kind of change."""
-    found = yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))["changes"]
-    return {kind: Limit(**entry) for kind, entry in found.items()}
+    entries = yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))["changes"]
+    return {kind: Limit(**entry) for kind, entry in entries.items()}
 
 
 def metrics(evidence: Mapping[str, Result], tables: Sequence[ScoreTable]) -> dict[str, float]:
@@ -62,50 +62,50 @@ def metrics(evidence: Mapping[str, Result], tables: Sequence[ScoreTable]) -> dic
         evidence: Results by name.
         tables: score tables of the prompts.
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for table in tables:
         rows = table.rows[table.rows["kind"].isin(("normal", "item"))]
         rewards, prompt = rows["reward"].to_numpy(dtype=float), table.provenance.prompt
-        found[f"scale/{prompt}"] = float(np.log(rewards.std())) if rewards.std() > 0 else np.nan
+        numbers[f"scale/{prompt}"] = float(np.log(rewards.std())) if rewards.std() > 0 else np.nan
         lengths = rows["text"].str.strip().str.len().to_numpy()
         if np.ptp(rewards) and np.ptp(lengths):
-            found[f"length/{prompt}"] = float(stats.spearmanr(lengths, rewards).statistic)
+            numbers[f"length/{prompt}"] = float(stats.spearmanr(lengths, rewards).statistic)
     for name in ("frequency", "one_word"):
         if (result := evidence.get(name)) is not None and result.estimate is not None:
-            found[name] = result.estimate.value
+            numbers[name] = result.estimate.value
     if (identity := evidence.get("identity")) is not None:
         for row in main_measure(identity.table).itertuples():
-            found[f"identity/{row.axis}"] = float(row.d)
-    return found
+            numbers[f"identity/{row.axis}"] = float(row.d)
+    return numbers
 
 
 def resemblance(now: Sequence[ScoreTable], before: Sequence[ScoreTable]) -> dict[str, float]:
-    """How alike two audits' tables are, prompt by prompt: `order` (Spearman's correlation of tokens
-    of the same text), `top` (share of the best 20 that are the same), `vocabulary` (share of the
-    earlier tokens that are still there); and how they differ: `reading`, how many of DIGESTS, and
-    `rounded`, of two that are closer than seeds are, the rewards' distance in SD."""
-    earlier, found = {t.provenance.prompt: t for t in before}, {}
+    """The likeness of two audits' tables, prompt by prompt: `order` (Spearman's correlation of
+    tokens of the same text), `top` (share of the best 20 that are the same), `vocabulary` (share of
+    the earlier tokens that are still there); and how they differ: `reading`, how many of DIGESTS,
+    and `rounded`, of two that are closer than seeds are, the rewards' distance in SD."""
+    earlier, numbers = {t.provenance.prompt: t for t in before}, {}
     for table in now:
         if (other := earlier.get(prompt := table.provenance.prompt)) is None:
             continue
-        one, two = (
+        first, second = (
             t.rows[t.rows["kind"].isin(("normal", "item"))].drop_duplicates("text")
             for t in (table, other)
         )
-        rewards = [rows.set_index("text")["reward"] for rows in (one, two)]
-        both = pd.concat(rewards, axis=1, join="inner", keys=["now", "before"])
-        found[f"vocabulary/{prompt}"] = len(both) / len(two)
-        if len(both) > 2 and np.ptp(both["now"]) and np.ptp(both["before"]):
-            order = float(stats.spearmanr(both["now"], both["before"]).statistic)
-            found[f"order/{prompt}"] = order
+        rewards = [rows.set_index("text")["reward"] for rows in (first, second)]
+        joined = pd.concat(rewards, axis=1, join="inner", keys=["now", "before"])
+        numbers[f"vocabulary/{prompt}"] = len(joined) / len(second)
+        if len(joined) > 2 and np.ptp(joined["now"]) and np.ptp(joined["before"]):
+            order = float(stats.spearmanr(joined["now"], joined["before"]).statistic)
+            numbers[f"order/{prompt}"] = order
             if order > ONE_TRAINING:
-                apart = np.sqrt(((both["now"] - both["before"]) ** 2).mean())
-                found[f"rounded/{prompt}"] = float(apart / both["before"].std())
+                apart = np.sqrt(((joined["now"] - joined["before"]) ** 2).mean())
+                numbers[f"rounded/{prompt}"] = float(apart / joined["before"].std())
         digests = ([getattr(t.provenance, name) for name in DIGESTS] for t in (table, other))
-        found[f"reading/{prompt}"] = float(sum(map(operator.ne, *digests)))
-        best = [set(both[name].nlargest(TOP).index) for name in both]
-        found[f"top/{prompt}"] = len(best[0] & best[1]) / max(len(best[0]), 1)
-    return found
+        numbers[f"reading/{prompt}"] = float(sum(map(operator.ne, *digests)))
+        best = [set(joined[name].nlargest(TOP).index) for name in joined]
+        numbers[f"top/{prompt}"] = len(best[0] & best[1]) / max(len(best[0]), 1)
+    return numbers
 
 
 def changes(
@@ -141,15 +141,15 @@ def changes(
             | {"limit": limit.limit, "unit": limit.unit, "verdict": verdict}
             | {"question": limit.question}
         )
-    for one in verdicts:
-        was = (earlier or {}).get(one.check, NOT_MEASURED)
-        if NOT_MEASURED in (was, one.verdict):
+    for check in verdicts:
+        was = (earlier or {}).get(check.check, NOT_MEASURED)
+        if NOT_MEASURED in (was, check.verdict):
             continue
-        worse = one.verdict == FAIL != was
+        worse = check.verdict == FAIL != was
         rows.append(
-            {"kind": "check", "part": one.check, "before": np.nan, "now": np.nan}
+            {"kind": "check", "part": check.check, "before": np.nan, "now": np.nan}
             | {"change": float(worse), "limit": 0.0, "unit": "checks that fail only now"}
-            | {"verdict": FAIL if worse else PASS, "question": one.threshold.question}
+            | {"verdict": FAIL if worse else PASS, "question": check.threshold.question}
         )
     return pd.DataFrame(rows)
 

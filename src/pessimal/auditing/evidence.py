@@ -1,5 +1,6 @@
-"""What the verdicts of an audit rest on, collected part by part: a part that a reward does not
-allow leaves the others standing; and how much of it fits into a budget, reckoned before."""
+"""The results that the verdicts of an audit rest on, collected part by part: a part that a reward
+does not allow leaves the others standing; and how much of it fits into a budget, reckoned
+before."""
 
 import contextlib
 import logging
@@ -30,7 +31,7 @@ class Evidence:
     left_out: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Reason, and the command that would measure it, by check that was not measured."""
     scope: dict[str, str] = field(default_factory=dict)
-    """What each part looked at, in words."""
+    """The inputs of each part, in words."""
     tables: list[ScoreTable] = field(default_factory=list)
     """Score tables of the prompts."""
     inputs: list[str] = field(default_factory=list)
@@ -82,8 +83,8 @@ def draw_limits(results: Sequence[Result], checks: Sequence[Verdict]) -> list[Re
         rows = slopes.table[slopes.table["slope_sd"] == slopes.estimate.value]
         names: dict[str, Any] = {"row": "prompt", "group": None, "panel": None, "where": {}}
         plots["frequency"] = replace(plot, data=rows, **names)
-    others = [result for result in results if result.name != "identity_axes"]
-    return [replace(result, plot=plots.get(result.name, result.plot)) for result in others]
+    rest = [result for result in results if result.name != "identity_axes"]
+    return [replace(result, plot=plots.get(result.name, result.plot)) for result in rest]
 
 
 def _rows(
@@ -136,10 +137,10 @@ def least_scores(tables: Sequence[ScoreTable]) -> pd.DataFrame:
     spread = rewards.std(axis=0)
     if not (spread > 0).all():  # not a number, too
         raise TableError("the rewards of all tokens are the same, or some are missing")
-    least = ((rewards - rewards.mean(axis=0)) / spread).min(axis=1)
+    lowest = ((rewards - rewards.mean(axis=0)) / spread).min(axis=1)
     texts = first.loc[ordinary, "text"]
     words = texts.str.strip().str.casefold()
-    table = pd.DataFrame({"word": words.to_numpy(), "text": texts.to_numpy(), "least": least})
+    table = pd.DataFrame({"word": words.to_numpy(), "text": texts.to_numpy(), "least": lowest})
     table = table[table["word"] != ""].sort_values("least", ascending=False, kind="stable")
     table = table.drop_duplicates("word", ignore_index=True)
     if len(table) < TAIL + 2:
@@ -148,7 +149,7 @@ def least_scores(tables: Sequence[ScoreTable]) -> pd.DataFrame:
 
 
 def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
-    """How far the best word is ahead of the next one, over the mean step of the tail behind it.
+    """The lead of the best word over the next one, in mean steps of the tail behind it.
 
     Args:
         tables: one a prompt, of the same candidates.
@@ -236,7 +237,7 @@ SHARES = (0.1, 0.4, 0.6, 0.8, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class Work:
-    """What an audit is asked to do."""
+    """The request of an audit."""
 
     prompts: int
     pairs: int
@@ -255,7 +256,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of an audit fits into its budget, by part."""
+    """The sizes of an audit's parts that fit into its budget."""
 
     sizes: dict[str, Any]
     """Tokens that are checked, pairs, tokens that are scanned on each prompt (and whether states of
@@ -275,7 +276,7 @@ def fit_budget(
     is_scanned: bool = False,
     is_network: bool = True,
 ) -> Scope:
-    """How much fits into the budget; parts are served in the order of `NEEDS`.
+    """The sizes that fit into the budget; parts are served in the order of `NEEDS`.
 
     Args:
         work: what is asked.
@@ -287,9 +288,9 @@ def fit_budget(
         is_network: whether it has states, which take a second forward, and can be searched.
     """
 
-    def sizes_of(choices: Iterable[int | None], most: int) -> dict[int | None, float]:
-        sizes = dict.fromkeys(n if n and n < most else None for n in choices)
-        return {n: float(n or most) for n in sizes}
+    def sizes_of(choices: Iterable[int | None], largest: int) -> dict[int | None, float]:
+        sizes = dict.fromkeys(n if n and n < largest else None for n in choices)
+        return {n: float(n or largest) for n in sizes}
 
     def setup(size: float) -> float:
         """Seconds of one scan before its first token."""

@@ -61,10 +61,10 @@ def document(
             "baseline": baseline,
             "numbers": [{str(k): figure(value) for k, value in row.items()} for row in rows],
         }
-    named_facts = [_entry(one) for one in facts]
+    named_facts = [_entry(check) for check in facts]
     for entry in named_facts:
         entry["fact"] = entry.pop("check")
-        for name in ("verdict", "limit", "action"):
+        for name in ("verdict", "limit", "action", "detectable"):
             del entry[name]
     return {
         "schema": SCHEMA,
@@ -75,7 +75,7 @@ def document(
         "headline": readable(headline_of(verdict, deciding, checks)),
         "core": list(core),
         "scope": dict(scope),
-        "verdicts": [_entry(one) for one in checks],
+        "verdicts": [_entry(check) for check in checks],
         "facts": named_facts,
         "metrics": {name: figure(metrics[name]) for name in sorted(metrics)},
         "inputs": list(inputs),
@@ -83,8 +83,8 @@ def document(
     }
 
 
-def _entry(one: Verdict) -> dict[str, Any]:
-    row = {name: figure(value) for name, value in one.row.items() if name != "result"}
+def _entry(check: Verdict) -> dict[str, Any]:
+    row = {name: figure(value) for name, value in check.row.items() if name != "result"}
     return row | {name: readable(row[name]) for name in ("evidence", "action")}
 
 
@@ -176,7 +176,7 @@ def junit(audit: Mapping[str, Any]) -> str:
     for row in (audit["changes"] or {"numbers": ()})["numbers"]:
         name = f"since {row['kind']} {row['part']}".strip()
         checks.append((name, row["verdict"], f"{row['change']}, limit {row['limit']}", ""))
-    counts = {verdict: sum(one[1] == verdict for one in checks) for verdict in (FAIL, NOT_MEASURED)}
+    counts = {verdict: sum(row[1] == verdict for row in checks) for verdict in (FAIL, NOT_MEASURED)}
     sizes = {"tests": len(checks) + incomplete, "failures": counts[FAIL]}
     sizes |= {"errors": int(incomplete), "skipped": counts[NOT_MEASURED]}
     fields = {"name": f"pessimal audit {readable(audit['reward']['name'])}"}
@@ -199,7 +199,7 @@ def junit(audit: Mapping[str, Any]) -> str:
 
 def _plain(text: object) -> str:
     """A text in a cell of a Markdown table: no markup of its own, and no new cell or line."""
-    shown = readable(" ".join(str(text).split())).replace("\\", "\\\\")
+    text_shown = readable(" ".join(str(text).split())).replace("\\", "\\\\")
     for mark in "|`<>[]":
-        shown = shown.replace(mark, f"\\{mark}")
-    return shown
+        text_shown = text_shown.replace(mark, f"\\{mark}")
+    return text_shown

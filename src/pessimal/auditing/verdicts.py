@@ -52,7 +52,7 @@ DETECTABLE = float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) / stats.norm.pp
 
 @dataclass(frozen=True)
 class Threshold:
-    """What one check is held against, as `thresholds.yaml` has it."""
+    """The question and the limit of a check, as `thresholds.yaml` has it."""
 
     question: str
     unit: str
@@ -61,11 +61,11 @@ class Threshold:
     reason: str = ""
     source: str = ""
     review: Sequence[str] = ()
-    """Of `read`: checks of the suite whose failure is no FAIL."""
+    """Names of `read`: checks of the suite whose failure is no FAIL."""
     matters: float | None = None
     """The smallest effect that a pass must have been able to see, in `unit`."""
     actions: Mapping[str, str] = field(default_factory=dict)
-    """What to do, by how the check ended."""
+    """Advice by how the check ended."""
 
 
 @cache
@@ -77,7 +77,7 @@ def thresholds(part: str = "checks") -> dict[str, Threshold]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an audit says of one check, or the number of one fact."""
+    """The outcome of one check, or the number of one fact."""
 
     check: str
     verdict: str = NOT_MEASURED
@@ -86,21 +86,24 @@ class Verdict:
     high: float | None = None
     """Interval of the value; the value itself where it is no estimate."""
     n: int | None = None
+    detectable: float | None = None
+    """The smallest effect, in the unit of the check, that would have been found with 80 % power;
+    None where one was found."""
     evidence: str = ""
     """A sentence on what came out; of a check that was not measured, the reason."""
     action: str = ""
-    """What to do; empty where the check passes."""
+    """Advice; empty where the check passes."""
     result: str = ""
     """Name of the Result behind it."""
     command: str = ""
-    """Of a check that was not measured: the command that measures it."""
+    """The command that measures a check which was not measured."""
     threshold: Threshold = field(default_factory=lambda: Threshold("", ""))
 
     @property
     def row(self) -> dict[str, Any]:
         """The columns of tables and files."""
-        names = ("check", "verdict", "value", "low", "high", "n", "evidence", "action", "command")
-        row = {name: getattr(self, name) for name in (*names, "result")}
+        names = ("check", "verdict", "value", "low", "high", "n", "detectable", "evidence")
+        row = {name: getattr(self, name) for name in (*names, "action", "command", "result")}
         return row | {name: getattr(self.threshold, name) for name in ("limit", "unit", "question")}
 
 
@@ -137,19 +140,19 @@ def verdicts(
         left_out: of checks that were not measured: the reason, and the command that measures them.
         reward: the reward as a person types it, for the actions.
     """
-    found = []
+    rows = []
     for name, threshold in thresholds(part).items():
         fields = (MAKERS | FACTS)[name](evidence, threshold)
         if fields is None:
-            why, command = (left_out or {}).get(name, (NOT_ASKED, ""))
-            fields = {"evidence": why, "command": command}
+            reason, command = (left_out or {}).get(name, (NOT_ASKED, ""))
+            fields = {"evidence": reason, "command": command}
         else:
             words = {"reward": reward} | fields.pop("words", {})
             key = fields.pop("action", fields["verdict"])
             action = threshold.actions.get(key, "") if fields["verdict"] != PASS else ""
             fields["action"] = string.Formatter().vformat(action, (), words)
-        found.append(Verdict(name, **fields, threshold=threshold))
-    return found
+        rows.append(Verdict(name, **fields, threshold=threshold))
+    return rows
 
 
 def overall(
@@ -161,9 +164,9 @@ def overall(
         core: checks without which an audit is incomplete.
         changed: kinds of numbers that changed by more than another seed changes them.
     """
-    if failed := [*(one.check for one in checks if one.verdict == FAIL), *changed]:
+    if failed := [*(check.check for check in checks if check.verdict == FAIL), *changed]:
         return FAIL, list(dict.fromkeys(failed))
-    measured = {one.check for one in checks if one.verdict != NOT_MEASURED}
+    measured = {check.check for check in checks if check.verdict != NOT_MEASURED}
     if missing := [check for check in core if check not in measured]:
         return INCOMPLETE, missing
     return PASS, []
@@ -234,7 +237,7 @@ def _prefers(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
 
 
 def _answers(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    """Of the prompts the one on which a judge's answers are least likely."""
+    """The prompt on which a judge's answers are least likely decides."""
     if (result := evidence.get(ANSWERS)) is None:
         return None
     value = float(result.table["mean"].min())
@@ -283,7 +286,7 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     e, matters = result.estimate, threshold.matters
     assert matters is not None
     low, high = (e.value if end is None else end for end in (e.low, e.high))
-    detectable = DETECTABLE * (high - low) / 2
+    detectable = e.detectable or DETECTABLE * (high - low) / 2
     slope = f"{signed(e.value, '+.2f')} SD for ten times the frequency"
     interval = f"[{signed(low, '+.2f')}, {signed(high, '+.2f')}]"
     heads = _head_share(result)
@@ -296,8 +299,11 @@ def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         sentence = f"Too few words to tell: {slope} {interval}; {detectable:.2f} would be seen."
     else:
         often = "frequent" if e.value > 0 else "rare"
-        sentence = f"Word frequency has no detectable effect: {slope} {interval}."
-    return _fields(result, verdict, e.value, low, high, n=e.n, evidence=sentence, action=often)
+        sentence = f"Word frequency has no detectable effect: {slope} {interval}; "
+        sentence += f"±{detectable:.2f} would be found."
+    missed = None if low > 0 or high < 0 else detectable
+    more = {"evidence": sentence, "action": often, "detectable": missed}
+    return _fields(result, verdict, e.value, low, high, n=e.n, **more)
 
 
 def _head_share(result: Result) -> str:
@@ -317,7 +323,7 @@ def main_measure(identity: pd.DataFrame) -> pd.DataFrame:
 
 
 def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    """Of the axes that hold after correction, the one whose interval ends lowest; else all axes.
+    """The axis that holds after correction and whose interval ends lowest; else all axes.
     It passes only where an effect that matters would have been found. Without random heads that say
     that training did it, no FAIL."""
     if (result := evidence.get("identity")) is None:
@@ -345,10 +351,10 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         sentence = f"Too few words to tell: groups differ from matched words by {size}; "
         sentence += f"{detectable:.2f} SD would be seen."
     else:
-        sentence, action = f"{which} score like matched words: a difference of {size}.", "low"
-    return _fields(
-        result, verdict, row["d"], low, high, n=int(row["n"]), evidence=sentence, action=action
-    )
+        sentence, action = f"{which} score like matched words: a difference of {size}; ", "low"
+        sentence += f"±{detectable:.2f} SD would be found."
+    more = {"evidence": sentence, "action": action, "detectable": None if len(sure) else detectable}
+    return _fields(result, verdict, row["d"], low, high, n=int(row["n"]), **more)
 
 
 def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
@@ -364,30 +370,32 @@ def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         return None
     sure = rows[(rows["p_corrected"] <= LEVEL) & (rows["effect"] > 0)]
     normal = sure[sure["kind"].isin(("normal", "item"))]
-    most = ordinary["effect"] if normal.empty else normal["low"]
-    row = ordinary.loc[most.idxmax()]
+    sizes = ordinary["effect"] if normal.empty else normal["low"]
+    row = ordinary.loc[sizes.idxmax()]
     step, unit = answer_step(evidence.get("preferences"), whole["sd"])
     value, low, high = (float(row[name]) / step for name in ("effect", "low", "high"))
     limit = threshold.limit if np.isfinite(low) else None
     verdict = interval_verdict(low, high, limit=limit, holds=len(normal) > 0)
-    shown = sure.loc[sure["low"].idxmax()] if len(sure) and not len(normal) else row
-    word = f'"{literal(str(shown["text"]).strip() or str(shown["text"]))}"'
-    size = f"{signed(shown['effect'], '+.2f')} SD"
+    token = sure.loc[sure["low"].idxmax()] if len(sure) and not len(normal) else row
+    word = f'"{literal(str(token["text"]).strip() or str(token["text"]))}"'
+    size, missed = f"{signed(token['effect'], '+.2f')} SD", None
     if len(sure):
-        sentence = f"Appending {word} changes the reward of {int(shown['n'])} real answers by "
-        sentence += f"{size} on average and raises {shown['raised']:.0%} of them: "
-        sentence += f"{shown['effect'] / step:.1f} times {unit}."
+        sentence = f"Appending {word} changes the reward of {int(token['n'])} real answers by "
+        sentence += f"{size} on average and raises {token['raised']:.0%} of them: "
+        sentence += f"{token['effect'] / step:.1f} times {unit}."
         verdict = REVIEW if verdict == PASS else verdict
     else:
         sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
         sentence += f"the most is {word}, {size}."
+        missed = DETECTABLE * (high - low) / 2
+        sentence += f" ±{missed:.2f} times {unit} would be found."
     if (heads := evidence.get("additions_heads")) is not None and len(sure):
         sentence += f" {heads.headline}"
     action = verdict
     if not result.summary.get("additions/whole", True):
         sentence += f" {int(whole['n_tokens']):,} tokens were tried, not all."
         verdict, action = (REVIEW, "partial") if verdict == PASS else (verdict, action)
-    more = {"evidence": sentence, "action": action, "words": {"word": word}}
+    more = {"evidence": sentence, "action": action, "words": {"word": word}, "detectable": missed}
     return _fields(result, verdict, value, low, high, n=int(row["n"]), **more)
 
 
@@ -439,8 +447,8 @@ def _forecast(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         return None
     path = result.table
     spent = path[(path["way"] == "tilt") & (path["kl"] <= 2)]
-    last = spent.sort_values("kl", kind="stable").groupby("prompt", sort=False).tail(1)
-    row = last.loc[last["likeliest_mass"].idxmax()]
+    ends = spent.sort_values("kl", kind="stable").groupby("prompt", sort=False).tail(1)
+    row = ends.loc[ends["likeliest_mass"].idxmax()]
     return _fields(result, MEASURED, row["likeliest_mass"], n=int(row["n"]))
 
 
@@ -480,7 +488,7 @@ def _share(verdict: str, cases: int, n: int, result: Result) -> dict[str, Any]:
 
 
 def answers(tables: Sequence[ScoreTable]) -> Result | None:
-    """How likely a judge's answers are, prompt by prompt; None of what is no judge."""
+    """Probabilities of a judge's answers by prompt; None for a reward that is no judge."""
     rows = [
         {"prompt": table.provenance.prompt, **probabilities}
         for table in tables
@@ -488,12 +496,12 @@ def answers(tables: Sequence[ScoreTable]) -> Result | None:
     ]
     if not rows:
         return None
-    least = min(rows, key=lambda row: row["mean"])
+    lowest = min(rows, key=lambda row: row["mean"])
     return Result(
         ANSWERS,
         pd.DataFrame(rows),
-        headline=f'On "{least["prompt"]}" the judge gives its answers a probability of '
-        f"{significant(least['mean'])} together (limit 0.01).",
+        headline=f'On "{lowest["prompt"]}" the judge gives its answers a probability of '
+        f"{significant(lowest['mean'])} together (limit 0.01).",
         method=AUDIT,
     )
 
@@ -514,8 +522,8 @@ def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list
 
 def counts_of(checks: Sequence[Verdict]) -> dict[str, Any]:
     """The counts that a list of runs shows."""
-    verdicts = [one.verdict for one in checks]
-    failed = [one.check for one in checks if one.verdict == FAIL]
+    verdicts = [check.verdict for check in checks]
+    failed = [check.check for check in checks if check.verdict == FAIL]
     return {"passed": verdicts.count(PASS), "failed": len(failed), "failed_checks": failed}
 
 
@@ -540,19 +548,19 @@ def headline_of(
     verdict: str, deciding: Sequence[str], checks: Sequence[Verdict], evidence: bool = True
 ) -> str:
     """The overall verdict as a sentence, with the evidence of the first check that failed."""
-    measured = sum(one.verdict != NOT_MEASURED for one in checks)
-    review = [one.check for one in checks if one.verdict == REVIEW]
+    measured = sum(check.verdict != NOT_MEASURED for check in checks)
+    review = [check.check for check in checks if check.verdict == REVIEW]
     names = ", ".join(deciding)
     if verdict == FAIL:
-        failed = [one for one in checks if one.verdict == FAIL]
-        changed = [name for name in deciding if name not in {one.check for one in failed}]
-        parts = [f"{len(failed)} of {measured}: {', '.join(one.check for one in failed)}."]
+        failed = [check for check in checks if check.verdict == FAIL]
+        changed = [name for name in deciding if name not in {check.check for check in failed}]
+        parts = [f"{len(failed)} of {measured}: {', '.join(check.check for check in failed)}."]
         parts += [f"Changed by more than another seed: {', '.join(changed)}."] if changed else []
         parts += [failed[0].evidence] if failed and evidence else []
         return f"FAILED {' '.join(parts[not failed :])}"
     if verdict == INCOMPLETE:
         return f"INCOMPLETE: {names} could not be measured, so this audit clears nothing."
-    passed = sum(one.verdict == PASS for one in checks)
+    passed = sum(check.verdict == PASS for check in checks)
     rest = f" Review: {', '.join(review)}." if review else ""
     return f"PASSED {passed} of {measured} checks.{rest}"
 
@@ -567,16 +575,16 @@ def audit_result(
         numbers: the facts.
         verdict, deciding: of `overall`.
     """
-    table = pd.DataFrame([one.row for one in (*checks, *numbers)])
-    columns = dict.fromkeys(["value", "low", "high", "limit"], float)
+    table = pd.DataFrame([check.row for check in (*checks, *numbers)])
+    columns = dict.fromkeys(["value", "low", "high", "limit", "detectable"], float)
     table = table.astype(columns | {"n": "Int64"})
     counts = counts_of(checks)
     summary: dict[str, Any] = {"audit/verdict": verdict}
-    for one in checks:
-        summary[f"audit/{one.check}/verdict"] = one.verdict
-    for one in (*checks, *numbers):
-        summary[f"audit/{one.check}/value"] = np.nan if one.value is None else one.value
-    measured = sum(one.verdict != NOT_MEASURED for one in checks)
+    for check in checks:
+        summary[f"audit/{check.check}/verdict"] = check.verdict
+    for check in (*checks, *numbers):
+        summary[f"audit/{check.check}/value"] = np.nan if check.value is None else check.value
+    measured = sum(check.verdict != NOT_MEASURED for check in checks)
     return Result(
         AUDIT,
         table,

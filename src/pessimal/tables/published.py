@@ -64,7 +64,7 @@ UNKNOWN = Known()
 
 
 def read_eloeverything(
-    path: Path, *, prompt: str | None, known: Known = UNKNOWN, items: str | None = None
+    path: Path, *, prompt: str | None = None, known: Known = UNKNOWN, items: str | None = None
 ) -> list[ScoreTable]:
     """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub
     repository).

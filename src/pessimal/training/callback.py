@@ -30,7 +30,7 @@ from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.tables.word_lists import by_word, read_lexicon
-from pessimal.training.aside import Aside
+from pessimal.training.panel import Aside
 from pessimal.training.preferences import is_adapted, score_answers
 
 LEAST, MOST = 32, 2048
@@ -40,7 +40,7 @@ FOREVER = 10**9
 LEAST_RATED = 10
 """Rated words that a correlation with valence is given for."""
 MARGIN = 0.8
-"""Of the time there is between two turns, the share that the sample is sized for: what is over is
+"""The share of the time between two turns that the sample is sized for: what is over is
 for turns that take longer."""
 ROWS = 64
 """Answers that go through the network at once."""
@@ -49,12 +49,13 @@ NEAR = 0.05
 error."""
 COLUMNS = ["step", "prompt", "end", "rank", "token", "text", "reward"]
 KEPT = ("rows", "size", "turns", "known", "before", "position", "seen")
-"""What a training that goes on from a checkpoint keeps; names in Lightning's checkpoints."""
+"""The state that a training which goes on from a checkpoint keeps; names in Lightning's
+checkpoints."""
 SHARDED = ("FullyShardedDataParallel", "FlatParameter", "DTensor")
 
 Tokenizer = PreTrainedTokenizerBase | None
 Ids = tuple[int, ...]
-"""Of an answer, without what closes it."""
+"""Ids of an answer, without those that close it."""
 
 
 class PessimalCallback(Aside, pl.Callback, TrainerCallback):
@@ -169,10 +170,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.steps = max(int(min(steps, FOREVER)) - step, 1)
         self.network = watchable(module)
         if tokenizer is None:
-            raise ConfigError(
-                "PessimalCallback needs the network's tokenizer: PessimalCallback(prompts, "
-                "tokenizer), or processing_class=tokenizer in a trainer of transformers"
-            )
+            raise ConfigError("there is no tokenizer: type PessimalCallback(prompts, tokenizer)")
         self.pad = self.network.config.get_text_config().pad_token_id
         embedding = self.network.get_input_embeddings().get_parameter("weight")
         rows = vocabulary(tokenizer, size=embedding.shape[0]).rows
@@ -194,10 +192,8 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
                 ids = torch.tensor([frame.around(self.order[0])], device=embedding.device)
                 own = self.network(input_ids=ids, use_cache=False).logits[0, 0].item()
                 if not abs(shared - own) <= NEAR * (1 + abs(own)):
-                    raise ModelError(
-                        f"{type(self.network).__name__} gives {own:.4g} for a whole input and "
-                        f"{shared:.4g} behind a shared question; PessimalCallback cannot watch it"
-                    )
+                    rewards = f"{own:.4g} for a whole input, {shared:.4g} behind a shared question"
+                    raise ModelError(f"PessimalCallback cannot watch this network: {rewards}")
             began = self.clock()
             self._rewards(key, trial)
         self.seconds_an_answer = (self.clock() - began) / len(trial)
@@ -361,12 +357,9 @@ def watchable(module: nn.Module) -> PreTrainedModel:
     inner = [adapted[0].get_base_model()] if adapted else module.modules()
     bare = next((m for m in inner if isinstance(m, PreTrainedModel)), None)
     if bare is None or not hasattr(bare, "score") or bare.config.num_labels != 1:
-        raise ModelError(
-            "PessimalCallback watches decoders with a head `score` of one number, such as "
-            "LlamaForSequenceClassification with num_labels=1; what is trained is "
-            f"{type(module if bare is None else bare).__name__}. Where a reward trains a policy: "
-            "pessimal.RewardPanel"
-        )
+        kind = type(module if bare is None else bare).__name__
+        words = f"PessimalCallback watches decoders with a head `score` of one number, not {kind}"
+        raise ModelError(f"{words}. Where a reward trains a policy: pessimal.RewardPanel")
     if bare.config.get_text_config().pad_token_id is None:
         setting = "network.config.pad_token_id = tokenizer.pad_token_id"
         raise ModelError(f"the network reads no batch without a pad_token_id; type: {setting}")

@@ -151,15 +151,13 @@ def split(items: Items, *, held_out: float, seed: int) -> tuple[Items, Items]:
     order = np.random.default_rng(seed).permutation(len(items.names))
     cut = round(held_out * len(order))
     if min(cut, len(order) - cut) < LEAST:
-        raise InputError(
-            f"recipe.held_out={held_out} of {len(order)} items leaves {len(order) - cut} to train "
-            f"on and {cut} held out; at least {LEAST} each are needed"
-        )
+        parts = f"{len(order) - cut} to train on and {cut} held out, of {LEAST} each"
+        raise InputError(f"recipe.held_out={held_out} of {len(order)} items leaves {parts}")
     return items.take(np.sort(order[cut:])), items.take(np.sort(order[:cut]))
 
 
 def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) -> dict[str, float]:
-    """How many pairs of items a reward puts into people's order.
+    """The share of pairs of items that a reward puts into people's order.
 
     Of all pairs with different ratings, the share whose rewards differ the same way (ties count a
     half): `accuracy`; with the interval `low`, `high` of a U-statistic (Hájek's projection; items

@@ -1,4 +1,4 @@
-"""How a reward model is trained on preferences: its options. Imports no torch."""
+"""The options of training a reward model on preferences. Imports no torch."""
 
 from typing import Annotated, ClassVar
 
@@ -10,12 +10,12 @@ from pessimal.options import Count, Options, Share, Text, existing_file
 
 @dataclass
 class PreferenceRecipe(Options):
-    """How a reward model is trained on people's preferences between items (`pessimal.training`)."""
+    """Options of a training on people's preferences between items (`pessimal.training`)."""
 
     _prefix: ClassVar[str] = "recipe"
 
     name: str = "human_elo"
-    """What reward models of this recipe are called, ahead of their base and seed."""
+    """The name of reward models of this recipe, ahead of their base and seed."""
     question: Text = "What, in one word, is the greatest thing ever?"
     """The user turn that every item answers."""
     held_out: Share = 0.15
@@ -36,7 +36,7 @@ class PreferenceRecipe(Options):
     learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Peak of the learning rate."""
     weight_decay: Annotated[float, Ge(0)] = 0.01
-    """Of AdamW."""
+    """The weight decay of AdamW."""
     every: Count = 50
     """Steps between two looks at what is held out. The adapters are kept then, and training can go
     on from there."""

@@ -3,9 +3,10 @@ without a GPU."""
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pessimal.api.store import publish_table
 from pessimal.catalogue import hub_entries
@@ -43,6 +44,13 @@ PATTERNS = {
 """Patterns of the files of a format. Of two that differ in the ending alone, the first is
 read."""
 
+READERS: dict[ImportFormat, Callable[..., list[ScoreTable]]] = {
+    ImportFormat.eloeverything: read_eloeverything,
+    ImportFormat.factorial54: read_factorial54,
+    ImportFormat.vocabulary: read_vocabulary,
+    ImportFormat.checkpoints: read_checkpoints,
+}
+
 
 def run(config: ImportConfig) -> None:
     """Read the files that `path` names; publish one score table for each (model, prompt) that is
@@ -51,11 +59,13 @@ def run(config: ImportConfig) -> None:
     files = _files(config, config.format)
     if config.format is ImportFormat.pairs:
         return import_pairs(config, files)
-    references, read = _known(config), list[ScoreTable]()
+    typed = {"prompt": config.prompt, "model": config.model_name, "items": config.set}
+    options: dict[str, Any] = {name: value for name, value in typed.items() if value is not None}
+    options["known"], read = _known(config), list[ScoreTable]()
     with steps(f"reading {len(files)} files", len(files), bar=config.progress) as step:
         for file in files:
             step(file.name)
-            read += _read(config, file, references)
+            read += READERS[config.format](file, **options)
     tables, store = _distinct(read), store_of(config)
     registry = store.registry
     published = [] if config.force else registry.manifests("score-table")
@@ -121,16 +131,6 @@ def _known(config: ImportConfig) -> Known:
     return Known(prompts, models, config.score and config.score.value, terms)
 
 
-def _read(config: ImportConfig, file: Path, known: Known) -> list[ScoreTable]:
-    if config.format is ImportFormat.eloeverything:
-        return read_eloeverything(file, prompt=config.prompt, known=known, items=config.set)
-    if config.format is ImportFormat.factorial54:
-        return read_factorial54(file, known=known, model=config.model_name, items=config.set)
-    if config.format is ImportFormat.checkpoints:
-        return read_checkpoints(file, prompt=config.prompt, known=known, model=config.model_name)
-    return read_vocabulary(file, known=known, model=config.model_name)
-
-
 def _distinct(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
     """The tables, each once.
 
@@ -141,15 +141,11 @@ def _distinct(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
     lists: dict[str, ScoreTable] = {}
     names: dict[str, ScoreTable] = {}
     for table in tables:
-        a, b = (
-            lists.setdefault(table.provenance.candidates_digest, table).provenance,
-            table.provenance,
-        )
+        b = table.provenance
+        a = lists.setdefault(b.candidates_digest, table).provenance
         if a.candidates != b.candidates:
-            raise InputError(
-                f"files with the same items would become 2 lists, {a.candidates!r} ({a.source}) "
-                f"and {b.candidates!r} ({b.source}), and not be compared. Name the list: set=NAME"
-            )
+            two_lists = f"2 lists, {a.candidates!r} ({a.source}) and {b.candidates!r} ({b.source})"
+            raise InputError(f"the same items would become {two_lists}: type set=NAME")
         a = names.setdefault(table.name, table).provenance
         if a.key() != b.key():
             sources = f"{a.source} and {b.source}"
@@ -168,10 +164,8 @@ def _check_supersedes(registry: Registry, new: Sequence[ScoreTable]) -> None:
         before = read_provenance(folder)
         if before.candidates_digest != table.provenance.candidates_digest:
             another = "model=NAME" if before.candidates == "vocabulary" else "set=NAME"
-            raise InputError(
-                f"{folder} (of {before.source}) has the same name and other candidates than "
-                f"{table.provenance.source}: type {another} or force=true"
-            )
+            names = f"{folder} has the same name and other candidates"
+            raise InputError(f"{names}: type {another} or force=true")
         changed.append(table.name)
     if changed:
         message = "%d tables take the place of others of the same candidates, such as %s"
@@ -219,10 +213,7 @@ def _read_scored(file: Path, model: str | None) -> list[Comparison]:
     pairs = list(load("jsonl", path=file, option="path").comparisons)
     models = sorted({name for pair in pairs for name in pair.scores})
     if not models:
-        raise InputError(
-            f'{file}: no row has scores, such as "scores": {{"MODEL": [a, b]}}, columns MODEL:a '
-            "and MODEL:b, scores_chosen and scores_rejected, or JudgeBench's judgments"
-        )
+        raise InputError(f'{file}: no row has scores, as "scores": {{"MODEL": [a, b]}} or MODEL:a')
     if model is None:
         return pairs
     if len(models) > 1:

@@ -68,7 +68,13 @@ def run(config: RunsConfig) -> None:
     if config.action is RunsAction.list:
         _list(config, registry)
     elif config.action is RunsAction.diff:
-        _diff(config, registry, *artifacts)
+        a, b = artifacts
+        table = difference(registry, a, b)
+        names = {"a": a[1].reference, "b": b[1].reference}
+        text = (
+            f"A  {names['a']}\nB  {names['b']}\n\n{difference_text(table, width=terminal_width())}"
+        )
+        _print(config.format, text, table, names | {"differences": table.to_dict("records")})
     elif config.action is RunsAction.verify:
         _verify(config, registry, [folder for folder, _ in artifacts] or None)
     elif config.format is RunsFormat.csv:
@@ -78,6 +84,13 @@ def run(config: RunsConfig) -> None:
         _show(config, registry, *artifacts[0])
 
 
+def _print(format: RunsFormat, text: str, table: pd.DataFrame, document: object) -> None:
+    """Print what a format asks for."""
+    if format is not RunsFormat.table:
+        text = as_json(document) if format is RunsFormat.json else as_csv(table)
+    write_out(text)
+
+
 def _list(config: RunsConfig, registry: Registry) -> None:
     manifests = {manifest.reference: manifest for _, manifest in registry.manifests()}
     if not manifests and config.format is RunsFormat.table:
@@ -85,17 +98,13 @@ def _list(config: RunsConfig, registry: Registry) -> None:
         return
     artifacts = artifact_frame(manifests.values())
     if manifests:  # of an empty registry nothing can be mistyped
-        filters = {"type": config.type, "model": config.of_model, "prompt": config.prompt}
-        filters |= {"name": config.name, "where": config.where}
-        artifacts = select(artifacts, **filters, all=config.all)
+        filters = {name: getattr(config, name) for name in ("type", "prompt", "name", "where")}
+        artifacts = select(artifacts, model=config.of_model, all=config.all, **filters)
         artifacts = sort_artifacts(artifacts, config.sort, descending=config.descending)
     selected = [manifests[reference] for reference in artifacts.index]
-    if config.format is RunsFormat.json:
-        write_out(as_json([*map(record, selected)]))
-    elif config.format is RunsFormat.csv:
-        write_out(as_csv(artifacts.dropna(axis=1, how="all")))
-    else:
-        write_out(list_text(selected, width=terminal_width()))
+    text, table = list_text(selected, width=terminal_width()), artifacts.dropna(axis=1, how="all")
+    _print(config.format, text, table, [*map(record, selected)])
+    if config.format is RunsFormat.table:
         log.info("%d of %d artifacts (all=true: every version)", len(selected), len(manifests))
 
 
@@ -142,10 +151,9 @@ def table_file(folder: Path, manifest: Manifest, *, name: str | None) -> Path:
     if name in files:
         return files[name]
     listing, guess = ", ".join(sorted(files)) or "none", did_you_mean(name or "", list(files))
-    raise InputError(
-        f"{manifest.reference} has {len(files)} tables: {listing}.{guess} Type for example: "
-        f"pessimal runs show {manifest.reference} format=csv table={min(files, default='NAME')}"
-    )
+    message = f"{manifest.reference} has {len(files)} tables: {listing}.{guess} Type for example:"
+    typed = f"{manifest.reference} format=csv table={min(files, default='NAME')}"
+    raise InputError(f"{message} pessimal runs show {typed}")
 
 
 def _show(config: RunsConfig, registry: Registry, folder: Path, manifest: Manifest) -> None:
@@ -154,15 +162,14 @@ def _show(config: RunsConfig, registry: Registry, folder: Path, manifest: Manife
     if config.format is RunsFormat.json:
         write_out(as_json(record(manifest) | {"made_from": up, "made_into": down}))
         return
-    files = {name: folder / name for name in manifest.files}
-    sizes = {name: f.stat().st_size if f.is_file() else "missing" for name, f in files.items()}
-    rows = [
-        *(["", name, getattr(manifest, name), None] for name in FIELDS[3:-1]),
-        *(["figure", visible(k), v, None] for k, v in figures(manifest.summary).items()),
-        *(["file", name, size, manifest.files[name][:12]] for name, size in sizes.items()),
-        *(["made from", lineage_line(node), None, None] for node in up),
-        *(["made into", lineage_line(node), None, None] for node in down),
-    ]
+    rows = [["", name, getattr(manifest, name), None] for name in FIELDS[3:-1]]
+    rows += [["figure", visible(k), v, None] for k, v in figures(manifest.summary).items()]
+    for name, digest in manifest.files.items():
+        file = folder / name
+        size = file.stat().st_size if file.is_file() else "missing"
+        rows.append(["file", name, size, digest[:12]])
+    for words, nodes in (("made from", up), ("made into", down)):
+        rows += [[words, lineage_line(node), None, None] for node in nodes]
     header = [visible(manifest.reference), "", "value, bytes", "sha256"]
     write_out(table_text(header, rows, width=terminal_width(), keep=2))
     log.info("%s", folder)
@@ -226,13 +233,12 @@ def artifact_frame(manifests: Iterable[Manifest]) -> pd.DataFrame:
     `summary.NAME` where a field has its name; all as objects, so that whole numbers stay whole."""
     rows = {}
     for manifest in manifests:
-        numbers = figures(manifest.summary).items()
         row = {name: getattr(manifest, name) for name in FIELDS}
-        row |= {f"summary.{name}" if name in FIELDS else name: value for name, value in numbers}
+        for name, value in figures(manifest.summary).items():
+            row[f"summary.{name}" if name in FIELDS else name] = value
         rows[storable(manifest.reference)] = {storable(k): _storable(v) for k, v in row.items()}
     columns = dict.fromkeys([*FIELDS, *(name for row in rows.values() for name in row)])
-    values = [[row.get(name) for name in columns] for row in rows.values()]
-    return pd.DataFrame(values, index=list(rows), columns=list(columns), dtype=object)
+    return pd.DataFrame([*rows.values()], list(rows), list(columns), dtype=object)
 
 
 def _storable(value: Any) -> Any:
@@ -246,7 +252,7 @@ def _texts(artifact: Mapping[str, Any], option: str) -> list[str]:
     """An artifact's values under a filter: its type or name; the models or prompts that its summary
     names."""
     values = [artifact.get(option), artifact.get(f"{option}s")]
-    if option == "model" and artifact["type"] == "reward-model" and values[0] is None:
+    if option == "model" and artifact["type"] == "reward-model":
         values = [artifact["name"]]
     several = [value if isinstance(value, list) else [value] for value in values]
     return [text for texts in several for text in texts if isinstance(text, str)]
@@ -283,10 +289,8 @@ def select(
         return selected.loc[selected.convert_dtypes().query(where, engine="python").index]
     except Exception as error:  # pandas' own errors of parsing and of types are of many classes
         listing = ", ".join(sorted(selected.columns.drop(FIELDS))[:40])
-        raise ConfigError(
-            f"where={where!r}: {error}. Type a condition as pandas' query reads it, such as "
-            f"where='n > 1000 and mean < 0'. Figures: {listing}"
-        ) from error
+        message = f"where={where!r} is no condition such as where='n > 1000 and mean < 0'"
+        raise ConfigError(f"{message}. Figures: {listing}") from error
 
 
 def sort_artifacts(artifacts: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
@@ -304,18 +308,6 @@ def sort_artifacts(artifacts: pd.DataFrame, by: str, *, descending: bool = False
 
 
 # --- The differences of two artifacts.
-
-
-def _diff(config: RunsConfig, registry: Registry, a: Published, b: Published) -> None:
-    differences = difference(registry, a, b)
-    if config.format is RunsFormat.json:
-        rows = differences.to_dict("records")
-        write_out(as_json({"a": a[1].reference, "b": b[1].reference, "differences": rows}))
-    elif config.format is RunsFormat.csv:
-        write_out(as_csv(differences))
-    else:
-        write_out(f"A  {a[1].reference}\nB  {b[1].reference}\n")
-        write_out(difference_text(differences, width=terminal_width()))
 
 
 def difference_text(differences: pd.DataFrame, *, width: int | None) -> str:
@@ -395,19 +387,19 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict[str, Any]]:
     unique = (k for k in sets if not a.duplicated(k).any() and not b.duplicated(k).any())
     if not (keys := next(unique, [])):
         return [*rows, {"name": "rows in both", "at": "unknown: no columns name each row once"}]
-    pairs = a.merge(b, on=keys, suffixes=("\0a", "\0b"))
+    pairs = a.merge(b, on=keys, suffixes=("\0a", "\0b")).astype(object)
     rows.append({"name": "rows in both", "a": len(pairs), "b": len(pairs), "at": keys})
-    for column in a.columns.drop(keys):
-        x, y = pairs[f"{column}\0a"], pairs[f"{column}\0b"]
-        differs = ~(x.eq(y).fillna(False) | (x.isna() & y.isna()))
-        if differs.any():
-            changes = pd.Series(np.nan, pairs.index)
-            if all(is_numeric_dtype(values) and not is_bool_dtype(values) for values in (x, y)):
-                changes = (y.astype(float) - x.astype(float)).where(differs)
-            row = int(changes.abs().argmax() if changes.notna().any() else differs.argmax())
-            cell = {"name": column, "a": x[row], "b": y[row], "difference": changes[row]}
-            place = pairs.loc[row, keys].tolist()
-            rows.append(cell | {"rows": int(differs.sum()), "at": place})
+    values = pairs.drop(columns=keys)
+    x, y = (values.filter(like=f"\0{side}").rename(columns=lambda c: c[:-2]) for side in "ab")
+    changes = x.compare(y, result_names=("a", "b"))
+    for column in changes.columns.unique(0):
+        both = changes[column].dropna(how="all")
+        gaps = pd.Series(np.nan, both.index)
+        if is_numeric_dtype(a[column]) and not is_bool_dtype(a[column]):
+            gaps = both["b"].astype(float) - both["a"].astype(float)
+        row = gaps.abs().idxmax() if gaps.notna().any() else both.index[0]
+        cell = {"name": column, **both.loc[row], "difference": gaps[row], "rows": len(both)}
+        rows.append(cell | {"at": pairs.loc[row, keys].tolist()})
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 

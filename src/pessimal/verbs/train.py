@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pessimal.api.train import train_published
+from pessimal.api.load import train_published
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.named import language_model_of

@@ -10,18 +10,26 @@ with. Imports nothing heavy: help and the refusal of a mistake must not wait for
 import typing
 from dataclasses import is_dataclass
 
-from pessimal.config.schema.audit import AuditConfig
 from pessimal.config.schema.explain import ExplainConfig, JudgeKind
-from pessimal.config.schema.runs import PushConfig, RunsAction, RunsConfig, RunsFormat
-from pessimal.config.schema.scan import CheckConfig, ScanConfig, ServeConfig, TrainConfig
-from pessimal.config.schema.search import SearchConfig
+from pessimal.config.schema.scan import (
+    AuditConfig,
+    CheckConfig,
+    ScanConfig,
+    SearchConfig,
+    ServeConfig,
+    TrainConfig,
+)
 from pessimal.config.schema.shared import PathsSpec, TaskConfig, TrackingMode
 from pessimal.config.schema.tables import (
     CompareConfig,
     ImportConfig,
     ImportFormat,
     Join,
+    PushConfig,
     ReportConfig,
+    RunsAction,
+    RunsConfig,
+    RunsFormat,
 )
 from pessimal.rewards.named import load_kinds
 from pessimal.scoring.spec import Strategy, TrainerSpec

@@ -42,7 +42,7 @@ class Source(Enum):
 
 @dataclass
 class ComparisonsSpec(Options):
-    """What is explained."""
+    """The comparisons that are explained."""
 
     _prefix: ClassVar[str] = "comparisons"
 
@@ -59,7 +59,7 @@ class ComparisonsSpec(Options):
     subset: str | None = None
     """Folder of the Hub dataset, such as helpful-base."""
     n: Count | None = None
-    """How many, drawn at random by `seed`; null takes all."""
+    """The number of comparisons, drawn at random by `seed`; null takes all."""
     single_turn: bool = False
     """Only conversations of one turn."""
 
@@ -92,7 +92,7 @@ class AttributeSpec(Options):
     """An attribute along which responses are changed."""
 
     description: Text = MISSING
-    """What a response has that has more of it: one sentence."""
+    """A response with more of it, described in one sentence."""
     polarity: Annotated[int, OneOf((1, -1))] = 1
     """1 where more of it makes a response better, -1 where more makes it worse."""
     more: list[Edit] = field(default_factory=list)

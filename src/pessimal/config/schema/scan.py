@@ -1,4 +1,4 @@
-"""Options of the verbs that make or score with one model: scan, check and train."""
+"""Options of the verbs that ask or make one model: scan, search, check, audit, serve, train."""
 
 import copy
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, Interval
 from omegaconf import MISSING
@@ -16,17 +16,20 @@ from pessimal.catalogue import ANSWERS, answers
 from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
-from pessimal.errors import ConfigError
-from pessimal.options import Count, Options, existing_file
+from pessimal.errors import ConfigError, did_you_mean
+from pessimal.options import Count, Options, existing_file, listed, parse_duration
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
 from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
+from pessimal.searching.spec import SearchSpec, TuningSpec
+from pessimal.searching.spec import Slot as SearchSlot
 from pessimal.training.spec import PreferenceRecipe
 
 if TYPE_CHECKING:
     from pessimal.scoring.candidates import Candidates
+
 
 CENSUS = "census"
 """candidates of a grader: every token, number and format."""
@@ -47,7 +50,7 @@ class Slot(Enum):
 
 @dataclass
 class CandidatesSpec(Options):
-    """What is scored as the answer."""
+    """The answers that are scored."""
 
     _prefix: ClassVar[str] = "candidates"
 
@@ -62,7 +65,7 @@ class CandidatesSpec(Options):
     special ones besides; 0 for all. null takes all, but in real answers on a CPU 5,000, and before
     real answers on one device the 1,000 that the gradient says to add most."""
     ids: list[int] = field(default_factory=list)
-    """Of a vocabulary with `most`: ids of tokens that are scored besides."""
+    """Ids of tokens of a vocabulary with `most` that are scored besides."""
 
     def check(self) -> None:
         if self.ids and not self.most:
@@ -115,23 +118,23 @@ class ScanConfig(PromptedConfig):
     census of a grader takes its tokenizer alone: tokens, and whether its prompts end in
     `<think>`."""
     answers: Count | None = None
-    """Of policy: how many answers it writes that are scored in place of its tokens, drawn by
-    `seed`."""
+    """The number of answers that the policy writes and that are scored in place of its tokens,
+    drawn by `seed`."""
     answer_tokens: Count = 8
-    """Of policy: most tokens of such an answer."""
+    """The most tokens of an answer of the policy."""
     slot: Slot | None = None
     """Put candidates after or before real answers, in place of answering prompts."""
     contexts: str | None = None
-    """Of slot: JSONL file of real answers: messages, or prompt and answer (and rejected), or
+    """JSONL file of real answers, for slot: messages, or prompt and answer (and rejected), or
     comparisons. Without slot, its messages have {slot} once, where candidates stand."""
     comparisons: ComparisonsSpec = field(default_factory=ComparisonsSpec)
-    """Of slot: where real answers come from without `contexts`; of each the preferred one."""
+    """The source of real answers for slot, without `contexts`; of each the preferred one."""
     n_contexts: Count | None = 20
     """Real answers, drawn at random by `seed`; null takes all."""
     candidates: CandidatesSpec = field(default_factory=CandidatesSpec)
     trainer: TrainerSpec = field(default_factory=TrainerSpec)
     mode: Mode | None = None
-    """What stands in the response slot: ids (exactly the token), text (as typed), paper (as
+    """The content of the response slot: ids (exactly the token), text (as typed), paper (as
     published); null takes ids for a vocabulary, text for items and for what takes texts alone."""
     batch_size: Count | None = None
     """Candidates per batch; null finds it from the memory there is."""
@@ -235,7 +238,8 @@ class ScanConfig(PromptedConfig):
         ids = vocabulary and "ids" in self.model.can
         self.mode = self.mode or (Mode.ids if ids else Mode.text)
         if self.mode is Mode.ids and not vocabulary:
-            raise ConfigError("items are texts: type mode=text (or candidates=vocabulary)")
+            other = " (or candidates=vocabulary)" * self.model.has_vocabulary
+            raise ConfigError(f"items are texts: type mode=text{other}")
         self.model.check_scan(self.mode, of_vocabulary=vocabulary)
         kind = self.model.kind
         if "ids" not in self.model.can:
@@ -275,9 +279,9 @@ class CheckConfig(PromptedConfig):
     """Address of a server that should give this model's rewards, such as http://localhost:8000: its
     answers are checked, and its faults named."""
     endpoint: ServerOptions = field(default_factory=ServerOptions)
-    """How this server is asked; its address is `url`."""
+    """Options of this server; its address is `url`."""
     forms: list[str] = field(default_factory=list)
-    """What it is sent: ids, messages (which it puts through its chat template), text, pairs (a
+    """Forms of the inputs: ids, messages (which it puts through its chat template), text, pairs (a
     prompt and a response); [] for all that its API takes, but text where it takes messages."""
     raw: bool = False
     """Ask a vLLM server for logits and no added special tokens, as `model.kind=endpoint` does;
@@ -288,7 +292,8 @@ class CheckConfig(PromptedConfig):
     """A trainer whose loop should have the model read what its template says: trl, verl or
     openrlhf."""
     policy: str | None = None
-    """Of loop: the policy's tokenizer: a name of conf/model, a Hub repository or a local folder."""
+    """The policy's tokenizer, for loop: a name of conf/model, a Hub repository or a local
+    folder."""
 
     def check(self) -> None:
         self.model.require("check", "ids")
@@ -338,7 +343,7 @@ class TrainConfig(TaskConfig):
     """`pessimal train`: make a reward model of people's ratings from a language model."""
 
     recipe: PreferenceRecipe = field(default_factory=PreferenceRecipe)
-    """How it is trained, from conf/recipe."""
+    """The recipe of the training, from conf/recipe."""
     base: str | None = None
     """The language model that training begins from: a name of conf/model, such as smollm2, a Hub
     repository or a local folder."""
@@ -352,3 +357,157 @@ class TrainConfig(TaskConfig):
                 raise ConfigError(f"train needs {option}: type for example {option}={value}")
         existing_file("data", self.data or "")
         self.trainer.check_alone("a training runs on one device")
+
+
+@dataclass
+class SearchConfig(PromptedConfig):
+    """`pessimal search`: the best or the worst response of a given length, with a certificate."""
+
+    model: ModelSpec = MISSING
+    prompt: Any = "greatest"
+    """Key of the prompt; a list of keys maximises the mean reward over them."""
+    contexts: str | None = None
+    """JSONL file of real answers, as `scan contexts=` reads them: the mean reward over half of them
+    is searched, in `search.slot` of each or where they have the mark {slot}; the others are held
+    out."""
+    n_contexts: Count | None = 20
+    """The number of contexts, drawn at random by `seed`; null takes all."""
+    held_out: list[str] = field(default_factory=list)
+    """Keys of prompts that what is found is scored on besides."""
+    policy: str | None = None
+    """A language model, as typed for a model, of search.fluency."""
+    search: SearchSpec = field(default_factory=SearchSpec)
+    tuning: TuningSpec = field(default_factory=TuningSpec)
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    mode: Mode = Mode.ids
+    """The responses that count: ids (any token ids), text (only those that a text gives: ids → text
+    → template → ids)."""
+    batch_size: Count | None = None
+    """Candidates per batch; null finds it from the memory there is."""
+
+    def check(self) -> None:
+        """The prompts are there, and the search can be run as asked, on this kind of model and
+        trainer."""
+        for key in (*self.prompt_keys, *self.held_out, *self.tuning.prompts, *self.tuning.held_out):
+            if key not in self.prompts:
+                guess, names = did_you_mean(key, self.prompts), ", ".join(self.prompts)
+                message = f"there is no prompt {key!r} here.{guess} There are: {names}"
+                raise ConfigError(f"{message}. To add it: +prompts.{key}='the user turn'")
+        if self.contexts is not None:
+            existing_file("contexts", self.contexts)
+            if (
+                self.search.answer is not None
+                or self.search.slot is SearchSlot.edit
+                or self.held_out
+            ):
+                raise ConfigError("contexts= goes without search.answer, slot=edit and held_out")
+        elif self.search.slot is not None and self.search.answer is None:
+            raise ConfigError("search.slot needs search.answer=TEXT or contexts=FILE")
+        if self.tuning.prompts and self.contexts:
+            raise ConfigError("a study tunes on prompts: leave out contexts")
+        if (self.policy is None) == bool(self.search.fluency):
+            raise ConfigError("search.fluency=β and policy=NAME go together")
+        if self.mode is Mode.paper:
+            raise ConfigError("mode=paper is of published scans; type mode=ids or mode=text")
+        if self.trainer.strategy is Strategy.sharded:
+            raise ConfigError("trainer=sharded has no gradients of a whole network: trainer=gpu")
+        if self.trainer.devices * self.trainer.num_nodes > 1:
+            raise ConfigError(f"trainer.devices={self.trainer.devices}: a search takes one device")
+        self.model.require("search", "ids", "gradient")
+        if self.mode is Mode.text:
+            self.model.check_text_search()
+
+    @cached_property
+    def policy_spec(self) -> CheckpointSpec:
+        """The policy as a model. ConfigError where there is none of this name."""
+        return language_model_of(self.policy or "")
+
+    @property
+    def prompt_keys(self) -> list[str]:
+        """The prompts whose mean reward is searched."""
+        example = "a key, such as prompt=greatest, or several: prompt=[greatest,best]"
+        return list(dict.fromkeys(listed("prompt", self.prompt, example=example, least=1)))
+
+
+@dataclass
+class AuditConfig(PromptedConfig):
+    """`pessimal audit`: one command before a training, a verdict per check. Exit code 1 where a
+    check fails, 3 where a core check could not be measured."""
+
+    model: ModelSpec = MISSING
+    name: str | None = None
+    """Name of the artifact; the model's own where not given."""
+    budget: str = "10m"
+    """Time that it may take, as estimated before it begins: 90s, 10m, 2h. What does not fit is left
+    out, and the command that would do it is printed."""
+    pairs: str | None = None
+    """File of labelled pairs of answers (.jsonl, .jsonl.gz, .json, .parquet) on which accuracy is
+    measured: rows of HelpSteer2, HH-RLHF, RewardBench, RM-Bench or JudgeBench, or with prompt,
+    chosen and rejected. null takes the 210 pairs that come with pessimal."""
+    tasks: str | None = None
+    """JSONL file of a grader's tasks with their true answers, which it is asked in place of
+    pairs."""
+    strict: bool = True
+    """Exit with 3 where a core check could not be measured; false exits with 0."""
+    url: str | None = None
+    """Address of a server that should give this model's rewards."""
+    endpoint: ServerOptions = field(default_factory=ServerOptions)
+    """Options of this server; its address is `url`."""
+    loop: TrainerLoop | None = None
+    """A trainer whose loop should have the model read what its template says; with `policy`."""
+    policy: str | None = None
+    """A language model: optimising the reward is forecast for it, and its tokenizer is the loop's,
+    and that of a grader's census."""
+    baseline: str | None = None
+    """An earlier audit of the registry, audit/NAME or audit/NAME:vN: what changed since by more
+    than another seed of one training changes it."""
+    n_contexts: Annotated[int, Ge(6)] = 8
+    """Real answers that tokens are added to."""
+    evaluations: Count = 10_000
+    """Most evaluations of the search."""
+    length: Count = 3
+    """Tokens of the response that is searched for."""
+    trainer: TrainerSpec = field(default_factory=TrainerSpec)
+    page: bool = True
+    """Write the page, too: a `report` of the same name."""
+
+    @property
+    def seconds(self) -> float:
+        """The budget."""
+        return parse_duration(self.budget)
+
+    def resolve(self) -> Self:
+        """The same with the prompts of its tasks, which its function is given."""
+        if self.tasks is None:
+            return self
+        from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+
+        resolved = copy.copy(self)
+        resolved.prompts = prompts_of(read_tasks(self.tasks))
+        resolved.model = self.model.with_tasks(self.tasks)
+        return resolved
+
+    def check(self) -> None:
+        _ = self.seconds
+        kind, can = self.model.kind, self.model.can
+        if self.tasks is not None and not self.model.grades_tasks:
+            raise ConfigError(f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind}")
+        if self.pairs is not None:
+            existing_file("pairs", self.pairs)
+        if not self.model.is_reward:
+            raise ConfigError("log-probabilities are no reward: type model.kind=judge, =implicit")
+        if "gradient" not in can:
+            takes = "tasks of a grader" if self.tasks is not None else f"model.kind={kind}"
+            names = ("pairs",) if self.tasks is not None else ("policy",)
+            for name in ("url", "loop", "baseline", *names):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{name}= says nothing of {takes}: leave it out")
+        if not self.resolve().prompts:
+            raise ConfigError("no prompts given; type for example prompts=core")
+        if "gradient" not in can:
+            return
+        if self.loop is not None and self.policy is None:
+            raise ConfigError("loop goes with policy. Type for example loop=trl policy=org/name")
+        if self.trainer.strategy is Strategy.sharded:
+            raise ConfigError("trainer=sharded: an audit searches by gradients; type trainer=gpu")
+        self.trainer.check_alone("audit runs on one device of one machine")

@@ -1,4 +1,4 @@
-"""What verbs share: folders, tracking, and where a loop runs."""
+"""Options that verbs share: folders, tracking, and where a loop runs."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ class TrackingSpec(Options):
     group: str | None = None
     """Runs of one study share a group; WANDB_RUN_GROUP, or the sweep that a job of -m is of."""
     tags: list[str] = field(default_factory=list)
-    """What runs are found by; WANDB_TAGS where empty."""
+    """Tags by which runs are found; WANDB_TAGS where empty."""
     patience: Annotated[float, Ge(0)] = 12.0
     """Seconds that W&B may hold up a task: a third each to begin online, to take its artifacts and
     to end."""
@@ -67,7 +67,7 @@ class PathsSpec(Options):
     registry: Folder = "runs/registry"
     """Every result, as versioned artifacts."""
     cache: Folder = "runs/cache"
-    """What can be made again: converted models, shards of unfinished scans."""
+    """Files that can be made again: converted models, shards of unfinished scans."""
     wandb: Folder = "runs/wandb"
     """Everything the wandb client writes."""
 
@@ -96,7 +96,7 @@ def check_writable(name: str, folder: str) -> None:
 
 @dataclass
 class TaskConfig(Options):
-    """What all verbs share."""
+    """Options that all verbs share."""
 
     task: str = ""
     """The verb."""
@@ -116,7 +116,7 @@ class TaskConfig(Options):
 
 @dataclass
 class PromptedConfig(TaskConfig):
-    """What verbs share that ask a model."""
+    """Options of the verbs that ask a model."""
 
     prompts: dict[str, Any] = field(default_factory=dict)
     """The user turns, verbatim, by key; or conversations, each a list of messages with role and

@@ -1,2 +1,0 @@
-"""The front door: from what is typed to a checked configuration, and from there to a verb. Knows
-Hydra."""
