@@ -94,10 +94,8 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
     if not (folder / CONFIG).is_file():
         raise ModelError(f"model.adapter={folder} has no {CONFIG}; if merged: model.path=DIR")
     if not (folder / WEIGHTS).is_file():
-        raise ModelError(
-            f"{folder} holds no {WEIGHTS}. To convert: "
-            "PeftModel.from_pretrained(base, DIR).save_pretrained(NEW_DIR)"
-        )
+        advice = "To convert: PeftModel.from_pretrained(base, DIR).save_pretrained(NEW_DIR)"
+        raise ModelError(f"{folder} holds no {WEIGHTS}. {advice}")
     try:
         config = json.loads((folder / CONFIG).read_text())
         files = [folder / name for name in (WEIGHTS, VALUE_HEAD) if (folder / name).is_file()]
@@ -138,13 +136,12 @@ def check_head(name: str, adapter: Adapter, base: Iterable[str]) -> None:
     if adapter.head or holds_head(base):
         return
     task, saved = adapter.config.get("task_type"), adapter.config.get("modules_to_save")
-    raise ModelError(
-        f"neither the adapter of {name!r} in {adapter.folder} nor its base has a reward head: "
-        f"task_type={task}, modules_to_save={saved}, whole weights "
-        f"{', '.join(list(adapter.full)[:5]) or 'none'}. Train it with LoraConfig(task_type="
-        "'SEQ_CLS', modules_to_save=['score']), or give the base with it, model.path=DIR_OR_ID; of "
-        "a language model type model.kind=log_probability or model.kind=implicit"
+    parts = f"task_type={task}, modules_to_save={saved}"
+    advice = "Train it with LoraConfig(task_type='SEQ_CLS', modules_to_save=['score']), give its "
+    advice += (
+        "base, model.path=DIR_OR_ID, or type model.kind=log_probability or model.kind=implicit"
     )
+    raise ModelError(f"neither {name!r} nor its base has a reward head: {parts}. {advice}")
 
 
 def warn_if_untrained(name: str, adapter: Adapter) -> bool:
@@ -211,10 +208,8 @@ def load_adapter(network: "PreTrainedModel", adapter: Adapter, *, name: str) -> 
     # PEFT's own, under the adapter's name; VeRA's layers share two that are stored once.
     lacking = [key for key in report.missing_keys if re.search(r"(?<!\.vera_[AB])\.default", key)]
     if astray := sorted([*report.unexpected_keys, *lacking]):
-        raise ModelError(
-            f"the adapter of {name!r} does not fit its base: {len(astray)} weights without a "
-            f"counterpart, {', '.join(astray[:5])}. Give {adapter.base!r}: model.path=DIR_OR_ID"
-        )
+        names = f"{', '.join(astray[:5])}. Give {adapter.base!r}: model.path=DIR_OR_ID"
+        raise ModelError(f"the adapter of {name!r} does not fit its base: {names}")
     merged: nn.Module = network
     if getattr(network, "hf_quantizer", None) is None:
         merged = model.merge_and_unload(safe_merge=True)

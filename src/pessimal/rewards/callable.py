@@ -255,10 +255,9 @@ def open_callable(
         elif arguments:
             function = partial(target, **arguments)
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"model.callable._target_={path!r}: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION or an installed module.function"
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        advice = "Give FILE.py:FUNCTION or an installed module.function"
+        raise ConfigError(f"model.callable._target_={path!r}: {reason}. {advice}") from error
     module = sys.modules.get(getattr(target, "__module__", None) or "")
     script = Path(file or getattr(module, "__file__", None) or "").expanduser()
     sources = sources_of(script.resolve()) if script.suffix == ".py" else None

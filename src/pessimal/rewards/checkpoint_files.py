@@ -189,10 +189,8 @@ def load_checkpoint(
         logging.set_verbosity(verbosity)
     elsewhere = load_value_head(network, folder) | set(adapter.full if adapter else ())
     if missing := sorted(set(report["missing_keys"]) - elsewhere):
-        raise ModelError(
-            f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
-            f"random{advice}{remote_hint(spec, folder)}"
-        )
+        advice = f"these would be random{advice}{remote_hint(spec, folder)}"
+        raise ModelError(f"{spec.name!r} in {folder} lacks {missing[:5]}: {advice}")
     merged = network if adapter is None else load_adapter(network, adapter, name=spec.name)
     settle(merged, name=spec.name, dtype=dtype)
     return merged.eval().requires_grad_(False)
@@ -213,8 +211,8 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
             folder, trust_remote_code=spec.trust_remote_code, **file
         )
     except Exception as error:
-        message = f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}"
-        raise ModelError(message) from error
+        place = f"{folder}, the tokenizer of {spec.name!r}"
+        raise ModelError(f"{place}, cannot be loaded: {error}") from error
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     if spec.one_text:
@@ -227,10 +225,7 @@ def remote_hint(spec: CheckpointSpec, folder: Path) -> str:
     """The option that runs the code of a folder, where it brings any; else empty."""
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
-    return (
-        " The folder brings Python code of its own, which is run with model.trust_remote_code=true "
-        "(of a repository with model.revision=<full commit>)"
-    )
+    return " It brings Python code, which model.trust_remote_code=true runs"
 
 
 def of_model(model: Reward) -> dict[str, Any]:

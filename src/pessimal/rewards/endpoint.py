@@ -206,11 +206,9 @@ class EndpointReward(TextReward):
         missing = np.flatnonzero(~np.isfinite(rewards))
         if len(missing):
             response = conversations[missing[0]][-1].content
-            raise ModelError(
-                f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} "
-                f"conversations, the first ending in {response[:60]!r}: "
-                f"{self._cause(everywhere=len(missing) == len(rewards))}"
-            )
+            cause = self._cause(everywhere=len(missing) == len(rewards))
+            n = f"{len(missing)} of {len(rewards)} conversations, as of {response[:60]!r}"
+            raise ModelError(f"{self.wire.address} gives no number for {n}: {cause}")
         return rewards
 
     def describe_answers(self, conversations: Sequence[Conversation]) -> dict[str, Any]:
@@ -246,14 +244,11 @@ class EndpointReward(TextReward):
         rows, output = self.wire.rows(inputs), self.spec.output
         outputs = rows.shape[1]
         if outputs >= HIDDEN:
-            raise ConfigError(
-                f"{self.wire.address} gives {outputs} outputs, a hidden state and no reward: serve "
-                "the model as a classifier (vLLM: --convert classify)"
-            )
+            advice = "a hidden state and no reward: serve a classifier (vLLM: --convert classify)"
+            raise ConfigError(f"{self.wire.address} gives {outputs} outputs, {advice}")
         if (output is None and outputs > 1) or (output or 0) >= outputs:
-            raise ConfigError(
-                f"{self.wire.address} gives {outputs} outputs: model.output=0 to {outputs - 1}"
-            )
+            choice = f"model.output=0 to {outputs - 1}"
+            raise ConfigError(f"{self.wire.address} gives {outputs} outputs: {choice}")
         return rows[:, output or 0]
 
     def _cause(self, *, everywhere: bool) -> str:
@@ -263,10 +258,8 @@ class EndpointReward(TextReward):
             return f"answers are not among the {TOP} likeliest tokens: more spellings in {options}"
         served = self.spec.endpoint.served or "NAME"
         if self.wire.nulls and everywhere:
-            return (
-                f"it wrote null each time: serve a classifier (vllm serve {served} --convert "
-                f"classify), or ask for a judgement: endpoint.api=chat endpoint.served={served}"
-            )
+            advice = f"vllm serve {served} --convert classify, or ask with endpoint.api=chat"
+            return f"it wrote null each time: {advice} endpoint.served={served}"
         word = "null, as servers write NaN" if self.wire.nulls else "NaN or infinite"
         return f"its answer was {word}: serve it in float32 (vLLM: --dtype float32)"
 
@@ -319,9 +312,7 @@ def _make_inputs(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple
             return lambda c: [messages_of(c)], True
         raise ConfigError(f"endpoint.api={api} takes templated texts: model.tokenizer=DIR_OR_ID")
     if takes_pairs(tokenizer):
-        raise ConfigError(
-            f"endpoint.api={api} takes no pairs, as this tokenizer does: endpoint.api=vllm-score"
-        )
+        raise ConfigError(f"endpoint.api={api} takes no pairs: type endpoint.api=vllm-score")
     if "ids" in forms:
         template = Templated(tokenizer)
         return lambda c: [list(template.encode(c).ids)], False
@@ -338,10 +329,8 @@ def _questions(spec: EndpointSpec) -> Inputs:
     judge = spec.judge
     judge.check()
     if judge.template is None or judge.logit is not None or judge.chat is False:
-        raise ConfigError(
-            "endpoint.api=chat needs model.judge.template with {prompt} and {response}, and "
-            "positive and negative, or ratings; it takes no logit and no chat=false"
-        )
+        needs = "model.judge.template, and positive and negative, or ratings; no logit, chat=false"
+        raise ConfigError(f"endpoint.api=chat needs {needs}")
     if spec.endpoint.served is None:
         raise ConfigError("endpoint.api=chat needs the model's name: model.endpoint.served=NAME")
     begun = [{"role": "assistant", "content": judge.begin}] if judge.begin else []

@@ -186,10 +186,8 @@ class Stepped(Templated):
         """The ids up to the last step's end, of which `others` are no step's."""
         ends = [place for place, token in enumerate(ids) if token == self.step]
         if len(ends) != others + written.count(self.closes):
-            raise FrameError(
-                f"the tokenizer ties {self.closes!r} to what stands before it, in "
-                f"{written[-40:]!r}: give an added token, model.step_token=TOKEN"
-            )
+            place = f"{self.closes!r} to what stands before it, in {written[-40:]!r}"
+            raise FrameError(f"the tokenizer ties {place}: give an added token, model.step_token=…")
         return ids[: ends[-1 - self._behind] + 1]
 
 
@@ -302,11 +300,9 @@ class Continued:
         """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion
         deep inside."""
         if (worst := max(ids)) >= self.rows:
-            token = self.tokenizer.convert_ids_to_tokens(worst)
-            raise ModelError(
-                f"{what} holds the token {token!r} (id {worst}), and the model {self.rows} rows "
-                "in its embedding: the two do not belong together"
-            )
+            token = f"{self.tokenizer.convert_ids_to_tokens(worst)!r} (id {worst})"
+            fault = f"the model {self.rows} rows of embedding: the two do not belong together"
+            raise ModelError(f"{what} holds the token {token}, and {fault}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,10 +401,8 @@ def step_id(tokenizer: "PreTrainedTokenizerBase", token: str) -> int:
     """The id of the token that closes a step. ModelError where the tokenizer has none such."""
     ids = token_ids(tokenizer, token)
     if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
-        raise ModelError(
-            f"model.step_token={token!r} is {len(ids)} tokens ({ids}): give one, of "
-            f"{', '.join(list(tokenizer.get_added_vocab())[:8]) or 'none that were added'}"
-        )
+        added = ", ".join(list(tokenizer.get_added_vocab())[:8]) or "none that were added"
+        raise ModelError(f"model.step_token={token!r} is {len(ids)} tokens: give one, of {added}")
     return ids[0]
 
 
@@ -441,10 +435,8 @@ def _opened_chat(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt) -> str:
     # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token
     # would be the header.
     if Templated(tokenizer).frame(prompt).prefix != tuple(token_ids(tokenizer, opened)):
-        raise FrameError(
-            "the chat template does not open the assistant's turn (add_generation_prompt): "
-            f"type model.chat=false or model.judge.chat=false. Rendered: {opened!r}"
-        )
+        advice = f"type model.chat=false or model.judge.chat=false. Rendered: {opened!r}"
+        raise FrameError(f"add_generation_prompt opens no assistant's turn: {advice}")
     return opened
 
 

@@ -180,10 +180,8 @@ def find_frame(
             reading = tokenizer.decode(inside)
             raise FrameError(f"the tokenizer does not know {response!r}: it reads {reading!r}")
         if not _reads(tokenizer, inside, response):
-            raise FrameError(
-                f"the chat template ties what stands around the response {response!r} to it: it "
-                f"gives {ids}, the frame has prefix {prefix} and suffix {suffix}"
-            )
+            reason = f"{ids} has not the prefix {prefix} and the suffix {suffix}"
+            raise FrameError(f"the chat template ties its words to {response!r}: {reason}")
     return frame
 
 

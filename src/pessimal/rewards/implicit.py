@@ -149,9 +149,7 @@ def _check_same_tokens(policy: LogProbability, reference: LogProbability) -> Non
     differing = sorted(token for token, i in ours.items() if token in theirs and theirs[token] != i)
     missing = sorted(set(ours) ^ set(theirs))
     if differing or len(missing) > len(ours) // 100:
-        example = (differing or missing)[0]
-        raise ModelError(
-            f"{policy.name!r} and its reference {reference.spec.path!r} have different tokens: "
-            f"{example!r} has the ids {ours.get(example)} and {theirs.get(example)}. Give what "
-            "training began from: model.implicit.reference=DIR_OR_ID"
-        )
+        token = (differing or missing)[0]
+        ids = f"{token!r} has the ids {ours.get(token)} and {theirs.get(token)}"
+        advice = "Give what training began from: model.implicit.reference=DIR_OR_ID"
+        raise ModelError(f"{policy.name!r}'s reference has different tokens: {ids}. {advice}")

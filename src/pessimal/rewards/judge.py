@@ -164,11 +164,8 @@ def read_answers(
         spelled = [graded.answer_ids(answer) for answer in answers]
         for answer, tokens in zip(answers, spelled, strict=True):
             if len(tokens) != 1:
-                pieces = tokenizer.convert_ids_to_tokens(tokens)
-                raise ModelError(
-                    f"the judge's answer {answer!r} is {len(tokens)} tokens ({pieces}), and one is "
-                    "read: give others, or what the answer begins with, model.judge.begin=TEXT"
-                )
+                advice = "give another, or what the answer begins with, model.judge.begin=TEXT"
+                raise ModelError(f"the answer {answer!r} is {len(tokens)} tokens: {advice}")
         return tuple(dict.fromkeys(token for [token] in spelled))
 
     if options.ratings:

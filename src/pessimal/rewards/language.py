@@ -389,8 +389,6 @@ def load_base(spec: CheckpointSpec, folder: Path, *, dtype: Dtype, rows: int) ->
     network = load_language_network(spec, folder, dtype=dtype, kind=AutoModel)
     embedding = cast(nn.Embedding, network.get_input_embeddings())
     if len(embedding.weight) < rows:
-        raise ModelError(
-            f"model.base_path={spec.name} has {len(embedding.weight)} tokens, the reward {rows}: "
-            "give the model that reward training began from, or type states=false"
-        )
+        counts = f"model.base_path={spec.name} has {len(embedding.weight)} tokens, not {rows}"
+        raise ModelError(f"{counts}: give what reward training began from, or states=false")
     return StatesNetwork(network)

@@ -129,10 +129,8 @@ def settle(network: "nn.Module", *, name: str, dtype: Dtype) -> None:
             weight = getattr(module, "weight", None)
             packed = weight is None and hasattr(module, "qweight")
             if packed or (weight is not None and not weight.is_floating_point()):
-                raise ModelError(
-                    f"the reward head of {name!r}, {head}, is quantised. Give the model in full "
-                    "precision with model.quantize=int8, nf4 or fp4, which leave the head alone"
-                )
+                advice = "Give the full precision, with model.quantize=int8, nf4 or fp4"
+                raise ModelError(f"the reward head of {name!r}, {head}, is quantised. {advice}")
     layers: list[Any] = list(network.modules()) if dtype is Dtype.float32 else []
     for layer in layers:
         if hasattr(layer, "support_avx512bf16_for_cpu"):
@@ -146,10 +144,8 @@ def check_gguf(spec: CheckpointSpec, folder: Path) -> None:
         names = ", ".join(sorted(file.name for file in folder.glob("*.gguf"))) or "none"
         raise ModelError(f"{folder} has no file {spec.file!r}: model.file=NAME.gguf, of {names}")
     if spec.has_head:
-        raise ModelError(
-            f"model.file={spec.file}: GGUF files hold no reward head: type "
-            "model.kind=log_probability for its log-probabilities, model=judge for a judgement"
-        )
+        advice = "type model.kind=log_probability, or model=judge for a judgement"
+        raise ModelError(f"model.file={spec.file}: GGUF files hold no reward head: {advice}")
     if spec.quantize is not None:
         raise ModelError(f"model.quantize: {spec.file} is quantised already: leave it out")
     _check_installed("gguf", spec.name)

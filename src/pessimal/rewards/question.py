@@ -81,10 +81,8 @@ class QuestionOptions(Options):
         answers = bool(self.positive or self.negative)
         ways = answers + bool(self.ratings) + (self.logit is not None)
         if ways != 1 or (answers and not (self.positive and self.negative)):
-            raise ConfigError(
-                "model.judge needs one way to read the answer: 'model.judge.positive=[Yes]' and "
-                "'model.judge.negative=[No]', or ratings, or logit; model=judge has such ones"
-            )
+            advice = "model.judge.positive=[Yes] with model.judge.negative=[No], ratings, or logit"
+            raise ConfigError(f"model.judge needs one way to read the answer: {advice}")
         if ambiguous := set(self.positive) & set(self.negative):
             raise ConfigError(f"model.judge: {sorted(ambiguous)[0]!r} is positive and negative")
         if self.template is None:

@@ -147,10 +147,8 @@ def special_around(tokenizer: Any) -> tuple[list[int], list[int]]:
     for start in range(len(surrounded) - len(bare) + 1):
         if surrounded[start : start + len(bare)] == bare:
             return surrounded[:start], surrounded[start + len(bare) :]
-    raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what is around "
-        "texts is not known. Type model.chat=true where there is a chat template"
-    )
+    reason = f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens"
+    raise FrameError(f"{reason}: type model.chat=true where there is a chat template")
 
 
 def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:
@@ -172,10 +170,9 @@ def one_text(prompt: Prompt, *, takes: str = PAIR) -> str:
     `takes`."""
     if isinstance(prompt, str):
         return prompt
-    raise FrameError(
-        f"{takes}, got the turns {', '.join(turn.role for turn in prompt)}, assistant. Give one "
-        "turn; of comparisons type comparisons.single_turn=true"
-    )
+    roles = ", ".join(turn.role for turn in prompt)
+    advice = "Give one turn; of comparisons type comparisons.single_turn=true"
+    raise FrameError(f"{takes}, got the turns {roles}, assistant. {advice}")
 
 
 def prompt_and_response(conversation: Conversation, *, takes: str = PAIR) -> tuple[str, str]:

@@ -124,10 +124,8 @@ def _conversations(
     """How conversations are shown: in steps where these are read. ModelError where no token closes
     a step, or nothing opens a response."""
     if not tokenizer.chat_template and not takes_pairs(tokenizer):
-        raise ModelError(
-            f"the tokenizer of {spec.name!r} has no chat template: model.chat_template=TEXT gives "
-            "one. Where the model was trained on one text type model.one_text=true"
-        )
+        advice = "give model.chat_template=TEXT, or model.one_text=true where it was trained so"
+        raise ModelError(f"the tokenizer of {spec.name!r} has no chat template: {advice}")
     if spec.step_token is None:
         end = end_token(config, tokenizer)
         return Templated(tokenizer, closing_ids(config, tokenizer), end)
@@ -184,21 +182,15 @@ def _check_layout(
         advice = ": leave out model.trust_remote_code" * spec.trust_remote_code
         raise ModelError(f"model.step_token: {spec.name!r} has no head of a decoder{advice}")
     if spec.output is not None and head is not None and head.gated and spec.trust_remote_code:
-        raise ModelError(
-            f"model.output={spec.output}: the own code of {spec.name!r} gives no objectives, which "
-            "pessimal reads: leave out model.trust_remote_code"
-        )
+        advice = f"the own code of {spec.name!r} gives none: leave out model.trust_remote_code"
+        raise ModelError(f"model.output={spec.output}: {advice}")
     is_own = spec.read is Reading.own and not spec.trust_remote_code
     if is_own and not _stock(head, shapes, config):
-        raise ModelError(
-            f"model.read=own: the own class of {spec.name!r} is not run. Leave it out, or type "
-            "model.trust_remote_code=true where the folder brings the class"
-        )
+        advice = "Leave it out, or type model.trust_remote_code=true where it brings the class"
+        raise ModelError(f"model.read=own: the class of {spec.name!r} is not run. {advice}")
     if spec.step_token is None and any("ProcessReward" in name for name in classes):
-        raise ModelError(
-            f"{spec.name!r} is a process reward model ({classes[0]}): which token closes a step, "
-            "which output is its probability? \"model.step_token='<extra_0>'\" model.output=1"
-        )
+        advice = "give the token that closes a step, model.step_token='<extra_0>' model.output=1"
+        raise ModelError(f"{spec.name!r} is a process reward model ({classes[0]}): {advice}")
 
 
 @dataclass
@@ -284,10 +276,8 @@ def wrap(
         raise ModelError(f"the objectives of a {kind} are read from its saved folder alone")
     language = getattr(network, "get_output_embeddings", lambda: None)() is not None
     if language and step_token is not None:
-        raise ModelError(
-            f"a {kind} is a language model, whose answers at each step are read from its folder: "
-            "pessimal.load(FOLDER, kind='judge', step_token=…, judge={'positive': [' +'], …})"
-        )
+        advice = "pessimal.load(FOLDER, kind='judge', step_token=…, judge={'positive': [' +'], …})"
+        raise ModelError(f"a {kind} is a language model, whose steps a judge reads: {advice}")
     if kind.endswith(PER_TOKEN) and step_token is None:
         raise ModelError(f"a {kind} gives numbers for each token: step_token='<extra_0>' reads one")
     spec = replace(spec, output=resolve_output(spec, config, outputs, head))
@@ -352,17 +342,12 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         """ModelError where the checkpoint has weights that the network has no place for."""
         # LLaMA-Factory's lies in a file of its own, which is read later.
         if unread := sorted(_unread(report) - set(network.state_dict())):
-            raise ModelError(
-                f"a {type(network).__name__} does not read {len(unread)} weights of {spec.name!r} "
-                f"in {folder}: {', '.join(unread[:5])}. A head can be added: docs/extend/head.md."
-                f"{remote_hint(spec, folder)}"
-            )
+            weights = f"{len(unread)} weights of {spec.name!r} in {folder}: {', '.join(unread[:5])}"
+            advice = f"A head can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
+            raise ModelError(f"a {type(network).__name__} does not read {weights}. {advice}")
         return network, report
 
-    advice = (
-        ". Give a sequence classifier; for a language model's log-probabilities type "
-        "model.kind=log_probability, to ask it for a judgement model.kind=judge."
-    )
+    advice = ". Give a sequence classifier, or model.kind=log_probability or judge."
     network = load_checkpoint(spec, folder, make, dtype=dtype, what="model", advice=advice)
     steps = _steps(spec, model.tokenizer)
     if steps is not None:
@@ -436,21 +421,16 @@ def resolve_output(
         return output
     if isinstance(output, str):
         if output not in labels:
-            raise ModelError(
-                f"model.output={output!r}: labels of {spec.name!r} are "
-                f"{', '.join(labels) or 'none; count from 0'}.{did_you_mean(output, labels)}"
-            )
+            names = f"{', '.join(labels) or 'none; count from 0'}.{did_you_mean(output, labels)}"
+            raise ModelError(f"model.output={output!r}: labels of {spec.name!r} are {names}")
         output = labels[output]
     if outputs is None:  # a head of another kind; without one, loading will say so
         return output
     if outputs > 1 and output is None and not gated:
         which = f"or its label, of {', '.join(labels)}" if labels else f"up to {outputs - 1}"
-        raise ModelError(
-            f"{spec.name!r} has {outputs} outputs: say which is the reward, model.output=0 for the "
-            f"first, {which}; or scan each: model.output=all"
-        )
+        advice = f"model.output=0 for the first, {which}; or model.output=all"
+        raise ModelError(f"{spec.name!r} has {outputs} outputs: say which is the reward, {advice}")
     if output is not None and output >= outputs:
-        raise ModelError(
-            f"model.output={spec.output}: {spec.name!r} has {outputs}: give 0 to {outputs - 1}"
-        )
+        advice = f"{spec.name!r} has {outputs}: give 0 to {outputs - 1}"
+        raise ModelError(f"model.output={spec.output}: {advice}")
     return output

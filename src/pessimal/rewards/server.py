@@ -106,19 +106,15 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"{self.names.url}={self.url!r}: give http://… or https://…")
         if parts.username or parts.password:
-            raise ConfigError(
-                f"{self.names.url} holds a user or password, which results would show: name the "
-                f"variable that holds the key, {self.names.key}=NAME"
-            )
+            advice = f"name the variable that holds the key, {self.names.key}=NAME"
+            raise ConfigError(f"{self.names.url} holds a password, which results show: {advice}")
         variable = self.api_key_variable
         self.host: str = parts.hostname
         self.key = os.environ.get(variable, "").strip() if variable else ""
         self.has_answered = False
         if variable and not self.key and self.host not in _LOOPBACK:
-            raise ConfigError(
-                f"{self.url} wants a key. Type: export {variable}=...; or {self.names.key}=NAME "
-                "of another variable, null for a server without keys"
-            )
+            advice = f"export {variable}=... (or {self.names.key}=NAME, null where there is none)"
+            raise ConfigError(f"{self.url} wants a key. Type: {advice}")
 
     @property
     def token_limit(self) -> str:
@@ -154,18 +150,15 @@ class Server:
         except openai.APIStatusError as error:
             raise self._explained(url, error) from error
         except openai.APITimeoutError as error:
-            raise WorkError(
-                f"{url} gave no answer in {self.timeout:g} s: type {self.names.timeout}=SECONDS, "
-                f"or ask for less at once ({self.names.less})"
-            ) from error
+            advice = f"type {self.names.timeout}=SECONDS, or less at once ({self.names.less})"
+            raise WorkError(f"{url} gave no answer in {self.timeout:g} s: {advice}") from error
         except json.JSONDecodeError as error:
             raise ModelError(f"{url} answered with broken JSON: {error}") from error
         except (openai.OpenAIError, ValueError) as error:
             raise _broken(url, error) from error
         if not isinstance(answer, dict | list):
-            raise ModelError(
-                f"{url} answered with no JSON object ({shortened(answer)}): see {self.names.url}"
-            )
+            text = shortened(answer)
+            raise ModelError(f"{url} answered with no JSON object ({text}): see {self.names.url}")
         self.has_answered = True
         return answer
 

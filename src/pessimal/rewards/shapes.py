@@ -215,10 +215,8 @@ def _import_package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise ConfigError(
-            f"this function takes objects of {package}, which cannot be imported: {error}. Type: "
-            f"pip install {package.replace('_', '-')}"
-        ) from error
+        advice = f"pip install {package.replace('_', '-')}"
+        raise ConfigError(f"the function takes objects of {name}: {error}. {advice}") from error
 
 
 def _plain(batch: Batch) -> list[Call]:
@@ -301,11 +299,8 @@ def shape_of(function: Function, *, name: str) -> Shape:
     if len(shapes) == 1:
         return shapes[0]
     ways = "; ".join(f"{shape.value}: {STYLES[shape].how}" for shape in shapes or Shape)
-    raise ConfigError(
-        f"{name}: the parameters ({', '.join(names) or 'none that can be read'}) are those of "
-        f"{'more than one' if shapes else 'no'} shape of function. Say how it is called, "
-        f"model.shape=SHAPE (shape= in Python). {ways}"
-    )
+    fault = f"the parameters ({', '.join(names)}) are of {len(shapes) or 'no'} shapes of function"
+    raise ConfigError(f"{name}: {fault}. Give model.shape=SHAPE (shape= in Python). {ways}")
 
 
 def parameters_of(function: Function) -> dict[str, inspect.Parameter]:
@@ -349,11 +344,10 @@ def _fit_call(
         missing = [key for key in passed if key not in parameters]
         more = "**kwargs" if shape is Shape.trl else ", ".join(f"{key}=None" for key in missing)
         place = f"tasks=, here {', '.join(batch.columns)}" if batch.columns else "tasks=FILE.jsonl"
-        raise ConfigError(
-            f"{name} cannot be called as {STYLES[shape].how} (model.shape={shape.value}): {error}. "
-            + (f"The trainer would fail as well: add {more} to the parameters" * bool(missing))
-            + (f"What stands in a dataset's columns is given by {place}" * (not missing))
-        ) from error
+        advice = f"The trainer would fail as well: add {more} to the parameters"
+        advice = advice if missing else f"What stands in a dataset's columns is given by {place}"
+        way = f"{STYLES[shape].how} (model.shape={shape.value})"
+        raise ConfigError(f"{name} cannot be called as {way}: {error}. {advice}") from error
     for key, value in bound.arguments.items():
         needed = args or parameters[key].default is inspect.Parameter.empty
         if (value is ABSENT and needed) or value == [ABSENT]:
@@ -390,17 +384,14 @@ def rewards_of(function: Function, shape: Shape, batch: Batch, *, name: str) -> 
         answers = _answers(asks, calls, shape)
     except Exception as error:
         hint = ". model.messages=true passes lists of messages, false texts" * (shape is Shape.trl)
-        raise ModelError(
-            f"the function of {name!r} raised {type(error).__name__}: {error}. It was called as "
-            f"{STYLES[shape].how} with the prompt {batch.prompt[:60]!r} and {len(responses)} "
-            f"responses, the first {responses[0][:60]!r}{hint}"
-        ) from error
+        call = f"{STYLES[shape].how} with the prompt {batch.prompt[:60]!r} and {len(responses)} "
+        call += f"responses, the first {responses[0][:60]!r}{hint}"
+        reason = f"{type(error).__name__}: {error}. It was called as {call}"
+        raise ModelError(f"the function of {name!r} raised {reason}") from error
     values = _listed(answers[0]) if shape in _ALL_AT_ONCE else answers
     if values is None or len(values) != len(responses):
-        raise ModelError(
-            f"the function of {name!r} must give one number a response, a list or array of "
-            f"{len(responses)}; it gave {answers[0]!r:.120}"
-        )
+        wanted = f"a list of {len(responses)} numbers, one for each response"
+        raise ModelError(f"the function of {name!r} must give {wanted}; got {answers[0]!r:.120}")
     rewards = np.full(len(values), math.nan)
     for row, (response, value) in enumerate(zip(responses, values, strict=True)):
         number = _number(value, shape)

@@ -197,13 +197,10 @@ class ModelSpec(Options):
         if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         options = self.template_options or {}
-        sources = (self.path, self.adapter, self.package, self.tokenizer)
-        has_tokenizer = any(source is not None for source in sources)
+        has_tokenizer = self.path or self.adapter or self.package or self.tokenizer
         if not isinstance(options, Mapping) or (options and not has_tokenizer):
-            raise ConfigError(
-                f"model.template_options={options!r}: give variables of a chat template by name, "
-                "and its tokenizer, model.tokenizer=DIR_OR_ID"
-            )
+            advice = "give a template's variables by name, and model.tokenizer=DIR_OR_ID"
+            raise ConfigError(f"model.template_options={options!r}: {advice}")
 
     @property
     def terms(self) -> "list[ModelSpec]":
@@ -248,10 +245,8 @@ class ModelSpec(Options):
         if self.step_token is not None and "gradient" in needs:
             raise ConfigError(f"{verb} follows one position, and model.step_token one per step")
         if lacking := [need for need in needs if need not in self.can]:
-            raise ConfigError(
-                f"{verb} needs {' and '.join(NEEDS[need] for need in lacking)}: model.kind=head, "
-                f"log_probability, implicit or judge, not {self.kind}"
-            )
+            needed = " and ".join(NEEDS[need] for need in lacking)
+            raise ConfigError(f"{verb} needs {needed}: give a network, not model.kind={self.kind}")
 
     def check_scan(self, mode: Mode, *, of_vocabulary: bool) -> None:
         """ConfigError where a scan cannot put its candidates into the response slot in this mode:
@@ -322,10 +317,8 @@ class CheckpointSpec(ModelSpec):
             raise ConfigError(f"model.revision={self.revision!r} is of no folder: leave it out")
         pinned = self.local or re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
         if self.trust_remote_code and not pinned:
-            raise ConfigError(
-                "model.trust_remote_code=true runs the repository's code: pin it with a full "
-                f"commit hash, model.revision=<40 hexadecimal digits> (got {self.revision!r})"
-            )
+            advice = "pin it with a full commit hash, model.revision=<40 digits>"
+            raise ConfigError(f"model.trust_remote_code=true runs a repository's code: {advice}")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -378,10 +371,8 @@ class CheckpointSpec(ModelSpec):
             return
         if self.file is None and (folder / "adapter_config.json").is_file():
             raise ModelError(f"model.path={path!r} holds an adapter: type model.adapter={path}")
-        raise ModelError(
-            f"model.path={path!r} has no file {file}: give what `save_pretrained` wrote, or the "
-            "name of a GGUF file in it, model.file=NAME"
-        )
+        advice = "give what `save_pretrained` wrote, or a GGUF file, model.file=NAME"
+        raise ModelError(f"model.path={path!r} has no file {file}: {advice}")
 
 
 @dataclass

@@ -157,10 +157,8 @@ class Wire:
             pairs = [(e["token"], float(e["logprob"])) for e in entries if e["logprob"] is not None]
             entries[0]
         except (KeyError, IndexError, TypeError, ValueError):
-            raise ModelError(
-                f"{self.address} answered without log-probabilities ({shortened(answer)}), off "
-                "which a judge is read. Use a server that gives them, or type model.kind=judge"
-            ) from None
+            text = f"{self.address} answered without log-probabilities ({shortened(answer)})"
+            raise ModelError(f"{text}: give another server, or model.kind=judge") from None
         return pairs
 
     def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
@@ -230,17 +228,14 @@ class Wire:
             rows = [_outputs(entry[api.outputs] if api.outputs else entry) for entry in entries]
             self.nulls += sum(None in row for row in rows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-            raise ModelError(
-                f"{self.address} answers not as endpoint.api={self.api} does: {shortened(answer)}. "
-                f"APIs are {', '.join(APIS)}"
-            ) from None
+            text = f"{self.address} answers not as endpoint.api={self.api}: {shortened(answer)}"
+            raise ModelError(f"{text}. Give another of {', '.join(APIS)}") from None
         if len(rows) != n:
             raise ModelError(f"{self.address} gives {len(rows)} answers for {n} inputs")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
-            raise ModelError(
-                f"{self.address} gives inputs {min(map(len, rows))} to {max(map(len, rows))} "
-                "outputs: serve the model as a sequence classifier (vLLM: --convert classify)"
-            )
+            counts = f"{min(map(len, rows))} to {max(map(len, rows))} outputs"
+            advice = "serve a sequence classifier (vLLM: --convert classify)"
+            raise ModelError(f"{self.address} gives inputs {counts}: {advice}")
         return np.array(rows, dtype=np.float64)  # None as NaN
 
 
@@ -290,10 +285,8 @@ def recognised(spec: ServerOptions) -> ServerOptions:
         if needs <= paths:
             _log.info("%s speaks %s (endpoint.api)", server.address, api)
             return replace(spec, api=api)
-    raise ConfigError(
-        f"{server.address} does not say what it speaks: type endpoint.api=…, of {', '.join(APIS)}; "
-        "another API is asked by a function of your own: docs/kinds/callable.md"
-    )
+    advice = f"type endpoint.api=…, of {', '.join(APIS)}; of others see docs/kinds/callable.md"
+    raise ConfigError(f"{server.address} does not say what it speaks: {advice}")
 
 
 def is_messages(value: object) -> TypeGuard[Messages]:

@@ -114,7 +114,4 @@ def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
     for start in range(len(ids) - len(opening), -1, -1):
         if ids[start : start + len(opening)] == opening:
             return start
-    raise ModelError(
-        f"the gate reads the end of the prompt, and {ids} do not hold {opening}, which open the "
-        "assistant's turn"
-    )
+    raise ModelError(f"{ids} do not hold {opening}, the assistant's opening that the gate reads")
