@@ -246,7 +246,7 @@ class ModelSpec(Options):
             raise ConfigError(f"{verb} follows one position, and model.step_token one per step")
         if lacking := [need for need in needs if need not in self.can]:
             needed = " and ".join(NEEDS[need] for need in lacking)
-            raise ConfigError(f"{verb} needs {needed}: give a network, not model.kind={self.kind}")
+            raise ConfigError(f"{verb} needs {needed}: model.kind=head or judge, not {self.kind}")
 
     def check_scan(self, mode: Mode, *, of_vocabulary: bool) -> None:
         """ConfigError where a scan cannot put its candidates into the response slot in this mode:
