@@ -6,8 +6,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import InputError
-from pessimal.rewards.adapters import read_adapter
 from pessimal.rewards.log_probability import LogProbabilitySpec
+from pessimal.rewards.weights import read_adapter
 from pessimal.training.fit import fit, new_network
 from pessimal.training.preference_model import train_preferences
 from pessimal.training.preferences import Answers, Items, score_answers, split

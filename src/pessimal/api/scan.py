@@ -17,10 +17,10 @@ from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixe
 from pessimal.errors import ConfigError
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
+from pessimal.rewards.callable import prompts_of, read_tasks
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
-from pessimal.rewards.tasks import prompts_of, read_tasks
 from pessimal.scoring.candidates import Candidates, listed, tokens_for, vocabulary_of
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass

@@ -51,10 +51,9 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, require
 from pessimal.progress import steps
 from pessimal.rewards.base import Reward
-from pessimal.rewards.callable import CallableReward
+from pessimal.rewards.callable import CLASSES, TRUTHS, CallableReward, Task, true_answers, truths_of
 from pessimal.rewards.rendering import rendered
 from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD, Shape
-from pessimal.rewards.tasks import CLASSES, TRUTHS, Task, true_answers, truths_of
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results
 from pessimal.texts import literal

@@ -440,17 +440,12 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
         f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
         f"{rest:.0%} of a standard deviation"
     )
-    # Without a link, a batch may differ from inputs alone by the rounding of any precision.
-    name = "monotone" if monotone(served, rewards) else "unknown"
-    return Explanation(Part(name, detail), served), replace(exact, share=HARMLESS)
-
-
-def monotone(served: np.ndarray, rewards: np.ndarray) -> bool:
-    """Whether scores (n,) rise with the rewards, or fall, and differ from enough of them that this
-    is no chance."""
+    # Scores in order that differ from few of the rewards are so by chance.
     moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
     several = min(moved.sum(), len(np.unique(served))) >= SEVERAL
-    return several and ordered(served, rewards)
+    name = "monotone" if several and ordered(served, rewards) else "unknown"
+    # Without a link, a batch may differ from inputs alone by the rounding of any precision.
+    return Explanation(Part(name, detail), served), replace(exact, share=HARMLESS)
 
 
 def ordered(served: np.ndarray, rewards: np.ndarray) -> bool:
@@ -492,14 +487,12 @@ def explain_long(d: Diagnosis, form: str, unlike: np.ndarray, link: Link, noise:
     rows, lengths = d.rows("long", form), np.array([len(item.ids) for item in d.tokens])
     wrong, right = rows[unlike[rows]], [*rows[~unlike[rows]], *d.rows("alone", form)]
     shortest, longest = lengths[wrong].min(), lengths[right].max()
-    candidates = [
-        Explanation(
-            Part("truncation", f"{size} tokens, {name} is lost"), link(d.edited(wrong, cut, size))
-        )
-        for size in (size + more for size in CUTS for more in (0, -1, -2))
-        if longest <= size < shortest
-        for name, cut in WAYS.items()
-    ]
+    sizes = [size for limit in CUTS for size in (limit, limit - 1, limit - 2)]
+    candidates = list[Explanation]()
+    for size in [size for size in sizes if longest <= size < shortest]:
+        for name, cut in WAYS.items():
+            part = Part("truncation", f"{size} tokens, {name} is lost")
+            candidates.append(Explanation(part, link(d.edited(wrong, cut, size))))
     best = noise.best(d.served[wrong], candidates)
     return best.part if best else Part("unknown", f"beyond {longest} tokens")
 

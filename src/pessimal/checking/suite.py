@@ -30,7 +30,7 @@ from pessimal.errors import ModelError
 from pessimal.progress import steps
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads.base import Head
+from pessimal.rewards.heads import Head
 from pessimal.rewards.language import LanguageNetwork, SequenceNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype

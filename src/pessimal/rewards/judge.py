@@ -40,10 +40,10 @@ class JudgeSpec(StepSpec):
     def check(self) -> None:
         super().check()
         self.judge.check_answers()
-        if self.step_token is None:
-            if self.one_text:
-                raise ConfigError("model.one_text of a judge goes with model.step_token: omit it")
-        elif replace(self.judge, positive=[], negative=[]) != QuestionOptions():
+        steps, rest = self.step_token is not None, replace(self.judge, positive=[], negative=[])
+        if self.one_text and not steps:
+            raise ConfigError("model.one_text of a judge goes with model.step_token: omit it")
+        if steps and rest != QuestionOptions():
             raise ConfigError("model.step_token: of model.judge give positive and negative alone")
 
     def open(self, folder: Path | None, *, cache: str) -> "Reward":
@@ -83,11 +83,11 @@ class Judge(NetworkReward):
         whichever it is: mean and standard deviation, over candidates, of half the sum of its
         log-odds in both orders (in nats). The reward is half their difference."""
         measured: dict[str, Any] = {"says_yes_above": self.says_yes_above}
-        if self.spec.judge.opponent is not None:
-            first = (values[0].astype(np.float64) + values[1]) / 2
-            effect = {"mean": float(first.mean()), "standard_deviation": float(first.std())}
-            measured["order_effect"] = effect
-        return measured
+        if self.spec.judge.opponent is None:
+            return measured
+        first = (values[0].astype(np.float64) + values[1]) / 2
+        effect = {"mean": float(first.mean()), "standard_deviation": float(first.std())}
+        return measured | {"order_effect": effect}
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM  # torch
@@ -109,7 +109,7 @@ def _open_question(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
     from pessimal.rewards.language import context_digest, listed_rows  # torch
 
     options, encoder = spec.judge, bool(checkpoint.config.is_encoder_decoder)
-    tokenizer = checkpoint.tokenizer
+    tokenizer, parts = checkpoint.tokenizer, (1.0,) if spec.judge.opponent is None else (0.5, -0.5)
     rows = listed_rows(checkpoint.config, checkpoint.shapes)
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
     # Its next token must be its answer, and not what opens its turn.
@@ -118,11 +118,10 @@ def _open_question(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
     if options.template is None and not chat:
         raise ModelError(f"{spec.name!r} has no chat template: give model.judge.template")
     graded = Graded(tokenizer, options, chat, encoder=encoder)
-    orders = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
     return Judge(
         embedding_rows=rows,
         # Of two responses, the log-odds are of the first against the second.
-        parts=(Part(1.0, graded),) if options.opponent is None else orders,
+        parts=tuple(Part(weight, replace(graded, swapped=weight < 0)) for weight in parts),
         template_digest=context_digest(tokenizer, chat=chat),
         reading=read_answers(tokenizer, options, graded),
         encoder=encoder,
@@ -133,8 +132,8 @@ def _open_question(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
 def _open_steps(spec: JudgeSpec, checkpoint: "Checkpoint", token: str) -> Judge:
     """A process reward model that is a language model: the probability of its positive against its
     negative answers at each step (Math-Shepherd, OpenRLHF). Raises as `JudgeSpec.open`."""
-    from pessimal.rewards.digests import template_digest
     from pessimal.rewards.language import listed_rows  # torch
+    from pessimal.rewards.weights import template_digest
 
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
     if config.is_encoder_decoder or not tokenizer.chat_template:

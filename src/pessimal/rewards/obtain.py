@@ -17,13 +17,21 @@ from safetensors import SafetensorError
 from pessimal.catalogue import is_folder, is_named
 from pessimal.errors import MissingExtraError, ModelError, require
 from pessimal.progress import working
-from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
 from pessimal.rewards.base import Reward
-from pessimal.rewards.digests import shapes_in, weights_digest
 from pessimal.rewards.formats import log_reading
 from pessimal.rewards.named import language_model_of
-from pessimal.rewards.quantised import check_count, check_gguf
 from pessimal.rewards.spec import CheckpointSpec, ModelSpec, PackageSpec
+from pessimal.rewards.weights import (
+    CONFIG,
+    Adapter,
+    base_of,
+    check_count,
+    check_gguf,
+    check_head,
+    read_adapter,
+    shapes_in,
+    weights_digest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +198,7 @@ def _convert(folder: Path, package: PackageSpec) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from pessimal.rewards.quantised import quiet_gguf
+    from pessimal.rewards.weights import quiet_gguf
 
     quiet_gguf()
     file = {"gguf_file": "model.gguf"}

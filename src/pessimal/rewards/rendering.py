@@ -55,11 +55,10 @@ def rendered(
     roles = tuple(message["role"] for message in messages)
     variables = template_variables(tokenizer)
     day = variables.pop(CLOCK, None)
+    options = variables | options | {"tokenize": False}
     try:
         with contextlib.nullcontext() if day is None else _clock_at(day):
-            text: Any = tokenizer.apply_chat_template(
-                messages, tokenize=False, **(variables | options)
-            )
+            text: Any = tokenizer.apply_chat_template(messages, **options)
     except Exception as error:
         raise FrameError(f"the chat template fails on turns {', '.join(roles)}: {error}") from error
     size = sum(len(message["content"]) for message in messages)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -26,15 +26,11 @@ from pessimal.errors import ConfigError, ModelError, did_you_mean
 from pessimal.rewards.base import NetworkReward, Part, StatesOf
 from pessimal.rewards.checkpoint_files import (
     load_checkpoint,
+    load_with_own_code,
+    native_class,
+    own_class,
     read_checkpoint,
     remote_hint,
-)
-from pessimal.rewards.digests import (
-    arithmetic_digest,
-    network_digest,
-    parameter_count,
-    template_digest,
-    tokenizer_digest,
 )
 from pessimal.rewards.formats import (
     Stepped,
@@ -45,20 +41,26 @@ from pessimal.rewards.formats import (
     takes_pairs,
 )
 from pessimal.rewards.head import HeadSpec, Reading
-from pessimal.rewards.heads import head_for
-from pessimal.rewards.heads.base import (
+from pessimal.rewards.heads import (
     BACKBONE,
     ENCODERS,
     Head,
     Shapes,
     closing_ids,
     end_token,
+    head_for,
     renamed,
 )
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
-from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import ALL, Dtype, Reduce
+from pessimal.rewards.weights import (
+    arithmetic_digest,
+    network_digest,
+    parameter_count,
+    template_digest,
+    tokenizer_digest,
+)
 from pessimal.tables import ModelDescription
 
 PER_TOKEN = "ForTokenClassification"
@@ -74,17 +76,14 @@ class RewardModel(NetworkReward):
     """A reward model on this machine's disk: tokenizer, what pins it down, and how to load its
     network."""
 
+    takes_inputs: ClassVar[bool] = True
+
     spec: HeadSpec
 
     @property
     def typed(self) -> str:
         """A folder or repository, or its name."""
         return self.spec.path if self.spec.path and not self.spec.package else self.spec.name
-
-    @property
-    def takes_inputs(self) -> bool:
-        """Whether it can be asked token ids, or a text that somebody else has templated."""
-        return True
 
     @property
     def states_of(self) -> tuple[int, StatesOf, str]:
@@ -161,31 +160,24 @@ def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) ->
     return any(name.startswith(f"{backbone}.") for name in shapes)
 
 
-def _unread(report: dict[str, Any]) -> set[str]:
-    """Weights of a reward that the network has no place for, by transformers' report."""
-    return {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
-
-
 def _check_layout(
     spec: HeadSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None
 ) -> None:
     """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
     asked for."""
-    classes = getattr(config, "architectures", None) or []
+    classes, own_code = getattr(config, "architectures", None) or [], spec.trust_remote_code
     if head is not None:
         with torch.device("meta"):
             head.modules(shapes, config)  # a layer that is none is named now
-    per_token = any(name.endswith(PER_TOKEN) for name in classes)
-    if per_token and head is None and not spec.trust_remote_code:
+    per_token, gated = any(name.endswith(PER_TOKEN) for name in classes), head and head.gated
+    if per_token and head is None and not own_code:
         raise ModelError(f"{spec.name!r} is a {classes[0]}, which gives numbers for each token")
-    if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
-        advice = ": leave out model.trust_remote_code" * spec.trust_remote_code
+    advice = ": leave out model.trust_remote_code" * own_code
+    if spec.step_token is not None and (head is None or gated or own_code):
         raise ModelError(f"model.step_token: {spec.name!r} has no head of a decoder{advice}")
-    if spec.output is not None and head is not None and head.gated and spec.trust_remote_code:
-        advice = f"the own code of {spec.name!r} gives none: leave out model.trust_remote_code"
-        raise ModelError(f"model.output={spec.output}: {advice}")
-    is_own = spec.read is Reading.own and not spec.trust_remote_code
-    if is_own and not _stock(head, shapes, config):
+    if spec.output is not None and gated and own_code:
+        raise ModelError(f"model.output={spec.output}: the own code gives one number{advice}")
+    if spec.read is Reading.own and not own_code and not _stock(head, shapes, config):
         advice = "Leave it out, or type model.trust_remote_code=true where it brings the class"
         raise ModelError(f"model.read=own: the class of {spec.name!r} is not run. {advice}")
     if spec.step_token is None and any("ProcessReward" in name for name in classes):
@@ -256,16 +248,11 @@ def wrap(
     if precision not in {dtype.value for dtype in Dtype}:
         raise ModelError(f"{name!r} is in {precision}: give it in float32, network.float()")
     try:
-        spec = HeldSpec(
-            name=name,
-            dtype=Dtype(precision),
-            output=output,
-            read=None if read is None else Reading(read),
-            step_token=step_token,
-            reduce=Reduce(reduce),
-        )
+        options: dict[str, Any] = {"output": output, "step_token": step_token}
+        options |= {"read": read and Reading(read), "reduce": Reduce(reduce)}
     except ValueError as error:
         raise ConfigError(f"{error}: read=end|own, reduce=min|last|product") from error
+    spec = HeldSpec(name=name, dtype=Dtype(precision), **options)
     if one_text or template_options:
         tokenizer = copy.copy(tokenizer)
         tokenizer.chat_template = ONE_TEXT if one_text else tokenizer.chat_template
@@ -288,7 +275,7 @@ def wrap(
     held = with_output(copy.copy(network), number, opening, steps=_steps(spec, tokenizer))
     held.own_position = spec.read is Reading.own
     setting = _settings(spec, conversations)
-    described = config.to_dict() | ({} if setting is None else {"settings": setting})
+    settings = config.to_dict() | ({} if setting is None else {"settings": setting})
     log_reading(name, conversations, tokenizer)
     return HeldModel(
         spec=spec,
@@ -297,7 +284,7 @@ def wrap(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(1.0, conversations),),
         weights_digest=network_digest(network),
-        config_digest=arithmetic_digest(described).hexdigest(),
+        config_digest=arithmetic_digest(settings).hexdigest(),
         tokenizer_digest=tokenizer_digest(tokenizer),
         template_digest=template_digest(tokenizer),
         description=ModelDescription(parameters=float(parameter_count(shapes))),
@@ -321,7 +308,7 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
 
     def make(config: PreTrainedConfig, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
         if spec.trust_remote_code and (kind := own_class(config)):
-            return _all_read(*load_with_own_code(kind, folder, **options))
+            return check_read(*load_with_own_code(kind, folder, **options))
         mapping = options.get("key_mapping", {})
         stock = spec.step_token is None and _stock(head, shapes, config)
         if head and not stock and head.modules(shapes, config):
@@ -330,18 +317,17 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
             options |= {"head": head, "shapes": shapes, "assistant_opening": opening}
             options |= {"config": config, "key_mapping": mapping | renamed(shapes, backbone)}
             native: Any = native_class(config)
-            return _all_read(*native.from_pretrained(folder, **options))
-        network, report = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=head_outputs(shapes) or 1, **options
-        )
-        return _all_read(network, report)
+            return check_read(*native.from_pretrained(folder, **options))
+        options["num_labels"] = head_outputs(shapes) or 1
+        return check_read(*AutoModelForSequenceClassification.from_pretrained(folder, **options))
 
-    def _all_read(
+    def check_read(
         network: PreTrainedModel, report: dict[str, Any]
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """ModelError where the checkpoint has weights that the network has no place for."""
         # LLaMA-Factory's lies in a file of its own, which is read later.
-        if unread := sorted(_unread(report) - set(network.state_dict())):
+        unknown = {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
+        if unread := sorted(unknown - set(network.state_dict())):
             weights = f"{len(unread)} weights of {spec.name!r} in {folder}: {', '.join(unread[:5])}"
             advice = f"A head can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
             raise ModelError(f"a {type(network).__name__} does not read {weights}. {advice}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = {
     "head": "pessimal.rewards.head:HeadSpec",
     "log_probability": "pessimal.rewards.log_probability:LogProbabilitySpec",
-    "implicit": "pessimal.rewards.implicit:ImplicitSpec",
+    "implicit": "pessimal.rewards.log_probability:ImplicitSpec",
     "judge": "pessimal.rewards.judge:JudgeSpec",
     "callable": "pessimal.rewards.callable:CallableSpec",
     "endpoint": "pessimal.rewards.endpoint:EndpointSpec",
@@ -187,8 +187,8 @@ class ModelSpec(Options):
     def __post_init__(self) -> None:
         expected = type(self).__dataclass_fields__["kind"].default
         if self.kind != expected:
-            write = f"defaults: [_self_, override /kind@_here_: {self.kind}]"
-            raise ConfigError(f"model.kind={self.kind!r} is not {expected!r}: in a file {write}")
+            advice = f"in a file defaults: [_self_, override /kind@_here_: {self.kind}]"
+            raise ConfigError(f"model.kind={self.kind!r} is not {expected!r}: {advice}")
         super().__post_init__()
         if self.name is None:
             self.name = self.derive_name()
@@ -304,9 +304,7 @@ class CheckpointSpec(ModelSpec):
     """A model that a Python package carries, instead of `path`."""
 
     def check(self) -> None:
-        sources = [
-            name for name in ("path", "adapter", "package") if getattr(self, name) not in (None, "")
-        ]
+        sources = [name for name in ("path", "adapter", "package") if getattr(self, name)]
         if not sources or {"path", "package"} <= {*sources}:
             got = " and ".join(sources) or "neither"
             raise ConfigError(f"give model.path=DIR_OR_ID or model.package, got {got}")
@@ -330,10 +328,9 @@ class CheckpointSpec(ModelSpec):
         """Steps of training after which a checkpoint was taken, where its folder (`step-N`,
         `checkpoint-N`) or its revision says so; a folder says it of its adapter first."""
         path = self.adapter or self.path
-        revision = self.adapter_revision if self.adapter else self.revision
-        match = _CHECKPOINT.fullmatch(
-            Path(path).expanduser().resolve().name if is_folder(path) else revision or ""
-        )
+        name = (self.adapter_revision if self.adapter else self.revision) or ""
+        name = Path(path).expanduser().resolve().name if is_folder(path) else name
+        match = _CHECKPOINT.fullmatch(name)
         return int(match[1]) if match else None
 
     @property

@@ -30,7 +30,7 @@ from pessimal.rewards.ceiling import (
     of_unit_box,
     unbounded,
 )
-from pessimal.rewards.heads.base import Head, in_float32
+from pessimal.rewards.heads import Head, in_float32
 from pessimal.rewards.language import JudgeNetwork
 from pessimal.scoring.engine import Decoder, Engine, OwnForward
 

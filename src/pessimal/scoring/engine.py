@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads import head_for
-from pessimal.rewards.heads.base import Head, in_float32
+from pessimal.rewards.heads import Head, head_for, in_float32
 from pessimal.rewards.network import RewardNetwork, backbone_in
 from pessimal.scoring.shared_prefix import ATTENTION, Prefix, continue_prefix, run_prefix
 

@@ -21,9 +21,9 @@ from transformers import PreTrainedTokenizerBase
 
 from pessimal.errors import InputError, ModelError
 from pessimal.rewards.checkpoint_files import load_tokenizer
-from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import CheckpointSpec
+from pessimal.rewards.weights import weights_digest
 from pessimal.tables.files import whole_folder
 from pessimal.training.callback import PessimalCallback
 from pessimal.training.fit import Report, fit, ignore, new_network

@@ -68,7 +68,7 @@ class AuditConfig(PromptedConfig):
         """The same with the prompts of its tasks, which its function is given."""
         if self.tasks is None:
             return self
-        from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+        from pessimal.rewards.callable import prompts_of, read_tasks  # which load pandas
 
         resolved = copy.copy(self)
         resolved.prompts = prompts_of(read_tasks(self.tasks))

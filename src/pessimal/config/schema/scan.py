@@ -18,10 +18,10 @@ from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
 from pessimal.options import Count, Options, existing_file
+from pessimal.rewards.endpoint import forms_of
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
-from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.training.spec import PreferenceRecipe
 
@@ -191,7 +191,7 @@ class ScanConfig(PromptedConfig):
         return resolved
 
     def _decide(self) -> None:
-        from pessimal.rewards.tasks import prompts_of, read_tasks, true_answers  # pandas
+        from pessimal.rewards.callable import prompts_of, read_tasks, true_answers  # pandas
 
         tasks = [] if self.tasks is None else read_tasks(self.tasks)
         if self.tasks is not None:
