@@ -217,9 +217,8 @@ def open_implicit(spec: ImplicitSpec, folder: Path) -> Implicit:
     if options.reference is not None:
         settings |= {"path": options.reference, "revision": options.revision}
         settings |= {"file": None, "package": None}
+        folder = files_of(LogProbabilitySpec(**settings)) or folder
     other = LogProbabilitySpec(**settings)
-    if options.reference is not None:
-        folder = files_of(other) or folder
     reference = open_log_probability(other, read_checkpoint(other, folder))
     _check_same_tokens(policy, reference)
     rows = min(policy.embedding_rows, reference.embedding_rows)

@@ -284,17 +284,13 @@ def check_weights(spec: CheckpointSpec, folder: Path) -> None:
     if spec.file is not None:
         return check_gguf(spec, folder)
     if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
-        raise ModelError(
-            f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, or move the "
-            "model that lies beside it"
-        )
+        advice = f"type model.adapter={spec.path}, or move the model that lies beside it"
+        raise ModelError(f"{folder} holds an adapter ({CONFIG}): {advice}")
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         kind = "SequenceClassification" if spec.has_head else "CausalLM"
-        raise ModelError(
-            f"{folder} holds no *.safetensors. To convert: "
-            f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
-        )
+        advice = f"To convert: AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+        raise ModelError(f"{folder} holds no *.safetensors. {advice}")
     check_counts(folder, name=spec.name)
     if not spec.has_head or spec.trust_remote_code:
         return
@@ -308,19 +304,12 @@ def check_weights(spec: CheckpointSpec, folder: Path) -> None:
         check_head(spec.name, adapter, names)
         return
     if classes and plain and names and all(name.startswith(LANGUAGE) for name in names):
-        advice = (
-            "For its log-probabilities type model.kind=log_probability, for a judgement "
-            "model=judge model.path=DIR_OR_ID"
-        )
+        advice = "Type model.kind=log_probability, or model=judge model.path=DIR_OR_ID"
         if spec.step_token is not None:
-            advice = (
-                "Say what it answers at each step: model.kind=judge model.judge.positive=[' +'] "
-                "model.judge.negative=[' -'] (model.one_text=true where it was trained so)"
-            )
-        raise ModelError(
-            f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks a reward "
-            f"head (score.weight), which would be random. {advice}"
-        )
+            advice = "Say what it answers at each step: model.kind=judge model.judge.positive="
+            advice += "[' +'] model.judge.negative=[' -'] (model.one_text=true if trained so)"
+        reason = f"is a language model ({', '.join(classes)}): without score.weight its reward head"
+        raise ModelError(f"{spec.name!r} in {folder} {reason} would be random. {advice}")
 
 
 def check_counts(folder: Path, *, name: str) -> None:

@@ -207,10 +207,9 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
         advice = "To convert: PeftModel.from_pretrained(base, DIR).save_pretrained(NEW_DIR)"
         raise ModelError(f"{folder} holds no {WEIGHTS}. {advice}")
     try:
-        config = json.loads((folder / CONFIG).read_text())
-        files = [folder / name for name in (WEIGHTS, VALUE_HEAD) if (folder / name).is_file()]
-        saved = [item for file in files for item in shapes_in(file).items()]
-        shapes = {_plain(weight): shape for weight, shape in saved if ORIGINAL not in weight}
+        config, saved = json.loads((folder / CONFIG).read_text()), shapes_in(folder / WEIGHTS)
+        saved |= shapes_in(folder / VALUE_HEAD) if (folder / VALUE_HEAD).is_file() else {}
+        shapes = {_plain(weight): saved[weight] for weight in saved if ORIGINAL not in weight}
         method = config["peft_type"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise ModelError(f"the adapter of {name!r} cannot be read: {error!r}") from error

@@ -108,10 +108,8 @@ def in_float32(module: nn.Module) -> nn.Module:
 def linear_layer(name: str, shapes: Shapes) -> nn.Linear:
     """The linear layer whose weights have this name. ModelError where they are of another."""
     if len(shape := shapes[f"{name}.weight"]) != 2:
-        raise ModelError(
-            f"{name}.weight of shape {list(shape)} is no linear layer's: type "
-            "model.trust_remote_code=true, or add the head (docs/extend/head.md)"
-        )
+        advice = "type model.trust_remote_code=true, or add the head (docs/extend/head.md)"
+        raise ModelError(f"{name}.weight of shape {list(shape)} is no linear layer's: {advice}")
     outputs, inputs = shape
     return nn.Linear(inputs, outputs, bias=f"{name}.bias" in shapes)
 
@@ -124,13 +122,10 @@ def layer_numbers(name: str, shapes: Shapes) -> set[int]:
 
 def perceptron(name: str, shapes: Shapes) -> nn.Sequential:
     """Linear layers `name.N` with ReLU between them."""
-    numbers = layer_numbers(name, shapes)
-    return nn.Sequential(
-        *(
-            linear_layer(f"{name}.{i}", shapes) if i in numbers else nn.ReLU()
-            for i in range(max(numbers) + 1)
-        )
-    )
+    numbers, layers = layer_numbers(name, shapes), list[nn.Module]()
+    for i in range(max(numbers) + 1):
+        layers.append(linear_layer(f"{name}.{i}", shapes) if i in numbers else nn.ReLU())
+    return nn.Sequential(*layers)
 
 
 ENCODERS = (
@@ -154,13 +149,8 @@ def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:
         shapes: of the checkpoint.
         backbone: names of the weights in the backbone's own class.
     """
-    starts = {
-        name.removesuffix(weight)
-        for weight in backbone[:1]
-        for name in shapes
-        if name.endswith(f".{weight}")
-    }
-    target = f"{BACKBONE}."
+    first, target = "".join(backbone[:1]), f"{BACKBONE}."
+    starts = {name.removesuffix(first) for name in shapes if first and name.endswith(f".{first}")}
 
     def weights(start: str) -> int:
         """The number of the backbone's weights begin so; some may be stored otherwise (experts)."""
@@ -196,10 +186,8 @@ def closing_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
     if "AtheneForSequenceClassification" not in (getattr(config, "architectures", None) or []):
         return ()
     if tokenizer.cls_token_id is None:
-        raise ModelError(
-            "Athene's reward is read at its tokenizer's cls_token. Give it the published one: "
-            "tokenizer.cls_token = '<|reserved_special_token_1|>'"
-        )
+        advice = "give it the published one, tokenizer.cls_token = '<|reserved_special_token_1|>'"
+        raise ModelError(f"Athene's reward is read at its tokenizer's cls_token: {advice}")
     return (tokenizer.cls_token_id,)
 
 
