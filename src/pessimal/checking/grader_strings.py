@@ -196,8 +196,8 @@ def strings_of(
     heavy = ("9**9**9**9", "(" * 3000, "1" * 20_000, "a" * 20_000 + "!", "\\frac{1}{" * 300)
     wrongs = {"wrong_answer": wrong, "several_answers": several}
     wrongs["first_of_several"] = [f"{truth} or {wrong[0]}"]
-    others = {"code": names, "no_answer": nothing, "not_a_number": numbers}
-    faulty = [*_faulty(truth), *((kind, text) for kind in others for text in others[kind])]
+    extra = {"code": names, "no_answer": nothing, "not_a_number": numbers}
+    faulty = [*_faulty(truth), *((kind, text) for kind in extra for text in extra[kind])]
     faulty = [(kind, text) for kind, text in faulty if kind in DESPITE or not holds(text, truths)]
     inner = [Probe(text, RIGHT, f"{name}: ") for name, text in _rewritten(truth).items()]
     inner += [Probe(text, RIGHT, "another true answer: ") for text in truths[1:]]

@@ -481,8 +481,8 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         wrong = [(payment[i], probe.format) for i, probe in rows if probe.kind == "wrong_answer"]
         any_answer = {form for _, form in wrong} - {form for is_paid, form in wrong if not is_paid}
         for index, probe in rows:
-            known = probe.kind != "wrong_answer" and probe.format in any_answer
-            if not payment[index] or probe.kind == RIGHT or known:
+            is_format = probe.kind != "wrong_answer" and probe.format in any_answer
+            if not payment[index] or probe.kind == RIGHT or is_format:
                 continue
             if fault := _fault_of(probe, task.truths):
                 reward = float(payment.rewards[index])
@@ -658,7 +658,9 @@ def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) 
         return Result(name, table, none, method="grading", notes=notes)
     headline = found.format_map(dict(table.iloc[0]))
     names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
-    if others := list(names)[1:]:
-        headline += f" And {len(others)} more fault{'s' * (len(others) > 1)}: {', '.join(others)}."
+    if further := list(names)[1:]:
+        headline += (
+            f" And {len(further)} more fault{'s' * (len(further) > 1)}: {', '.join(further)}."
+        )
     more: dict[str, Any] = {"method": "grading", "notes": notes}
     return Result.of_row(table.iloc[0], name, table, EFFECT, headline, **more)

@@ -59,7 +59,7 @@ class Loop:
     """Tokens beyond which it is cut off, at its end."""
 
     def ids(self, policy: Any, reads: Any, prompt: Messages, response: list[int]) -> list[int]:
-        """What the reward model would be given without a limit."""
+        """Ids that the reward model would read without a limit."""
         text = self.text(policy, reads, prompt, response)
         return reads(text, add_special_tokens=self.special)["input_ids"]
 
@@ -220,8 +220,8 @@ def _compare(
     context: int | None,
 ) -> Compared:
     for draft in drafts:
-        *before, last = draft
-        response = [*policy(last.content, add_special_tokens=False)["input_ids"]]
+        *before, answer = draft
+        response = [*policy(answer.content, add_special_tokens=False)["input_ids"]]
         # What the policy's tokens say is what it wrote.
         wrote = Turn("assistant", policy.decode(response, skip_special_tokens=True))
         try:
@@ -231,7 +231,7 @@ def _compare(
             failed = error
             continue
         if context is not None and len(expected) > context:
-            shorter = [*before, Turn("assistant", last.content[: len(last.content) // 2])]
+            shorter = [*before, Turn("assistant", answer.content[: len(answer.content) // 2])]
             return _compare(loop, policy, stop, conversations, reads, [shorter], context)
         slot = _slot(conversations, (*before, wrote), expected)
         added = {str(token) for token in policy.added_tokens_decoder.values() if token.special}
@@ -321,12 +321,12 @@ def _only(text: str, specials: set[str]) -> bool:
 
 
 def _trim(left: Sequence[Any], right: Sequence[Any]) -> tuple[int, Any, Any]:
-    """How much two sequences share at their start, and both without it and what they share at the
-    end."""
+    """The length of the start that two sequences share, and both without the start and the end that
+    they share."""
     ahead = _shared(left, right)
     left, right = left[ahead:], right[ahead:]
-    behind = _shared(left[::-1], right[::-1])
-    return ahead, left[: len(left) - behind], right[: len(right) - behind]
+    end = _shared(left[::-1], right[::-1])
+    return ahead, left[: len(left) - end], right[: len(right) - end]
 
 
 def _places(expected: Sequence[int], sent: Sequence[int]) -> list[Place]:

@@ -355,8 +355,8 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
 
     def check(name: str, engine: Engine) -> Check:
         first = checked.rewards(engine, size=size)
-        others = [checked.rewards(engine, size=size, turned=turned) for turned in (False, True)]
-        largest = max(largest_difference(other, first) for other in others)
+        again = [checked.rewards(engine, size=size, turned=turned) for turned in (False, True)]
+        largest = max(largest_difference(rewards, first) for rewards in again)
         return at_most(name, largest, limit, n=len(first), note=note)
 
     return _own_and_fastest(checked, "determinism", check)

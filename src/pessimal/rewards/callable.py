@@ -201,8 +201,8 @@ def sources_of(file: Path) -> Sources:
     packages = {"site-packages", "dist-packages"}
     standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     folders = [Path(folder) for folder in [str(file.parent), *filter(None, sys.path)]]
-    own = [folder for folder in folders if not packages & {*folder.parts}]
-    roots = [str(f) for f in own if not any(f.is_relative_to(place) for place in standard)]
+    local = [folder for folder in folders if not packages & {*folder.parts}]
+    roots = [str(f) for f in local if not any(f.is_relative_to(place) for place in standard)]
     finder = ModuleFinder(path=roots, excludes=["pessimal"])
     finder.run_script(str(file))
     imports = set(finder.badmodules) - set(finder.modules)
@@ -215,9 +215,9 @@ def sources_of(file: Path) -> Sources:
             for package, names in FROM.findall(content.decode(errors="replace")):
                 imports |= {f"{package}.{member.strip()}" for member in names.split(",")}
     is_pinned &= not any(DISTANT.match(name) for name in imports)
-    others = {name.partition(".")[0] for name in imports} - sys.stdlib_module_names
-    distributions = metadata.packages_distributions() if others else {}  # reads a file of each
-    for name in {name for package in others for name in distributions.get(package, ())}:
+    external = {name.partition(".")[0] for name in imports} - sys.stdlib_module_names
+    distributions = metadata.packages_distributions() if external else {}  # reads a file of each
+    for name in {name for package in external for name in distributions.get(package, ())}:
         digests[f"{name}=="] = metadata.version(name)
     text = json.dumps(digests, sort_keys=True)
     return Sources(hashlib.sha256(text.encode()).hexdigest(), is_pinned)
