@@ -79,14 +79,11 @@ class OptionNames:
 
 @dataclass
 class Server:
-    """One server. Safe to use from several threads."""
+    """One server, by options as `ServerOptions` has them. Safe to use from several threads."""
 
     url: str
     api_key_variable: str | None
-    """Environment variable that holds the key; a server on this machine needs none."""
     timeout: float
-    """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
-    has as many."""
     retries: int
     names: OptionNames = field(default_factory=OptionNames)
     count: Callable[[], None] = lambda: None
