@@ -109,14 +109,14 @@ def check(
         device: where the network runs.
         progress: draw a bar where there is a terminal.
     """
-    parts = []
+    results, checks = list[Conformance](), list[Check]()
     for number, part in enumerate(model.parts, start=1):
         frame = part.conversations.frame(text)
         label = f"checking {model.name}" + (f", part {number}" if number > 1 else "")
         with steps(label, plan.steps, bar=progress) as step:
-            one = conformance(model, part, frame, plan, device=device, step=step)
-        parts.append(replace(one, checks=[replace(check, part=number) for check in one.checks]))
-    return replace(parts[0], checks=[check for one in parts for check in one.checks])
+            results.append(conformance(model, part, frame, plan, device=device, step=step))
+        checks += [replace(check, part=number) for check in results[-1].checks]
+    return replace(results[0], checks=checks)
 
 
 def conformance(
@@ -180,17 +180,13 @@ def _measure(
         return _Measured(problem=problem)
     fastest, rewards = checked.fastest, {checked.scorer.own_forward.name: checked.own_rewards}
     rewards = rewards if fastest.name in rewards else rewards | {fastest.name: checked.fast}
+    spread = float(checked.own_rewards.std()) if checked.sound else None
+    details = {"dtype": dtype.value, "device": str(device), "attention": fastest.name}
     return _Measured(
         rewards=rewards,
         checks=of_network(checked, seed=plan.seed) if native else [],
         head=head(checked) if dtype is Dtype.float32 and checked.sound else None,
-        details={
-            "dtype": dtype.value,
-            "device": str(device),
-            "attention": fastest.name,
-            "n": len(inputs),
-            "spread": float(checked.own_rewards.std()) if checked.sound else None,
-        },
+        details=details | {"n": len(inputs), "spread": spread},
     )
 
 
@@ -493,7 +489,7 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
     note = f"The model's own class reads another token for {wrong.sum()} of {len(last)} responses"
     note += f"{rest}. pessimal reads the last one. Where the model's card says otherwise, type "
-    note += "model.read=own; else set network.config.pad_token_id to one that occurs nowhere"
+    note += "model.read=own; else network.config.pad_token_id = ID, one that occurs nowhere"
     return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 
 

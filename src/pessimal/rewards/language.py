@@ -43,11 +43,16 @@ DECODER = "give a decoder, such as a Llama, Gemma, GPT or Qwen"
 """The remedy for what is no causal language model."""
 
 
+def has_reward_head(shapes: Shapes) -> bool:
+    """Whether weights of these names hold a head that gives a reward."""
+    return head_for(shapes) is not None or any(name in shapes for name in ENCODERS)
+
+
 def check_is_language_model(spec: CheckpointSpec, config: PreTrainedConfig, shapes: Shapes) -> None:
     """ModelError where a checkpoint, by its files, gives no next-token probabilities: a reward
     model, an encoder."""
     message, kind = f"model.kind={spec.kind} was asked of {spec.name!r}, ", type(config).__name__
-    if head_for(shapes) is not None or any(name in shapes for name in ENCODERS):
+    if has_reward_head(shapes):
         raise ModelError(f"{message}which has a reward head: leave out model.kind")
     masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
     encoder = masked and not getattr(config, "is_decoder", False)

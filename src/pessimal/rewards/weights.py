@@ -509,9 +509,8 @@ def gguf_shapes(config: "PreTrainedConfig") -> dict[str, list[int]]:
 
 
 def _check_installed(method: str, name: str) -> None:
-    modules = {package: package.replace("-", "_") for package in PACKAGES.get(method, ())}
-    missing = [package for package in modules if not importlib.util.find_spec(modules[package])]
-    if missing:
-        packages = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
+    packages = PACKAGES.get(method, ())
+    if missing := [p for p in packages if not importlib.util.find_spec(p.replace("-", "_"))]:
+        install = f"'pessimal[{EXTRAS[method]}]'" if method in EXTRAS else " ".join(missing)
         needed = " and ".join(missing)
-        raise ModelError(f"{name!r} has {method} weights: {needed} missing, pip install {packages}")
+        raise ModelError(f"{name!r} has {method} weights: {needed} missing, pip install {install}")
