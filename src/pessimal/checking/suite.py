@@ -487,9 +487,12 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     limit = allowed(last, dtype=checked.dtype)
     wrong = ~(np.abs(read - last) <= limit)
     rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
-    note = f"The model's own class reads another token for {wrong.sum()} of {len(last)} responses"
-    note += f"{rest}. pessimal reads the last one. Where the model's card says otherwise, type "
-    note += "model.read=own; else network.config.pad_token_id = ID, one that occurs nowhere"
+    note = f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
+    note += (
+        f"responses{rest}. pessimal reads the last token. Where the model's card says otherwise, "
+    )
+    note += "type model.read=own; else in code of your own network.config.pad_token_id = ID, one "
+    note += "that occurs in no conversation"
     return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 
 
